@@ -1,0 +1,34 @@
+"""Mistakes as data, and how they are shown."""
+
+from bertc.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError
+from bertc.diagnostics.errors import (
+    BertcError,
+    CannotWriteError,
+    DataError,
+    MachineError,
+    MissingInputError,
+    ResumeRefusedError,
+    StoppedError,
+    UnsafeError,
+    UsageError,
+)
+from bertc.diagnostics.span import Source, Span
+
+__all__ = [
+    "BertcError",
+    "CannotWriteError",
+    "DataError",
+    "Diagnostic",
+    "Diagnostics",
+    "Fix",
+    "MachineError",
+    "MissingInputError",
+    "Note",
+    "ResumeRefusedError",
+    "Source",
+    "Span",
+    "SpecError",
+    "StoppedError",
+    "UnsafeError",
+    "UsageError",
+]

@@ -1,0 +1,72 @@
+"""What bertc says about a mistake in a spec, as data: a code, a message, places, and a way out."""
+
+from dataclasses import dataclass, field
+
+from bertc.diagnostics.span import Span
+
+
+@dataclass(frozen=True)
+class Note:
+    """A fact behind a diagnostic, shown at its own place when it has one."""
+
+    message: str
+    span: Span | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """An edit that removes the error: ``replacement`` in place of ``span``."""
+
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One mistake. ``message`` stands alone: lower case, no full stop, with the value and the limit."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[Note, ...] = ()
+    help: str = ""
+    fix: Fix | None = None
+
+
+class SpecError(Exception):
+    """A spec that cannot be used; carries every diagnostic found in the run."""
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        self.diagnostics = diagnostics
+
+
+@dataclass
+class Diagnostics:
+    """The findings of a run so far, in the order found."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        label: str = "",
+        notes: tuple[Note, ...] = (),
+        help: str = "",
+        fix: Fix | None = None,
+    ) -> None:
+        """Record one mistake and go on."""
+        self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
+
+    def raise_if_any(self) -> None:
+        """Stop here if anything was found.
+
+        Raises:
+            SpecError: with all diagnostics found so far.
+        """
+        if self.found:
+            raise SpecError(tuple(self.found))

@@ -1,0 +1,40 @@
+"""Kinds of self-attention: their fields, weights and matmuls."""
+
+from typing import Literal
+
+from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+
+
+class FullAttention(Node):
+    """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al. 2017, 3.2)."""
+
+    kind: Literal["full"] = "full"
+
+    def weights(
+        self, name: str, hidden: int, heads: int, head_dim: int, init: TruncatedNormal | Normal
+    ) -> tuple[Weight, ...]:
+        """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
+        inner: tuple[Axis, int] = ("heads", heads * head_dim)
+        outer: tuple[Axis, int] = ("hidden", hidden)
+        return (
+            *affine(f"{name}.query", inner, outer, init, "attention"),
+            *affine(f"{name}.key", inner, outer, init, "attention"),
+            *affine(f"{name}.value", inner, outer, init, "attention"),
+            *affine(f"{name}.output", outer, inner, init, "attention"),
+        )
+
+    def matmuls(
+        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int
+    ) -> tuple[Matmul, ...]:
+        """Four projections, the scores and the weighted average."""
+        width = heads * head_dim
+        return (
+            Matmul("attention", batch * seq, hidden, width, times=3),
+            Matmul("attention", seq, head_dim, seq, times=batch * heads),
+            Matmul("attention", seq, seq, head_dim, times=batch * heads),
+            Matmul("attention", batch * seq, width, hidden),
+        )
+
+
+Attention = FullAttention
+"""The closed union of attention kinds."""

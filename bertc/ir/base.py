@@ -1,0 +1,133 @@
+"""What every IR node is, and the two plain statements a node makes about itself: its weights and its matmuls.
+
+The axes used by every weight table, once for the whole project:
+
+    vocab       token ids                       positions   rows of the position table
+    segments    token types                     embedding   width of the embedding tables (E)
+    hidden      width of the residual stream    heads       attention width, heads x head_dim
+    ffn         inner width of the FFN          labels      classes of a classification head
+    feature     input of a head built from several vectors
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Axis = Literal[
+    "vocab", "positions", "segments", "embedding", "hidden", "heads", "ffn", "labels", "feature"
+]
+Part = Literal["embeddings", "attention", "ffn", "norm", "pooler", "head"]
+Role = Literal["matrix", "table", "bias", "norm"]
+
+Width = Annotated[int, Field(ge=1, le=1_000_000)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+
+
+class Node(BaseModel):
+    """A frozen value of the IR. Equal fields mean equal nodes; unknown fields are errors.
+
+    ``positional`` names the fields that unnamed arguments fill, in order. ``bare_number`` and
+    ``bare_string`` name the fields that a value written without its kind fills
+    (``vocab=30k``, ``data="corpus/*.txt"``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    positional: ClassVar[tuple[str, ...]] = ()
+    bare_number: ClassVar[tuple[str, ...]] = ()
+    bare_string: ClassVar[tuple[str, ...]] = ()
+
+
+class TruncatedNormal(Node):
+    """Normal draws cut at two standard deviations (BERT, modeling.py create_initializer)."""
+
+    kind: Literal["truncated-normal"] = "truncated-normal"
+    std: Annotated[float, Field(gt=0, le=10)] = 0.02  # BERT config initializer_range
+    positional = ("std",)
+
+
+class Normal(Node):
+    """Normal draws (fairseq init_bert_params, Hugging Face ports)."""
+
+    kind: Literal["normal"] = "normal"
+    std: Annotated[float, Field(gt=0, le=10)] = 0.02
+    positional = ("std",)
+
+
+class Constant(Node):
+    """One value everywhere: biases 0, norm scales 1."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = 0.0
+    positional = ("value",)
+
+
+Initializer = Annotated[TruncatedNormal | Normal, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One trainable tensor, as a fact: what ``nn`` allocates, ``estimate`` counts, ``interop`` renames.
+
+    ``name`` is its address in the module tree; ``role`` tells an optimiser what decays.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Axis, ...]
+    init: TruncatedNormal | Normal | Constant
+    part: Part
+    role: Role
+
+    @property
+    def numel(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """``times`` products of (rows, inner) by (inner, columns) in one forward pass."""
+
+    part: Part
+    rows: int
+    inner: int
+    columns: int
+    times: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Forward FLOPs; a multiply-add counts 2."""
+        return 2 * self.rows * self.inner * self.columns * self.times
+
+
+ZEROS = Constant(value=0.0)
+ONES = Constant(value=1.0)
+
+
+def affine(
+    name: str,
+    outputs: tuple[Axis, int],
+    inputs: tuple[Axis, int],
+    init: TruncatedNormal | Normal,
+    part: Part,
+) -> tuple[Weight, Weight]:
+    """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
+    (out_axis, out), (in_axis, in_) = outputs, inputs
+    return (
+        Weight(f"{name}.weight", (out, in_), (out_axis, in_axis), init, part, "matrix"),
+        Weight(f"{name}.bias", (out,), (out_axis,), ZEROS, part, "bias"),
+    )
+
+
+def layer_norm(name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, Weight]:
+    """Scale and shift of a layer norm over ``width``."""
+    return (
+        Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),
+        Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm"),
+    )

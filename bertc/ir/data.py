@@ -1,0 +1,145 @@
+"""Where the text comes from, how it becomes tokens, and how tokens become rows."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Node, Probability
+
+Sentences = Literal["split", "lines"]
+"""``split``: a library finds the sentences; ``lines``: one a line, blank lines between documents."""
+
+
+class Docstrings(Node):
+    """The documentation strings of the standard library and the installed packages.
+
+    ``packages`` limits them to the named top-level modules; empty means all.
+    """
+
+    kind: Literal["docstrings"] = "docstrings"
+    packages: tuple[str, ...] = ()
+    positional = ("packages",)
+
+
+class Files(Node):
+    """Files that match a glob: .txt, .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
+
+    A text file is one document (or several, parted by blank lines, with ``sentences=lines``); in the
+    others each row is one, its text in ``column``.
+    """
+
+    kind: Literal["files"] = "files"
+    path: Annotated[str, Field(min_length=1)]
+    column: str = "text"
+    sentences: Sentences = "split"
+    positional = ("path", "column")
+    bare_string = ("path",)
+
+
+class Hf(Node):
+    """A data set read through the ``datasets`` library, by hub name or local path."""
+
+    kind: Literal["hf"] = "hf"
+    name: Annotated[str, Field(min_length=1)]
+    config: str = ""
+    split: str = "train"
+    column: str = "text"
+    sentences: Sentences = "split"
+    positional = ("name", "config")
+
+
+Corpus = Annotated[Docstrings | Files | Hf, Field(discriminator="kind")]
+
+
+class Share(Node):
+    """A source and its weight: sources are drawn in proportion to weight x tokens."""
+
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    corpus: Corpus
+
+
+class SegmentPair(Node):
+    """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR)."""
+
+    kind: Literal["segment-pair"] = "segment-pair"
+    short: Probability = 0.1  # BERT --short_seq_prob
+    positional = ("short",)
+
+
+class SentencePair(Node):
+    """[CLS] A [SEP] B [SEP], A and B single sentences (RoBERTa 4.2 SENTENCE-PAIR)."""
+
+    kind: Literal["sentence-pair"] = "sentence-pair"
+
+
+class FullSentences(Node):
+    """Rows filled with whole sentences, across documents with a separator between (RoBERTa 4.2)."""
+
+    kind: Literal["full-sentences"] = "full-sentences"
+
+
+class DocSentences(Node):
+    """Rows filled with whole sentences of one document, the last of each shorter (RoBERTa 4.2)."""
+
+    kind: Literal["doc-sentences"] = "doc-sentences"
+
+
+class SingleSegment(Node):
+    """[CLS] x [SEP], x a contiguous run of one document (SpanBERT 3.3)."""
+
+    kind: Literal["single-segment"] = "single-segment"
+    short: Probability = 0.0  # SpanBERT no_nsp_span_bert_dataset.py short_seq_prob
+    positional = ("short",)
+
+
+Format = Annotated[
+    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment,
+    Field(discriminator="kind"),
+]
+PAIRED = ("segment-pair", "sentence-pair")
+
+Size = Annotated[int, Field(ge=16, le=10_000_000)]
+
+
+class WordPiece(Node):
+    """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus."""
+
+    kind: Literal["wordpiece"] = "wordpiece"
+    size: Size = 30_522  # bert-base-uncased vocab.txt
+    lower: bool = True
+    positional = ("size", "lower")
+    bare_number = ("size",)
+
+
+class ByteBpe(Node):
+    """Byte-level BPE, cased, trained on the corpus (RoBERTa 4.4)."""
+
+    kind: Literal["bpe"] = "bpe"
+    size: Size = 50_265  # roberta.base dict.txt and its special tokens
+    positional = ("size",)
+
+
+class Unigram(Node):
+    """SentencePiece-style unigram, trained on the corpus (ALBERT 4.1)."""
+
+    kind: Literal["unigram"] = "unigram"
+    size: Size = 30_000  # ALBERT README, spm --vocab_size
+    lower: bool = True
+    positional = ("size", "lower")
+
+
+class TokenizerFile(Node):
+    """An existing vocabulary: ``tokenizer.json``, ``vocab.txt``, ``spiece.model`` or a folder with one.
+
+    ``size`` 0 means the number of tokens in the file; the dimensions pass fills it in.
+    """
+
+    kind: Literal["tokenizer"] = "tokenizer"
+    path: Annotated[str, Field(min_length=1)]
+    lower: bool = True
+    size: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    positional = ("path", "lower")
+    bare_string = ("path",)
+
+
+Vocabulary = Annotated[WordPiece | ByteBpe | Unigram | TokenizerFile, Field(discriminator="kind")]

@@ -1,0 +1,172 @@
+"""An encoder with every dimension known, and the statement of its weights and matmuls."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from bertc.ir.attention import Attention
+from bertc.ir.base import (
+    Axis,
+    Initializer,
+    Matmul,
+    Node,
+    Probability,
+    Weight,
+    Width,
+    affine,
+    layer_norm,
+)
+from bertc.ir.embedding import Positions
+from bertc.ir.ffn import Ffn
+from bertc.ir.norm import Norm
+
+
+class Dropout(Node):
+    """Dropout rates in training. A bare number sets both."""
+
+    hidden: Probability = (
+        0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
+    )
+    attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
+    positional = ("hidden", "attention")
+    bare_number = ("hidden", "attention")
+
+
+class LayerWidths(Node):
+    """The widths of one layer; layers may differ."""
+
+    heads: Annotated[int, Field(ge=1, le=10_000)]
+    head_dim: Width
+    ffn: Width
+
+
+class Encoder(Node):
+    """Token ids (batch, seq) to hidden states (batch, seq, hidden).
+
+    ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses.
+    """
+
+    vocab_size: Width
+    embedding: Width
+    hidden: Width
+    positions: Positions
+    segments: Annotated[int, Field(ge=0, le=1000)]
+    attention: Attention
+    ffn: Ffn
+    norm: Norm
+    layers: tuple[LayerWidths, ...]
+    attention_owner: tuple[int, ...]
+    ffn_owner: tuple[int, ...]
+    pooler: bool
+    dropout: Dropout
+    initializer: Initializer
+
+    @model_validator(mode="after")
+    def _owners_fit(self) -> "Encoder":
+        for owners, part in ((self.attention_owner, "attention"), (self.ffn_owner, "ffn")):
+            if len(owners) != len(self.layers):
+                raise ValueError(f"{part}: {len(owners)} owners for {len(self.layers)} layers")
+        return self
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the embedding tables are narrower or wider than the layers (ALBERT 3.1)."""
+        return self.embedding != self.hidden
+
+    def embedding_weights(self) -> tuple[Weight, ...]:
+        """Tables, their norm, and the map to the hidden width where the two differ."""
+        width: tuple[Axis, int] = ("embedding", self.embedding)
+        tables: list[tuple[str, Axis, int]] = [
+            ("token", "vocab", self.vocab_size),
+            ("position", "positions", self.positions.rows),
+        ]
+        if self.segments:
+            tables.append(("segment", "segments", self.segments))
+        weights = [
+            Weight(
+                f"embeddings.{name}.weight",
+                (rows, self.embedding),
+                (axis, "embedding"),
+                self.initializer,
+                "embeddings",
+                "table",
+            )
+            for name, axis, rows in tables
+        ]
+        if self.norm.kind == "post":
+            weights += layer_norm("embeddings.norm", *width, part="embeddings")
+        if self.factorised:
+            hidden: tuple[Axis, int] = ("hidden", self.hidden)
+            weights += affine("embeddings.project", hidden, width, self.initializer, "embeddings")
+        return tuple(weights)
+
+    def attention_weights(self, layer: int) -> tuple[Weight, ...]:
+        """Weights of one attention part and its norm, named by the layer that owns them."""
+        widths, name = self.layers[layer], f"attention.{layer}"
+        return (
+            *self.attention.weights(
+                name, self.hidden, widths.heads, widths.head_dim, self.initializer
+            ),
+            *layer_norm(f"{name}.norm", "hidden", self.hidden),
+        )
+
+    def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
+        """Weights of one feed-forward part and its norm, named by the layer that owns them."""
+        name = f"ffn.{layer}"
+        return (
+            *self.ffn.weights(name, self.hidden, self.layers[layer].ffn, self.initializer),
+            *layer_norm(f"{name}.norm", "hidden", self.hidden),
+        )
+
+    def pooler_weights(self) -> tuple[Weight, ...]:
+        """tanh(W h_first + b) of the first token, if the encoder has it."""
+        if not self.pooler:
+            return ()
+        hidden: tuple[Axis, int] = ("hidden", self.hidden)
+        return affine("pooler", hidden, hidden, self.initializer, "pooler")
+
+    def final_weights(self) -> tuple[Weight, ...]:
+        """The norm after the last layer, which only the pre-norm order needs."""
+        return layer_norm("norm", "hidden", self.hidden) if self.norm.kind == "pre" else ()
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Every trainable tensor of the encoder, shared ones once, in the order of the forward pass."""
+        layers: list[Weight] = []
+        for layer in range(len(self.layers)):
+            if self.attention_owner[layer] == layer:
+                layers += self.attention_weights(layer)
+            if self.ffn_owner[layer] == layer:
+                layers += self.ffn_weights(layer)
+        return (
+            *self.embedding_weights(),
+            *layers,
+            *self.final_weights(),
+            *self.pooler_weights(),
+        )
+
+    def applied_weights(self) -> tuple[Weight, ...]:
+        """As ``weights``, but a shared tensor once for every layer that applies it."""
+        layers: list[Weight] = []
+        for attention, ffn in zip(self.attention_owner, self.ffn_owner, strict=True):
+            layers += self.attention_weights(attention)
+            layers += self.ffn_weights(ffn)
+        return (
+            *self.embedding_weights(),
+            *layers,
+            *self.final_weights(),
+            *self.pooler_weights(),
+        )
+
+    def matmuls(self, batch: int, seq: int) -> tuple[Matmul, ...]:
+        """The products of one forward pass over (batch, seq) ids; table lookups are none."""
+        products: list[Matmul] = []
+        if self.factorised:
+            products.append(Matmul("embeddings", batch * seq, self.embedding, self.hidden))
+        for widths in self.layers:
+            products += self.attention.matmuls(
+                self.hidden, widths.heads, widths.head_dim, batch, seq
+            )
+            products += self.ffn.matmuls(self.hidden, widths.ffn, batch, seq)
+        if self.pooler:
+            products.append(Matmul("pooler", batch, self.hidden, self.hidden))
+        return tuple(products)

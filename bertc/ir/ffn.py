@@ -1,0 +1,37 @@
+"""Kinds of position-wise feed-forward parts."""
+
+from typing import Literal
+
+from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+
+Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
+"""``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
+
+
+class Mlp(Node):
+    """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
+
+    kind: Literal["mlp"] = "mlp"
+    activation: Activation = "gelu"
+
+    def weights(
+        self, name: str, hidden: int, width: int, init: TruncatedNormal | Normal
+    ) -> tuple[Weight, ...]:
+        """The inner map (hidden -> width) and the outer map back."""
+        inner: tuple[Axis, int] = ("ffn", width)
+        outer: tuple[Axis, int] = ("hidden", hidden)
+        return (
+            *affine(f"{name}.inner", inner, outer, init, "ffn"),
+            *affine(f"{name}.outer", outer, inner, init, "ffn"),
+        )
+
+    def matmuls(self, hidden: int, width: int, batch: int, seq: int) -> tuple[Matmul, ...]:
+        """One product in, one product out."""
+        return (
+            Matmul("ffn", batch * seq, hidden, width),
+            Matmul("ffn", batch * seq, width, hidden),
+        )
+
+
+Ffn = Mlp
+"""The closed union of feed-forward kinds."""

@@ -1,0 +1,204 @@
+"""What an encoder is trained to do: a sum of terms, each with the heads and batch columns it needs."""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from bertc.ir.base import Axis, Matmul, Node, Probability, Weight, Width, affine, layer_norm
+from bertc.ir.encoder import Encoder
+
+Pairs = Literal["none", "consecutive", "random-next", "swapped"]
+"""How a paired input is made: no pair, always the true next text, NSP's draw, SOP's swap."""
+
+
+class TokenUnit(Node):
+    """Single tokens are drawn (BERT 3.1)."""
+
+    kind: Literal["token"] = "token"
+
+
+class WordUnit(Node):
+    """Whole words are drawn (BERT create_pretraining_data.py --do_whole_word_mask)."""
+
+    kind: Literal["word"] = "word"
+
+
+class NgramUnit(Node):
+    """Runs of 1..max whole words, P(n) proportional to 1/n (ALBERT 4.1)."""
+
+    kind: Literal["ngram"] = "ngram"
+    max: Annotated[int, Field(ge=1, le=16)] = 3  # ALBERT create_pretraining_data.py --ngram
+    positional = ("max",)
+
+
+class SpanUnit(Node):
+    """Runs of words with truncated geometric lengths (SpanBERT 3.1)."""
+
+    kind: Literal["span"] = "span"
+    p: Annotated[float, Field(gt=0, lt=1)] = 0.2  # SpanBERT --geometric-p 0.2 (README)
+    max: Annotated[int, Field(ge=1, le=64)] = 10  # SpanBERT --span-upper
+    positional = ("p", "max")
+
+
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminator="kind")]
+
+
+class Replace(Node):
+    """What stands where a token is to be predicted, in percent: written ``80/10/10``."""
+
+    mask: Annotated[float, Field(ge=0, le=100)] = 80
+    random: Annotated[float, Field(ge=0, le=100)] = 10
+    keep: Annotated[float, Field(ge=0, le=100)] = 10
+    positional = ("mask", "random", "keep")
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "Replace":
+        total = self.mask + self.random + self.keep
+        if abs(total - 100) > 1e-6:
+            raise ValueError(f"the three parts add up to {total:g}, not 100")
+        return self
+
+
+class DynamicMasking(Node):
+    """New masks in every epoch (RoBERTa 4.1)."""
+
+    kind: Literal["dynamic"] = "dynamic"
+
+
+class StaticMasking(Node):
+    """``copies`` fixed maskings, used in turn epoch after epoch (BERT --dupe_factor)."""
+
+    kind: Literal["static"] = "static"
+    copies: Annotated[int, Field(ge=1, le=10_000)] = 10
+    positional = ("copies",)
+
+
+Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
+
+
+class Mlm(Node):
+    """Predict tokens hidden from the input (BERT 3.1).
+
+    At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
+    """
+
+    kind: Literal["mlm"] = "mlm"
+    p: Annotated[float, Field(gt=0, le=1)] = 0.15  # BERT --masked_lm_prob
+    unit: Unit = TokenUnit()
+    replace: Replace = Replace()
+    replace_per: Literal["token", "span"] = "token"  # BERT: a draw a token; SpanBERT: a draw a span
+    random_from: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
+    masking: Masking = DynamicMasking()
+    count: Literal["nearest", "up", "stochastic"] = "nearest"  # BERT: int(round(len * p))
+    mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
+    max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p asks for
+    positional = ("p", "unit")
+
+    def predictions(self, seq: int) -> int:
+        """Predicted positions a row, the K of the (batch, K) tensors."""
+        wanted = max(1, math.ceil(self.p * seq))
+        return min(wanted, self.max_predictions) if self.max_predictions else wanted
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """Dense (hidden -> embedding), norm, and a bias over the vocabulary; the table is tied."""
+        embedding: tuple[Axis, int] = ("embedding", encoder.embedding)
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        _, bias = affine(
+            "mlm", ("vocab", encoder.vocab_size), embedding, encoder.initializer, "head"
+        )
+        return (
+            *affine("mlm.dense", embedding, hidden, encoder.initializer, "head"),
+            *layer_norm("mlm.norm", *embedding, part="head"),
+            bias,
+        )
+
+    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
+        """The transform and the vocabulary projection, at predicted positions only."""
+        rows = batch * self.predictions(seq)
+        return (
+            Matmul("head", rows, encoder.hidden, encoder.embedding),
+            Matmul("head", rows, encoder.embedding, encoder.vocab_size),
+        )
+
+
+class Sbo(Node):
+    """Predict each token of a masked span from the two tokens around it and its place (SpanBERT 3.2).
+
+    Needs an ``mlm`` term with span units. At most ``max_targets`` tokens of a span are predicted.
+    """
+
+    kind: Literal["sbo"] = "sbo"
+    max_targets: Annotated[int, Field(ge=1, le=200)] = 15  # SpanBERT README --max-pair-targets 15
+    position_dim: Width = 200  # SpanBERT --pair-positional-embedding-size
+    extra_pair: bool = True  # divide by pairs + 1, as spanbert_loss.py does
+    positional = ("max_targets",)
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """A position table, two dense + norm layers, and a bias; the output table is tied."""
+        init, embedding = encoder.initializer, encoder.embedding
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
+        out: tuple[Axis, int] = ("embedding", embedding)
+        _, bias = affine("sbo", ("vocab", encoder.vocab_size), out, init, "head")
+        position = Weight(
+            "sbo.position.weight",
+            (self.max_targets, self.position_dim),
+            ("positions", "feature"),
+            init,
+            "head",
+            "table",
+        )
+        return (
+            position,
+            *affine("sbo.first", hidden, feature, init, "head"),
+            *layer_norm("sbo.first_norm", *hidden, part="head"),
+            *affine("sbo.second", out, hidden, init, "head"),
+            *layer_norm("sbo.second_norm", *out, part="head"),
+            bias,
+        )
+
+    def matmuls(self, encoder: Encoder, batch: int, predictions: int) -> tuple[Matmul, ...]:
+        """Two dense layers and the vocabulary projection over ``predictions`` a row."""
+        rows, hidden = batch * predictions, encoder.hidden
+        return (
+            Matmul("head", rows, 2 * hidden + self.position_dim, hidden),
+            Matmul("head", rows, hidden, encoder.embedding),
+            Matmul("head", rows, encoder.embedding, encoder.vocab_size),
+        )
+
+
+class _PairTerm(Node):
+    """A binary question about the two segments of an input, asked of the pooled first token."""
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """One linear map (hidden -> 2)."""
+        name = str(getattr(self, "kind"))  # noqa: B009 - each subclass states its kind
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        return affine(name, ("labels", 2), hidden, encoder.initializer, "head")
+
+    def matmuls(self, encoder: Encoder, batch: int) -> tuple[Matmul, ...]:
+        """One row an example."""
+        return (Matmul("head", batch, encoder.hidden, 2),)
+
+
+class Nsp(_PairTerm):
+    """Is B the text that follows A? 0: yes, 1: it is from another document (BERT 3.1)."""
+
+    kind: Literal["nsp"] = "nsp"
+
+
+class Sop(_PairTerm):
+    """Do A and B stand in their order? 0: yes, 1: swapped (ALBERT 3.1)."""
+
+    kind: Literal["sop"] = "sop"
+
+
+Objective = Annotated[Mlm | Sbo | Nsp | Sop, Field(discriminator="kind")]
+
+
+class Term(Node):
+    """One summand of the loss and its factor."""
+
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    objective: Objective

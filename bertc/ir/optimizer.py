@@ -1,0 +1,77 @@
+"""How weights move: update rules and learning-rate schedules."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Node
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
+Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, lt=1)]
+"""A number of steps, or a fraction of all steps (``6%``)."""
+
+
+class Polynomial(Node):
+    """lr x (1 - progress)^power, down to ``end`` x lr.
+
+    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where warm-up ends
+    (BERT and ALBERT, optimization.py); ``warmup`` measures it from the end of warm-up (fairseq, XLNet).
+    """
+
+    kind: Literal["polynomial"] = "polynomial"
+    power: Annotated[float, Field(gt=0, le=10)] = 1.0
+    end: Annotated[float, Field(ge=0, le=1)] = 0.0
+    decay_from: Literal["start", "warmup"] = "warmup"
+    positional = ("power",)
+
+
+class Cosine(Node):
+    """Half a cosine from lr at the end of warm-up to ``end`` x lr at the last step."""
+
+    kind: Literal["cosine"] = "cosine"
+    end: Annotated[float, Field(ge=0, le=1)] = 0.0
+    positional = ("end",)
+
+
+class ConstantRate(Node):
+    """lr from the end of warm-up on."""
+
+    kind: Literal["constant"] = "constant"
+
+
+Schedule = Annotated[Polynomial | Cosine | ConstantRate, Field(discriminator="kind")]
+
+
+class _Rule(Node):
+    """What every update rule has. Decay is decoupled from the gradient: p -= lr x decay x p."""
+
+    lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
+    warmup: Warmup = 10_000  # BERT paper, appendix A.2
+    schedule: Schedule = Polynomial()
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer
+    decay: Annotated[float, Field(ge=0, le=10)] = 0.01
+    decay_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
+    clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # global gradient norm; 0 switches it off
+    bias_correction: bool = True
+    positional = ("lr",)
+
+
+class Adam(_Rule):
+    """Adam with decoupled weight decay; without bias correction it is BERT's AdamWeightDecay."""
+
+    kind: Literal["adam", "adamw"] = "adamw"
+
+
+class Lamb(_Rule):
+    """Adam's update, scaled for each tensor to the norm of its weights (You et al. 2020; ALBERT).
+
+    ``adapt_exempt``: norms and biases take the plain update (ALBERT lamb_optimizer.py).
+    """
+
+    kind: Literal["lamb"] = "lamb"
+    adapt_exempt: Literal["norms-and-biases", "none"] = "norms-and-biases"
+    bias_correction: bool = False
+
+
+Optimizer = Annotated[Adam | Lamb, Field(discriminator="kind")]

@@ -1,0 +1,145 @@
+"""A checked program with nothing left open: the value that estimate, build and train start from."""
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Matmul, Node, Weight
+from bertc.ir.data import Format, Share, Vocabulary
+from bertc.ir.encoder import Dropout, Encoder
+from bertc.ir.objective import Mlm, Nsp, Pairs, Sbo, Sop, Term
+from bertc.ir.optimizer import Optimizer
+
+
+class Stage(Node):
+    """One phase of a run. ``first_step`` counts from the start of the run.
+
+    The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the whole
+    run unless the stage brings an optimiser of its own.
+    """
+
+    name: str
+    steps: int
+    first_step: int
+    batch: int
+    seq: int
+    microbatch: int
+    objective: tuple[Term, ...]
+    data: tuple[Share, ...]
+    format: Format
+    pairs: Pairs
+    padded: bool
+    optimizer: Optimizer
+    warmup_steps: int
+    schedule_start: int
+    schedule_steps: int
+    dropout: Dropout
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens read by one optimiser step, padding included."""
+        return self.batch * self.seq
+
+    def predictions(self) -> int:
+        """Positions a row whose token is predicted by masked language modelling; 0 without it."""
+        counts = (
+            t.objective.predictions(self.seq)
+            for t in self.objective
+            if isinstance(t.objective, Mlm)
+        )
+        return max(counts, default=0)
+
+
+class Run(Node):
+    """What holds for a run as a whole."""
+
+    seed: int
+    save_every: int
+    eval_every: int
+    log_every: int
+    eval_examples: int
+    keep: int
+    holdout: float
+    precision: Literal["auto", "fp32", "bf16"]
+    compile: Literal["auto", "on", "off"]
+    device: Literal["auto", "cpu", "cuda"]
+
+
+class Resolved(Node):
+    """A program after all passes. ``encoders`` names the networks; a plain run has ``encoder`` alone.
+
+    ``origins`` says where each setting came from; it is no part of the fingerprint.
+    """
+
+    name: str
+    encoders: dict[str, Encoder]
+    stages: tuple[Stage, ...]
+    vocabulary: Vocabulary
+    run: Run
+    origins: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The network the run is about."""
+        return self.encoders["encoder"]
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the whole run."""
+        return sum(stage.steps for stage in self.stages)
+
+    def terms(self) -> tuple[Term, ...]:
+        """One term for each kind of objective that any stage trains, in the order met."""
+        first: dict[str, Term] = {}
+        for stage in self.stages:
+            for term in stage.objective:
+                first.setdefault(term.objective.kind, term)
+        return tuple(first.values())
+
+    def stage_at(self, step: int) -> Stage:
+        """The stage that step ``step`` (from 0) belongs to; the last one after the end."""
+        for stage in self.stages:
+            if step < stage.first_step + stage.steps:
+                return stage
+        return self.stages[-1]
+
+    def fingerprint(self) -> str:
+        """sha256 of everything that decides what is computed; names and origins do not."""
+        text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
+    """Weights of the heads of all objectives, each once however many stages use it."""
+    return tuple(
+        weight for term in resolved.terms() for weight in term.objective.weights(resolved.encoder)
+    )
+
+
+def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
+    """The weight table of the whole model: the encoder's, then ``heads.`` and the heads'."""
+    heads = (
+        Weight(f"heads.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
+        for w in head_weights(resolved)
+    )
+    encoder = (
+        Weight(f"encoder.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
+        for w in resolved.encoder.weights()
+    )
+    return (*encoder, *heads)
+
+
+def head_matmuls(stage: Stage, encoder: Encoder, batch: int) -> tuple[Matmul, ...]:
+    """Products of the heads of one stage over ``batch`` examples."""
+    products: list[Matmul] = []
+    for term in stage.objective:
+        match term.objective:
+            case Mlm() as objective:
+                products += objective.matmuls(encoder, batch, stage.seq)
+            case Sbo() as objective:
+                products += objective.matmuls(encoder, batch, stage.predictions())
+            case Nsp() | Sop() as objective:
+                products += objective.matmuls(encoder, batch)
+    return tuple(products)

@@ -1,0 +1,133 @@
+"""Every setting a spec may have, once: its type, bounds, alias, default and the default's source.
+
+A setting with a default here takes it when a spec is silent. One made with ``derived`` has no
+constant default: the dimensions pass computes it from others, as its text says.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from bertc.ir.attention import Attention, FullAttention
+from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
+from bertc.ir.data import Docstrings, Format, Share, Vocabulary, WordPiece
+from bertc.ir.embedding import Positions
+from bertc.ir.encoder import Dropout
+from bertc.ir.ffn import Activation
+from bertc.ir.norm import Norm, PostNorm
+from bertc.ir.objective import Mlm, Term
+from bertc.ir.optimizer import Adam, Optimizer
+from bertc.ir.sharing import Sharing, ShareNone
+
+BERT = "BERT-base, Devlin et al. 2019, section 3"
+HOUSE = "bertc"
+
+Heads = Annotated[int, Field(ge=1, le=10_000)]
+Positive = Annotated[int, Field(ge=1, le=10**12)]
+
+
+def default(value: object, source: str, doc: str, alias: str = "") -> Any:
+    """A setting with a constant default and where that default comes from."""
+    extra = {"source": source, "alias": alias}
+    return Field(default=value, description=doc, json_schema_extra=extra)
+
+
+def derived(rule: str, doc: str, alias: str = "") -> Any:
+    """A setting computed from others when a spec is silent; ``rule`` says how."""
+    return Field(description=doc, json_schema_extra={"source": rule, "alias": alias})
+
+
+class Settings(Node):
+    """All settings of a spec, complete."""
+
+    # the encoder
+    layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
+    hidden: Width = default(768, BERT, "width of the residual stream", "H")
+    heads: Heads | tuple[Heads, ...] = derived(
+        "hidden / 64", "attention heads, one number or one a layer", "A"
+    )
+    head_dim: Width = derived("hidden / heads of the first layer", "width of one head")
+    ffn: Width | tuple[Width, ...] = derived(
+        "4 x hidden", "inner width of the feed-forward part, one number or one a layer", "F"
+    )
+    embedding: Width = derived("hidden", "width of the embedding tables", "E")
+    share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
+    attention: Attention = default(FullAttention(), BERT, "kind of attention")
+    activation: Activation = default(
+        "gelu", "Hugging Face BertConfig hidden_act", "activation of feed-forward parts and heads"
+    )
+    norm: Norm = default(PostNorm(), BERT, "where the layer norms stand")
+    positions: Positions = derived("longest seq", "positions the encoder knows")
+    segments: Annotated[int, Field(ge=0, le=1000)] = default(
+        2, "BERT config type_vocab_size as released", "token types"
+    )
+    pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
+    dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
+    initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
+    vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")
+
+    # what it learns, from what
+    objective: tuple[Term, ...] = default(
+        (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms"
+    )
+    data: tuple[Share, ...] = default(
+        (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"
+    )
+    format: Format = derived(
+        "segment-pair if an objective asks about pairs, else full-sentences", "how rows are made"
+    )
+    holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
+        0.01, HOUSE, "part of the documents kept for evaluation"
+    )
+
+    # how
+    optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
+    batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
+    seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
+        512, "BERT paper, appendix A.2", "tokens a row", "S"
+    )
+    microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
+        0, HOUSE, "examples at once, 0: the largest that fits"
+    )
+    seed: Count = default(0, HOUSE, "the seed of every random choice")
+    save_every: Positive = derived(
+        "a tenth of all steps, at most 1000", "steps between checkpoints"
+    )
+    eval_every: Positive = derived(
+        "a tenth of all steps, at most 1000", "steps between evaluations"
+    )
+    log_every: Positive = derived(
+        "a hundredth of all steps, at most 100", "steps between log lines"
+    )
+    eval_examples: Positive = default(512, HOUSE, "held-out examples an evaluation reads, at most")
+    keep: Annotated[int, Field(ge=1, le=1000)] = default(2, HOUSE, "checkpoints kept")
+    precision: Literal["auto", "fp32", "bf16"] = default(
+        "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
+    )
+    compile: Literal["auto", "on", "off"] = default(
+        "auto", HOUSE, "torch.compile; auto: where the run is long enough to repay it"
+    )
+    device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "where to run")
+
+
+STAGE_SETTINGS = (
+    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "optimizer", "dropout",
+)  # fmt: skip
+"""The settings a ``stage`` block may change; all others hold for the whole run."""
+
+
+def aliases() -> dict[str, str]:
+    """The papers' letters and the settings they stand for, ``{"L": "layers", ...}``."""
+    return {
+        str(extra["alias"]): name
+        for name, field in Settings.model_fields.items()
+        if isinstance(extra := field.json_schema_extra, dict) and extra.get("alias")
+    }
+
+
+def default_source(setting: str) -> str:
+    """Where the default of a setting comes from, or how it is derived."""
+    extra = Settings.model_fields[setting].json_schema_extra
+    assert isinstance(extra, dict), f"setting {setting} states no source"
+    return str(extra["source"])

@@ -1,0 +1,89 @@
+"""Sharing of parameters across layers, as a map from a layer to the layer that owns its weights.
+
+A scheme is a class with ``owner(part, layer, depth)``; the norm after a part goes with the part.
+Nothing else in the project knows the schemes: they all read the owner maps.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Node
+
+SharedPart = Literal["attention", "ffn"]
+Owners = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+class ShareNone(Node):
+    """Every layer has its own weights (BERT)."""
+
+    kind: Literal["none"] = "none"
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """The layer itself."""
+        return layer
+
+
+class ShareAll(Node):
+    """One layer, applied again and again (ALBERT 3.1, the default)."""
+
+    kind: Literal["all"] = "all"
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """Layer 0."""
+        return 0
+
+
+class ShareAttention(Node):
+    """Attention is shared, the FFN is not (ALBERT 4.5, shared-attention)."""
+
+    kind: Literal["attention"] = "attention"
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """Layer 0 for attention, the layer itself for the FFN."""
+        return 0 if part == "attention" else layer
+
+
+class ShareFfn(Node):
+    """The FFN is shared, attention is not (ALBERT 4.5, shared-FFN)."""
+
+    kind: Literal["ffn"] = "ffn"
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """Layer 0 for the FFN, the layer itself for attention."""
+        return 0 if part == "ffn" else layer
+
+
+class ShareGroups(Node):
+    """``groups`` runs of consecutive layers, each sharing all its weights (ALBERT num_hidden_groups).
+
+    Layer l belongs to group l*groups // depth, in integers.
+    """
+
+    kind: Literal["groups"] = "groups"
+    groups: Annotated[int, Field(ge=1, le=1000)]
+    positional = ("groups",)
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """First layer of the layer's group."""
+        group = layer * self.groups // depth
+        return -(-group * depth // self.groups)
+
+
+class ShareMap(Node):
+    """Owners written out, one a layer; ``ffn`` is as ``attention`` unless given."""
+
+    kind: Literal["map"] = "map"
+    attention: Owners
+    ffn: Owners = ()
+    positional = ("attention", "ffn")
+
+    def owner(self, part: SharedPart, layer: int, depth: int) -> int:
+        """The owner written for the layer."""
+        return self.ffn[layer] if part == "ffn" and self.ffn else self.attention[layer]
+
+
+Sharing = Annotated[
+    ShareNone | ShareAll | ShareAttention | ShareFfn | ShareGroups | ShareMap,
+    Field(discriminator="kind"),
+]

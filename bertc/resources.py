@@ -1,0 +1,16 @@
+"""The text files that ship with the package: the grammar and the specs."""
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).parent
+
+
+def folder(name: str) -> Path:
+    """The folder ``grammar`` or ``specs``: inside an installed package, or beside it in a checkout."""
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def shipped_specs() -> dict[str, Path]:
+    """Name and file of every shipped spec."""
+    return {path.stem: path for path in sorted(folder("specs").glob("*.bertc"))}
