@@ -1,0 +1,1 @@
+"""A compiler for text encoders."""

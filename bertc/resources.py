@@ -6,7 +6,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """The folder ``grammar`` or ``specs``: inside an installed package, or beside it in a checkout."""
+    """The folder ``grammar`` or ``specs``: in an installed package, or beside it in a checkout."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 

@@ -1,0 +1,1 @@
+"""Text to packed token ids: read, split, tokenise, pack, order."""

@@ -23,7 +23,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake. ``message`` stands alone: lower case, no full stop, with the value and the limit."""
+    """One mistake. ``message`` stands alone: lower case, no full stop, the value and the limit."""
 
     code: str
     message: str

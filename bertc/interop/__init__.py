@@ -1,0 +1,1 @@
+"""Weights and configurations to and from the Hugging Face layouts."""

@@ -1,0 +1,1 @@
+"""Programs as values: frozen nodes, closed unions by kind."""

@@ -1,4 +1,4 @@
-"""Randomness has an address: every random choice is keyed by what it is for, never by what came before."""
+"""Randomness has an address: a choice is keyed by what it is for, never by what came before."""
 
 import hashlib
 

@@ -6,7 +6,7 @@ from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, a
 
 
 class FullAttention(Node):
-    """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al. 2017, 3.2)."""
+    """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
 

@@ -1,4 +1,4 @@
-"""What every IR node is, and the two plain statements a node makes about itself: its weights and its matmuls.
+"""What every IR node is, and the two statements a node makes of itself: weights and matmuls.
 
 The axes used by every weight table, once for the whole project:
 
@@ -69,7 +69,7 @@ Initializer = Annotated[TruncatedNormal | Normal, Field(discriminator="kind")]
 
 @dataclass(frozen=True)
 class Weight:
-    """One trainable tensor, as a fact: what ``nn`` allocates, ``estimate`` counts, ``interop`` renames.
+    """One trainable tensor, as a fact: ``nn`` allocates, ``estimate`` counts, ``interop`` renames it.
 
     ``name`` is its address in the module tree; ``role`` tells an optimiser what decays.
     """

@@ -7,7 +7,7 @@ from pydantic import Field
 from bertc.ir.base import Node, Probability
 
 Sentences = Literal["split", "lines"]
-"""``split``: a library finds the sentences; ``lines``: one a line, blank lines between documents."""
+"""``split``: a library finds them; ``lines``: one a line, blank lines between documents."""
 
 
 class Docstrings(Node):
@@ -24,8 +24,8 @@ class Docstrings(Node):
 class Files(Node):
     """Files that match a glob: .txt, .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
 
-    A text file is one document (or several, parted by blank lines, with ``sentences=lines``); in the
-    others each row is one, its text in ``column``.
+    A text file is one document (or several, parted by blank lines, with ``sentences=lines``);
+    in the others each row is one, its text in ``column``.
     """
 
     kind: Literal["files"] = "files"
@@ -129,7 +129,7 @@ class Unigram(Node):
 
 
 class TokenizerFile(Node):
-    """An existing vocabulary: ``tokenizer.json``, ``vocab.txt``, ``spiece.model`` or a folder with one.
+    """An existing vocabulary: ``tokenizer.json``, ``vocab.txt``, ``spiece.model``, or its folder.
 
     ``size`` 0 means the number of tokens in the file; the dimensions pass fills it in.
     """

@@ -130,7 +130,7 @@ class Encoder(Node):
         return layer_norm("norm", "hidden", self.hidden) if self.norm.kind == "pre" else ()
 
     def weights(self) -> tuple[Weight, ...]:
-        """Every trainable tensor of the encoder, shared ones once, in the order of the forward pass."""
+        """Every trainable tensor, shared ones once, in the order of the forward pass."""
         layers: list[Weight] = []
         for layer in range(len(self.layers)):
             if self.attention_owner[layer] == layer:

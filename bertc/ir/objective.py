@@ -1,4 +1,4 @@
-"""What an encoder is trained to do: a sum of terms, each with the heads and batch columns it needs."""
+"""What an encoder is trained to do: a sum of terms, each with its heads and their cost."""
 
 import math
 from typing import Annotated, Literal
@@ -123,7 +123,7 @@ class Mlm(Node):
 
 
 class Sbo(Node):
-    """Predict each token of a masked span from the two tokens around it and its place (SpanBERT 3.2).
+    """Predict the tokens of a masked span from the two around it and their place (SpanBERT 3.2).
 
     Needs an ``mlm`` term with span units. At most ``max_targets`` tokens of a span are predicted.
     """

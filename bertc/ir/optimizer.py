@@ -14,8 +14,9 @@ Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, l
 class Polynomial(Node):
     """lr x (1 - progress)^power, down to ``end`` x lr.
 
-    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where warm-up ends
-    (BERT and ALBERT, optimization.py); ``warmup`` measures it from the end of warm-up (fairseq, XLNet).
+    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
+    warm-up ends (BERT and ALBERT, optimization.py); ``warmup`` measures it from the end of
+    warm-up (fairseq, XLNet).
     """
 
     kind: Literal["polynomial"] = "polynomial"

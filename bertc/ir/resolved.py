@@ -16,8 +16,8 @@ from bertc.ir.optimizer import Optimizer
 class Stage(Node):
     """One phase of a run. ``first_step`` counts from the start of the run.
 
-    The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the whole
-    run unless the stage brings an optimiser of its own.
+    The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
+    whole run unless the stage brings an optimiser of its own.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Run(Node):
 
 
 class Resolved(Node):
-    """A program after all passes. ``encoders`` names the networks; a plain run has ``encoder`` alone.
+    """A program after all passes. ``encoders`` names the networks; a plain run has just ``encoder``.
 
     ``origins`` says where each setting came from; it is no part of the fingerprint.
     """

@@ -28,7 +28,7 @@ Positive = Annotated[int, Field(ge=1, le=10**12)]
 
 def default(value: object, source: str, doc: str, alias: str = "") -> Any:
     """A setting with a constant default and where that default comes from."""
-    extra = {"source": source, "alias": alias}
+    extra: dict[str, Any] = {"source": source, "alias": alias}
     return Field(default=value, description=doc, json_schema_extra=extra)
 
 

@@ -55,7 +55,7 @@ class ShareFfn(Node):
 
 
 class ShareGroups(Node):
-    """``groups`` runs of consecutive layers, each sharing all its weights (ALBERT num_hidden_groups).
+    """``groups`` runs of layers, each sharing all its weights (ALBERT num_hidden_groups).
 
     Layer l belongs to group l*groups // depth, in integers.
     """

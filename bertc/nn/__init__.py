@@ -1,0 +1,1 @@
+"""Modules for the kinds of the IR."""

@@ -1,0 +1,1 @@
+"""Corruption and loss of each objective, as tensor functions."""

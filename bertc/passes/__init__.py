@@ -1,0 +1,1 @@
+"""From a program as written to one with nothing left open."""

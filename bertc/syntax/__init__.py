@@ -1,0 +1,1 @@
+"""Text to tree to program, and back to canonical text."""
