@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Matmul, Node, Probability, Weight, Width, affine, layer_norm
+from bertc.ir.base import Axis, Matmul, Node, Weight, Width, affine, layer_norm
 from bertc.ir.encoder import Encoder
 
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]

@@ -17,7 +17,7 @@ from bertc.ir.ffn import Activation
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
 from bertc.ir.optimizer import Adam, Optimizer
-from bertc.ir.sharing import Sharing, ShareNone
+from bertc.ir.sharing import ShareNone, Sharing
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
