@@ -69,7 +69,7 @@ Initializer = Annotated[TruncatedNormal | Normal, Field(discriminator="kind")]
 
 @dataclass(frozen=True)
 class Weight:
-    """One trainable tensor, as a fact: ``nn`` allocates, ``estimate`` counts, ``interop`` renames it.
+    """One trainable tensor, as a fact: ``nn`` allocates it, ``estimate`` counts it.
 
     ``name`` is its address in the module tree; ``role`` tells an optimiser what decays.
     """

@@ -47,7 +47,7 @@ class _Rule(Node):
     """What every update rule has. Decay is decoupled from the gradient: p -= lr x decay x p."""
 
     lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
-    warmup: Warmup = 10_000  # BERT paper, appendix A.2
+    warmup: Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
     schedule: Schedule = Polynomial()
     betas: tuple[Beta, Beta] = (0.9, 0.999)
     eps: Annotated[float, Field(gt=0, le=1)] = 1e-6  # BERT optimization.py AdamWeightDecayOptimizer

@@ -68,7 +68,7 @@ class Run(Node):
 
 
 class Resolved(Node):
-    """A program after all passes. ``encoders`` names the networks; a plain run has just ``encoder``.
+    """A program after all passes. ``encoders`` names the networks; most have just ``encoder``.
 
     ``origins`` says where each setting came from; it is no part of the fingerprint.
     """

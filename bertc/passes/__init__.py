@@ -1,1 +1,38 @@
-"""From a program as written to one with nothing left open."""
+"""From a program as written to one with nothing left open: functions, in order, in one tuple."""
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.program import Program
+from bertc.ir.resolved import Resolved
+from bertc.passes.assemble import assemble
+from bertc.passes.checks import checks
+from bertc.passes.defaults import defaults
+from bertc.passes.dimensions import dimensions
+from bertc.passes.extends import extends
+from bertc.passes.plan import Machine, Plan, plan
+from bertc.passes.sharing import sharing
+from bertc.passes.vocabulary import vocabulary
+
+PASSES = (extends, defaults, vocabulary, dimensions, sharing, checks)
+"""Each takes a program and the findings so far, and returns a program."""
+
+
+def complete(program: Program, diagnostics: Diagnostics) -> Program:
+    """Run every pass: the result gives every setting a value and an origin."""
+    for step in PASSES:
+        program = step(program, diagnostics)
+    return program
+
+
+def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolved:
+    """Check a program and leave nothing open in it.
+
+    Raises:
+        SpecError: with everything found, what ``diagnostics`` brought along included.
+    """
+    findings = diagnostics or Diagnostics()
+    finished = complete(program, findings)
+    findings.raise_if_any()
+    return assemble(finished)
+
+
+__all__ = ["PASSES", "Machine", "Plan", "complete", "plan", "resolve"]

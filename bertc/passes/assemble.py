@@ -1,0 +1,91 @@
+"""The last arrow: a complete, checked program becomes a ``Resolved``."""
+
+from typing import Any
+
+from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.ffn import Mlp
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.ir.program import Program
+from bertc.ir.resolved import Resolved, Run, Stage
+from bertc.passes.dimensions import total_steps
+from bertc.passes.sharing import layer_values, owners
+from bertc.passes.stages import StageView, stage_views
+
+
+def assemble(program: Program) -> Resolved:
+    """Build the resolved program; the passes have left nothing that could fail here."""
+    value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
+    return Resolved(
+        name=program.name,
+        encoders={"encoder": _encoder(value)},
+        stages=_stages(program),
+        vocabulary=value["vocab"],
+        run=Run(**{name: value[name] for name in Run.model_fields}),
+        origins={
+            name: given.origin.kind + (f": {given.origin.source}" if given.origin.source else "")
+            for name, given in program.settings.items()
+        },
+    )
+
+
+def _encoder(value: dict[str, Any]) -> Encoder:
+    layers = value["layers"]
+    heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
+    return Encoder(
+        vocab_size=value["vocab"].size,
+        embedding=value["embedding"],
+        hidden=value["hidden"],
+        positions=value["positions"],
+        segments=value["segments"],
+        attention=value["attention"],
+        ffn=Mlp(activation=value["activation"]),
+        norm=value["norm"],
+        layers=tuple(
+            LayerWidths(heads=h, head_dim=value["head_dim"], ffn=w)
+            for h, w in zip(heads, widths, strict=True)
+        ),
+        attention_owner=owners(value["share"], "attention", layers),
+        ffn_owner=owners(value["share"], "ffn", layers),
+        pooler=value["pooler"],
+        dropout=value["dropout"],
+        initializer=value["initializer"],
+    )
+
+
+def _stages(program: Program) -> tuple[Stage, ...]:
+    total, first, stages = total_steps(program), 0, []
+    for view in stage_views(program):
+        stages.append(_stage(view, first, total))
+        first += view.value("steps")
+    return tuple(stages)
+
+
+def _stage(view: StageView, first: int, total: int) -> Stage:
+    steps, optimizer = view.value("steps"), view.value("optimizer")
+    own_schedule = "optimizer" in view.own
+    schedule_steps = steps if own_schedule else total
+    return Stage(
+        name=view.name,
+        steps=steps,
+        first_step=first,
+        batch=view.value("batch"),
+        seq=view.value("seq"),
+        microbatch=view.value("microbatch"),
+        objective=view.value("objective"),
+        data=view.value("data"),
+        format=view.format,
+        pairs=view.pairs,
+        padded=view.format.kind != "full-sentences",
+        optimizer=optimizer,
+        warmup_steps=warmup_steps(optimizer, schedule_steps),
+        schedule_start=first if own_schedule else 0,
+        schedule_steps=schedule_steps,
+        dropout=view.value("dropout"),
+    )
+
+
+def warmup_steps(optimizer: Adam | Lamb, schedule_steps: int) -> int:
+    """Warm-up in steps, from a number of steps or a fraction of the schedule."""
+    if isinstance(optimizer.warmup, int):
+        return optimizer.warmup
+    return round(optimizer.warmup * schedule_steps)

@@ -1,0 +1,172 @@
+"""The pass of cross-checks: settings that are each right and cannot work together."""
+
+from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.ir.data import PAIRED
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, SpanUnit
+from bertc.ir.program import Program
+from bertc.passes.assemble import warmup_steps
+from bertc.passes.dimensions import total_steps
+from bertc.passes.sharing import layer_values
+from bertc.passes.stages import StageView, stage_views
+
+LARGEST_MODEL = 10**15
+
+
+def checks(program: Program, diagnostics: Diagnostics) -> Program:
+    """Report every pair of settings that contradict each other; the program is unchanged."""
+    _heads_divide(program, diagnostics)
+    _not_absurd(program, diagnostics)
+    for stage in stage_views(program):
+        _objective_possible(stage, diagnostics)
+        _objective_fits_format(stage, diagnostics)
+        _row_fits_positions(stage, diagnostics)
+        _batch_divides(stage, diagnostics)
+        _warmup_fits(stage, program, diagnostics)
+    return program
+
+
+def _note(message: str, span: Span | None) -> tuple[Note, ...]:
+    return (Note(message, span),) if span else ()
+
+
+def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
+    if program.settings["head_dim"].origin.kind != "derived":
+        return
+    hidden = program.settings["hidden"].value
+    for heads in sorted(set(layer_values(program.settings["heads"].value, 1))):
+        if hidden % heads:
+            near = sorted(
+                (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
+            )
+            diagnostics.error(
+                "E201",
+                f"{heads} heads do not divide the width {hidden}",
+                program.span("heads") or program.span("hidden"),
+                label=f"{hidden} / {heads} leaves {hidden % heads}",
+                notes=_note(f"hidden = {hidden}", program.span("hidden")),
+                help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
+            )
+            return
+
+
+def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
+    value = {name: given.value for name, given in program.settings.items()}
+    layers = value["layers"]
+    per_layer = sum(
+        4 * value["hidden"] * heads * value["head_dim"] + 2 * value["hidden"] * ffn
+        for heads, ffn in zip(
+            layer_values(value["heads"], layers), layer_values(value["ffn"], layers), strict=False
+        )
+    )
+    size = per_layer + value["vocab"].size * value["embedding"]
+    if size > LARGEST_MODEL:
+        diagnostics.error(
+            "E214",
+            f"this model would have about {size:.1e} parameters",
+            program.span("hidden") or program.span("layers"),
+            label=f"the limit is {LARGEST_MODEL:.0e}",
+        )
+
+
+def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
+    terms, span = stage.value("objective"), stage.span("objective")
+    kinds = [term.objective.kind for term in terms]
+    for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+        diagnostics.error(
+            "E207",
+            f"the objective has {kind} {kinds.count(kind)} times",
+            span,
+            label="each kind of objective may stand once",
+        )
+    if "nsp" in kinds and "sop" in kinds:
+        diagnostics.error(
+            "E206",
+            "nsp and sop ask different questions about the same pair",
+            span,
+            label="a pair is made in one way only",
+            help="objective=mlm+sop or objective=mlm+nsp",
+        )
+    spans = any(
+        isinstance(t.objective, Mlm) and isinstance(t.objective.unit, SpanUnit) for t in terms
+    )
+    if any(isinstance(term.objective, Sbo) for term in terms) and not spans:
+        diagnostics.error(
+            "E205",
+            "sbo predicts masked spans, and nothing here masks spans",
+            span,
+            label="needs an mlm term with span units",
+            help="objective=span+sbo",
+        )
+
+
+def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
+    span, paired = stage.span("objective"), stage.format.kind in PAIRED
+    asking = [
+        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
+    ]
+    if asking and not paired:
+        diagnostics.error(
+            "E204",
+            f"{asking[0]} asks about two segments, and {stage.format.kind} rows have one",
+            span,
+            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            help="format=segment-pair",
+        )
+    if asking and not stage.program.settings["pooler"].value:
+        diagnostics.error(
+            "E215",
+            f"{asking[0]} reads the pooler, and pooler = false",
+            span,
+            notes=_note("the pooler is switched off here", stage.program.span("pooler")),
+            help="pooler=true",
+        )
+    segments = stage.program.settings["segments"].value
+    if paired and segments == 1:
+        diagnostics.error(
+            "E211",
+            f"{stage.format.kind} rows have two segments, and segments = {segments}",
+            stage.program.span("segments"),
+            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            help="segments=2, or segments=0 to tell the segments apart by separators alone",
+        )
+
+
+def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
+    positions, seq = stage.program.settings["positions"].value, stage.value("seq")
+    room = positions.rows - positions.offset
+    if seq > room:
+        diagnostics.error(
+            "E203",
+            f"rows of {seq} tokens need {seq} positions, and there are {room}",
+            stage.span("seq") or stage.program.span("positions"),
+            notes=_note(f"positions = {positions.rows} rows", stage.program.span("positions")),
+            help=f"positions={seq + positions.offset}" if not positions.offset else f"seq={room}",
+        )
+
+
+def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
+    batch, microbatch = stage.value("batch"), stage.value("microbatch")
+    if microbatch and batch % microbatch:
+        near = max(size for size in range(1, min(microbatch, batch) + 1) if batch % size == 0)
+        diagnostics.error(
+            "E208",
+            f"a batch of {batch} cannot be cut into micro-batches of {microbatch}",
+            stage.span("microbatch"),
+            notes=_note(f"batch = {batch}", stage.span("batch")),
+            help=f"microbatch={near}",
+        )
+
+
+def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -> None:
+    optimizer = stage.value("optimizer")
+    steps = stage.value("steps") if "optimizer" in stage.own else total_steps(program)
+    warmup = warmup_steps(optimizer, steps)
+    written = stage.span("optimizer") or stage.span("steps")
+    if warmup > steps:
+        diagnostics.error(
+            "E209",
+            f"warm-up takes {warmup} steps of a schedule of {steps}",
+            written,
+            notes=_note(f"steps = {steps}", stage.span("steps")),
+            help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",
+        )

@@ -1,0 +1,19 @@
+"""The pass that makes every constant default visible."""
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.program import Given, Origin, Program
+from bertc.ir.settings import Settings, default_source
+
+CONSTANT = {
+    name: Given(field.default, Origin("default", source=default_source(name)))
+    for name, field in Settings.model_fields.items()
+    if not field.is_required()
+}
+
+
+def defaults(program: Program, diagnostics: Diagnostics) -> Program:
+    """Give each setting that has a constant default that default, with its source.
+
+    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``.
+    """
+    return program.with_settings({**CONSTANT, **program.settings})

@@ -1,0 +1,50 @@
+"""The pass that computes what follows from other settings."""
+
+from typing import Any
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.embedding import LearnedPositions
+from bertc.ir.program import Given, Origin, Program
+from bertc.ir.settings import default_source
+from bertc.passes.stages import asks_about_pairs, default_format, stage_views
+
+
+def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
+    """Derive every setting that is still open.
+
+    ``hidden=256`` gives ``heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
+    """
+    for setting, compute in (
+        ("heads", lambda p: max(1, _value(p, "hidden") // 64)),
+        ("head_dim", lambda p: max(1, _value(p, "hidden") // _first(_value(p, "heads")))),
+        ("ffn", lambda p: 4 * _value(p, "hidden")),
+        ("embedding", lambda p: _value(p, "hidden")),
+        ("positions", lambda p: LearnedPositions(rows=longest_seq(p))),
+        ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
+        ("format", lambda p: default_format(_value(p, "objective"))),
+        ("save_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
+        ("eval_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
+        ("log_every", lambda p: max(1, min(100, total_steps(p) // 100))),
+    ):
+        if setting not in program.settings:
+            origin = Origin("derived", source=default_source(setting))
+            program = program.with_settings({setting: Given(compute(program), origin)})
+    return program
+
+
+def total_steps(program: Program) -> int:
+    """Optimiser steps of all stages."""
+    return sum(stage.value("steps") for stage in stage_views(program))
+
+
+def longest_seq(program: Program) -> int:
+    """The longest row of any stage, in tokens."""
+    return max(int(stage.value("seq")) for stage in stage_views(program))
+
+
+def _value(program: Program, setting: str) -> Any:
+    return program.settings[setting].value
+
+
+def _first(number: int | tuple[int, ...]) -> int:
+    return number if isinstance(number, int) else number[0]

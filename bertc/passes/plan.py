@@ -1,0 +1,78 @@
+"""How a resolved program runs on a given machine: device, precision, micro-batches, compilation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.diagnostics import MachineError
+from bertc.ir.resolved import Resolved, Stage
+
+COMPILE_STEPS_CPU = 2000
+"""Compiling the step costs about a minute on a CPU; shorter runs do not earn it back."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides a plan. ``memory_bytes`` is the device's, or the free main memory on a CPU."""
+
+    device: Literal["cpu", "cuda"]
+    name: str
+    memory_bytes: int
+    fast_bf16: bool
+    cores: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done where. ``microbatches`` has one entry a stage, in examples."""
+
+    device: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
+    microbatches: tuple[int, ...]
+    compile: bool
+    reasons: tuple[str, ...]
+
+
+def plan(resolved: Resolved, machine: Machine, microbatches: tuple[int, ...]) -> Plan:
+    """Decide what ``auto`` leaves open. ``microbatches`` are the largest that fit, one a stage.
+
+    Raises:
+        MachineError: if the spec asks for a device that the machine has not.
+    """
+    run = resolved.run
+    if run.device != "auto" and run.device != machine.device:
+        raise MachineError(
+            f"device={run.device} was asked for, but this machine offers {machine.device}",
+            help=f"--set device={machine.device}",
+        )
+    reasons = []
+    if run.precision == "auto":
+        precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
+        reasons.append(
+            f"{precision}: {machine.name} has {'' if machine.fast_bf16 else 'no '}fast bf16"
+        )
+    else:
+        precision = run.precision
+    compiled = run.compile == "on"
+    if run.compile == "auto":
+        compiled = machine.device == "cuda" or resolved.steps >= COMPILE_STEPS_CPU
+        reasons.append(
+            f"compile={'on' if compiled else 'off'}: {resolved.steps} steps "
+            f"{'repay' if compiled else 'would not repay'} the time it takes on {machine.device}"
+        )
+    chosen = tuple(
+        _microbatch(stage, largest)
+        for stage, largest in zip(resolved.stages, microbatches, strict=True)
+    )
+    return Plan(machine.device, precision, chosen, compiled, tuple(reasons))
+
+
+def _microbatch(stage: Stage, largest: int) -> int:
+    """The stage's own, or the largest divisor of the batch that fits, so that all are equal."""
+    if stage.microbatch:
+        return stage.microbatch
+    if largest < 1:
+        raise MachineError(
+            f"stage {stage.name}: not even one example of {stage.seq} tokens fits in memory",
+            help="a smaller model, a shorter seq, or a larger device",
+        )
+    return max(size for size in range(1, min(largest, stage.batch) + 1) if stage.batch % size == 0)

@@ -1,0 +1,71 @@
+"""The phases of a run as complete sets of settings: what the passes share about stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bertc.diagnostics import Span
+from bertc.ir.data import PAIRED, FullSentences, SegmentPair
+from bertc.ir.objective import Nsp, Pairs, Sop, Term
+from bertc.ir.program import Given, Program
+
+DEFAULT_STAGE = "main"
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One stage's settings, the program's where the stage has none of its own."""
+
+    name: str
+    own: Mapping[str, Given]
+    program: Program
+
+    def given(self, setting: str) -> Given | None:
+        """The stage's own value or the program's."""
+        return self.own.get(setting) or self.program.settings.get(setting)
+
+    def value(self, setting: str) -> Any:
+        """The bare value of a setting that is known to be there."""
+        given = self.given(setting)
+        assert given is not None, f"no pass has set {setting}"
+        return given.value
+
+    def span(self, setting: str) -> Span | None:
+        """Where the value was written, if it was."""
+        given = self.given(setting)
+        return given.origin.span if given else None
+
+    @property
+    def format(self) -> Any:
+        """The format, which follows from the objective unless written."""
+        given = self.given("format")
+        if given is not None and given.origin.kind != "derived":
+            return given.value
+        return default_format(self.value("objective"))
+
+    @property
+    def pairs(self) -> Pairs:
+        """How pairs are made, which follows from the objective."""
+        kinds = {term.objective.kind for term in self.value("objective")}
+        if self.format.kind not in PAIRED:
+            return "none"
+        if "nsp" in kinds:
+            return "random-next"
+        return "swapped" if "sop" in kinds else "consecutive"
+
+
+def stage_views(program: Program) -> tuple[StageView, ...]:
+    """The stages of a program; one called ``main`` where none is written."""
+    if not program.stages:
+        return (StageView(DEFAULT_STAGE, {}, program),)
+    return tuple(StageView(stage.name, stage.settings, program) for stage in program.stages)
+
+
+def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
+    """Whether a term reads the order of two segments, through the pooler."""
+    return any(isinstance(term.objective, Nsp | Sop) for term in objective)
+
+
+def default_format(objective: tuple[Term, ...]) -> SegmentPair | FullSentences:
+    """BERT's pairs where the objective asks about them, else RoBERTa's full sentences."""
+    return SegmentPair() if asks_about_pairs(objective) else FullSentences()
