@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bertc.ir.base import Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
-from bertc.ir.encoder import Dropout, Encoder
+from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Nsp, Pairs, Sbo, Sop, Term
 from bertc.ir.optimizer import Optimizer
 
@@ -35,7 +35,6 @@ class Stage(Node):
     warmup_steps: int
     schedule_start: int
     schedule_steps: int
-    dropout: Dropout
 
     @property
     def tokens_per_step(self) -> int:

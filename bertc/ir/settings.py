@@ -112,7 +112,7 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "optimizer", "dropout",
+    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -80,7 +80,6 @@ def _stage(view: StageView, first: int, total: int) -> Stage:
         warmup_steps=warmup_steps(optimizer, schedule_steps),
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
-        dropout=view.value("dropout"),
     )
 
 

@@ -1,0 +1,103 @@
+"""The encoder: embeddings, then layers of attention and feed-forward parts.
+
+Axes: b batch, s sequence, h hidden.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bertc.ir.encoder import Encoder as EncoderNode
+from bertc.ir.encoder import LayerWidths
+from bertc.nn.attention import FullAttention
+from bertc.nn.embeddings import Embeddings
+from bertc.nn.ffn import Mlp
+from bertc.nn.weights import Affine, LayerNorm, Table
+
+
+class AttentionPart(FullAttention):
+    """Attention and the norm that goes with it."""
+
+    def __init__(self, table: Table, name: str, node: EncoderNode, widths: LayerWidths) -> None:
+        super().__init__(table, name, widths, node.dropout)
+        self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
+
+
+class FfnPart(Mlp):
+    """The feed-forward part and the norm that goes with it."""
+
+    def __init__(self, table: Table, name: str, node: EncoderNode) -> None:
+        super().__init__(table, name, node.ffn)
+        self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
+
+
+class Encoder(nn.Module):
+    """Token ids (b, s) to hidden states (b, s, h).
+
+    A part exists once for each layer that owns its weights; the other layers apply their owner's.
+    """
+
+    def __init__(self, node: EncoderNode) -> None:
+        super().__init__()
+        table = {weight.name: weight for weight in node.weights()}
+        self.node = node
+        self.embeddings = Embeddings(table, node)
+        self.attention = nn.ModuleDict(
+            {
+                str(layer): AttentionPart(table, f"attention.{layer}", node, node.layers[layer])
+                for layer in sorted(set(node.attention_owner))
+            }
+        )
+        self.ffn = nn.ModuleDict(
+            {
+                str(layer): FfnPart(table, f"ffn.{layer}", node)
+                for layer in sorted(set(node.ffn_owner))
+            }
+        )
+        pre = node.norm.kind == "pre"
+        self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
+        self.pooler = Affine(table, "pooler") if node.pooler else None
+
+    def forward(
+        self,
+        token_ids_bs: torch.Tensor,
+        segment_ids_bs: torch.Tensor | None,
+        attention_mask_bs: torch.Tensor | None,
+        dtype: torch.dtype,
+    ) -> torch.Tensor:
+        """Hidden states of the last layer; ``attention_mask`` is true at real tokens."""
+        mask_b11s = (
+            None if attention_mask_bs is None else attention_mask_bs[:, None, None, :].bool()
+        )
+        x_bsh = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
+        for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
+            x_bsh = self._attend(self.attention[str(attention)], x_bsh, mask_b11s)
+            x_bsh = self._feed_forward(self.ffn[str(ffn)], x_bsh)
+        if self.norm is not None:
+            x_bsh = self.norm(x_bsh)
+        return x_bsh
+
+    def pool(self, x_bsh: torch.Tensor) -> torch.Tensor:
+        """tanh(W h + b) of the first token (BERT 3): (b, s, h) to (b, h)."""
+        if self.pooler is None:
+            raise ValueError("this encoder has no pooler (pooler=false)")
+        return torch.tanh(self.pooler(x_bsh[:, 0]))
+
+    def _attend(
+        self, part: nn.Module, x_bsh: torch.Tensor, mask_b11s: torch.Tensor | None
+    ) -> torch.Tensor:
+        assert isinstance(part, AttentionPart), "the attention parts are built above"
+        if self.norm is not None:
+            return x_bsh + self._drop(part(part.norm(x_bsh), mask_b11s))
+        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh, mask_b11s)))
+        return y_bsh
+
+    def _feed_forward(self, part: nn.Module, x_bsh: torch.Tensor) -> torch.Tensor:
+        assert isinstance(part, FfnPart), "the feed-forward parts are built above"
+        if self.norm is not None:
+            return x_bsh + self._drop(part(part.norm(x_bsh)))
+        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh)))
+        return y_bsh
+
+    def _drop(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, self.node.dropout.hidden, self.training)

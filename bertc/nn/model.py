@@ -1,0 +1,75 @@
+"""A whole model: the encoder and the heads of its objectives."""
+
+import torch
+from torch import nn
+
+from bertc.ir.resolved import Resolved, head_weights, model_weights
+from bertc.nn.encoder import Encoder
+from bertc.nn.weights import Tensors, initialise
+
+
+class Model(nn.Module):
+    """The module of a resolved program. Parameters are fp32 and named as in its weight table.
+
+    ``compute_dtype`` is the dtype of activations; weights are cast where they are used.
+    """
+
+    def __init__(self, resolved: Resolved) -> None:
+        super().__init__()
+        self.resolved = resolved
+        self.encoder = Encoder(resolved.encoder)
+        self.heads = Tensors(head_weights(resolved))
+        self.compute_dtype = torch.float32
+
+    def encode(
+        self,
+        token_ids: torch.Tensor,
+        segment_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
+
+        ``attention_mask`` is true, or 1, at real tokens. Padding belongs at the end of a row.
+        """
+        hidden: torch.Tensor = self.encoder(
+            token_ids, segment_ids, attention_mask, self.compute_dtype
+        )
+        return hidden
+
+    def pool(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
+
+        Raises:
+            ValueError: if the encoder has no pooler.
+        """
+        return self.encoder.pool(hidden)
+
+    def head_weights(self) -> dict[str, torch.Tensor]:
+        """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to."""
+        named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
+        named["token"] = self.encoder.embeddings.token.weight
+        return named
+
+
+def build(resolved: Resolved, device: str = "cpu") -> Model:
+    """Allocate the model of a program and set its initial weights.
+
+    On the ``meta`` device nothing is allocated and nothing set.
+
+    Raises:
+        RuntimeError: if what was built is not what the weight table counts.
+    """
+    table = model_weights(resolved)
+    with torch.device("meta"):
+        model = Model(resolved)
+    counted = {weight.name: weight.shape for weight in table}
+    built = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    if counted != built:
+        differing = sorted(counted.items() ^ built.items())
+        raise RuntimeError(f"the modules differ from the weight table: {differing[:4]}")
+    if device != "meta":
+        # Values are drawn on the CPU, so that they do not depend on the device.
+        model = model.to_empty(device="cpu")
+        initialise(model, table, resolved.run.seed)
+        model = model.to(device)
+    return model

@@ -1,0 +1,96 @@
+"""From the weight table to parameters: the leaves every module is made of, and their values."""
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bertc.ir.address import key
+from bertc.ir.base import Constant, Normal, TruncatedNormal, Weight
+
+Table = Mapping[str, Weight]
+"""The weight table of a part, by name."""
+
+
+def _parameter(weight: Weight) -> nn.Parameter:
+    return nn.Parameter(torch.empty(weight.shape))
+
+
+class Affine(nn.Module):
+    """``x W^T + b`` over the last axis, in the dtype of ``x``."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.weight = _parameter(table[f"{name}.weight"])
+        self.bias = _parameter(table[f"{name}.bias"])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., inputs) to (..., outputs)."""
+        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+class LayerNorm(nn.Module):
+    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32."""
+
+    def __init__(self, table: Table, name: str, eps: float) -> None:
+        super().__init__()
+        self.weight = _parameter(table[f"{name}.weight"])
+        self.bias = _parameter(table[f"{name}.bias"])
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., width) to the same."""
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        return F.layer_norm(x, self.weight.shape, weight, bias, self.eps)
+
+
+class Embedding(nn.Module):
+    """Rows of a table, picked by index."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.weight = _parameter(table[f"{name}.weight"])
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Integers (...) to rows (..., width), in the dtype of the table."""
+        return F.embedding(ids, self.weight)
+
+
+class Tensors(nn.Module):
+    """Parameters without a forward of their own, as a tree with the names of the table."""
+
+    def __init__(self, weights: Iterable[Weight]) -> None:
+        super().__init__()
+        for weight in weights:
+            node: nn.Module = self
+            *path, leaf = weight.name.split(".")
+            for step in path:
+                if not hasattr(node, step):
+                    node.add_module(step, nn.Module())
+                node = node.get_submodule(step)
+            node.register_parameter(leaf, _parameter(weight))
+
+
+def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
+    """Set every parameter to its initial value, a function of (seed, weight name) alone."""
+    parameters = dict(module.named_parameters())
+    with torch.no_grad():
+        for weight in weights:
+            generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
+            _fill(parameters[weight.name], weight.init, generator)
+
+
+def _fill(
+    tensor: torch.Tensor, init: TruncatedNormal | Normal | Constant, generator: torch.Generator
+) -> None:
+    match init:
+        case TruncatedNormal(std=std):
+            nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std, generator=generator)
+        case Normal(std=std):
+            nn.init.normal_(tensor, std=std, generator=generator)
+        case Constant(value=value):
+            nn.init.constant_(tensor, value)
+        case _:
+            assert_never(init)
