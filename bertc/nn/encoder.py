@@ -69,7 +69,7 @@ class Encoder(nn.Module):
         mask_b11s = (
             None if attention_mask_bs is None else attention_mask_bs[:, None, None, :].bool()
         )
-        x_bsh = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
+        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
             x_bsh = self._attend(self.attention[str(attention)], x_bsh, mask_b11s)
             x_bsh = self._feed_forward(self.ffn[str(ffn)], x_bsh)

@@ -35,4 +35,4 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
     return assemble(finished)
 
 
-__all__ = ["PASSES", "Machine", "Plan", "complete", "plan", "resolve"]
+__all__ = ["PASSES", "Machine", "Plan", "assemble", "complete", "plan", "resolve"]

@@ -1,0 +1,102 @@
+"""The arrows of the compiler as functions on a spec's text or on values: what Python users call.
+
+Each imports what it needs when it runs, so that checking and estimating never load torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertc.diagnostics import Diagnostics, UsageError
+from bertc.ir.program import Program
+from bertc.ir.resolved import Resolved
+
+if TYPE_CHECKING:
+    from bertc.estimate import Estimate
+    from bertc.nn import Model
+    from bertc.syntax import Tree
+    from bertc.train.report import Report
+
+Spec = str | Program | Resolved
+
+
+def parse(text: str, name: str = "<spec>") -> Tree:
+    """Text to tree.
+
+    Raises:
+        SpecError: with every mistake of syntax in the text.
+    """
+    from bertc import syntax
+
+    diagnostics = Diagnostics()
+    tree = syntax.parse(text, name, diagnostics)
+    diagnostics.raise_if_any()
+    return tree
+
+
+def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
+    """Every program of a spec: one, or one a point of a grid. Overrides read ``key=value``.
+
+    Raises:
+        SpecError: with every mistake found in any of them.
+    """
+    from bertc import passes, syntax
+
+    diagnostics = Diagnostics()
+    programs = syntax.load(spec, overrides, diagnostics)
+    complete = [passes.complete(program, diagnostics) for program in programs]
+    diagnostics.raise_if_any()
+    return tuple(passes.assemble(program) for program in complete)
+
+
+def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
+    """A file, a shipped spec's name, the text of a spec, or a program, with nothing left open.
+
+    Raises:
+        SpecError: with every mistake found.
+        UsageError: if the spec is a grid of several points.
+    """
+    from bertc import passes
+
+    if isinstance(spec, Resolved):
+        return spec
+    if isinstance(spec, Program):
+        return passes.resolve(spec)
+    found = points(spec, overrides)
+    if len(found) > 1:
+        raise UsageError(
+            f"this spec is a grid of {len(found)} points, and one is wanted here",
+            help=f"choose a value for each of its lists; the first point is {found[0].name}",
+        )
+    return found[0]
+
+
+def estimate(spec: Spec, device: str = "h200") -> Estimate:
+    """What a spec costs: parameters, FLOPs, memory and time on a named device."""
+    from bertc.estimate import estimate as run
+
+    return run(resolve(spec), device)
+
+
+def build(spec: Spec) -> Model:
+    """The module of a spec with its initial weights, on the CPU, in training mode."""
+    from bertc.nn import build as run
+
+    return run(resolve(spec))
+
+
+def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
+    """Train a spec into the run folder ``out``, or take up the run that stands there."""
+    from bertc.train.loop import train as run
+
+    text = spec if isinstance(spec, str) else ""
+    return run(resolve(spec), Path(out), spec_text=text, resume=resume)
+
+
+def load(folder: str | Path) -> Model:
+    """The module of a run or of an imported or exported folder, in evaluation mode."""
+    from bertc.interop import load as run
+
+    return run(Path(folder))

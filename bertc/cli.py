@@ -1,0 +1,205 @@
+"""The commands. Each reads its arguments, calls one function and prints its result."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.diagnostics import SpecError
+
+app = typer.Typer(
+    add_completion=True,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A compiler for text encoders: check, estimate, build and train a spec.",
+)
+
+SpecArgument = Annotated[str, typer.Argument(help="a file, a shipped spec's name, or the text")]
+SpecsArgument = Annotated[list[str], typer.Argument(help="files, shipped names, or texts")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+
+
+@app.command()
+def check(specs: SpecsArgument, set: SetOption = None) -> None:
+    """Report every mistake of the specs; exit 1 if there is one."""
+    from bertc.api import points
+    from bertc.diagnostics.render import render
+
+    wrong = False
+    for spec in specs:
+        try:
+            found = points(spec, set or ())
+            typer.echo(f"{found[0].name}: fine" + (f", {len(found)} points" * (len(found) > 1)))
+        except SpecError as error:
+            typer.echo(render(error.diagnostics, color=_color(sys.stdout)))
+            wrong = True
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: E201")]) -> None:
+    """Say more about a diagnostic: what it means, a wrong and a right example."""
+    from bertc.diagnostics.codes import explain as text
+
+    typer.echo(text(code))
+
+
+@app.command()
+def fmt(
+    files: Annotated[list[Path], typer.Argument(help="spec files; - for standard input")],
+    check: Annotated[
+        bool, typer.Option("--check", help="change nothing, exit 1 if it would")
+    ] = False,
+) -> None:
+    """Rewrite spec files in canonical form; comments stay."""
+    from bertc.syntax.files import format_file
+
+    changed = [file for file in files if format_file(file, write=not check)]
+    for file in changed:
+        typer.echo(f"{'would change' if check else 'changed'}: {file}", err=True)
+    if check and changed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def estimate(
+    specs: SpecsArgument,
+    set: SetOption = None,
+    device: Annotated[str, typer.Option(help="h200, h100, a100, cpu, ...")] = "h200",
+    json: JsonOption = False,
+) -> None:
+    """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
+    from bertc.api import points
+    from bertc.estimate import as_json, as_table
+    from bertc.estimate import estimate as run
+
+    estimates = [run(point, device) for spec in specs for point in points(spec, set or ())]
+    typer.echo(as_json(estimates) if json else as_table(estimates, color=_color(sys.stdout)))
+
+
+@app.command()
+def build(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="where the initialised model goes")] = None,
+    emit: Annotated[
+        str | None, typer.Option(help="print tree, program, resolved, weights or module, and stop")
+    ] = None,
+) -> None:
+    """Allocate the model, compile its training step, run one step, write the model folder."""
+    if emit is not None:
+        from bertc.emit import emit as show
+
+        typer.echo(show(spec, set or (), emit))
+        return
+    from bertc.api import resolve
+    from bertc.train.build import build as run
+
+    typer.echo(run(resolve(spec, set or ()), out))
+
+
+@app.command()
+def train(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
+) -> None:
+    """Train a spec on its text, into a run folder."""
+    from bertc.api import resolve
+    from bertc.syntax.files import spec_text
+    from bertc.train.loop import train as run
+
+    resolved = resolve(spec, set or ())
+    folder = out or Path("runs") / resolved.name
+    text = spec_text(spec, set or ())
+    typer.echo(run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run).summary())
+
+
+@app.command("eval")
+def evaluate(run: RunArgument, json: JsonOption = False) -> None:
+    """Evaluate the newest good checkpoint of a run on its held-out text."""
+    from bertc.train.evaluate import evaluate_run
+
+    report = evaluate_run(run)
+    typer.echo(report.as_json() if json else report.summary())
+
+
+@app.command()
+def fill(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help="a text with [MASK] in it")],
+    top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
+    json: JsonOption = False,
+) -> None:
+    """Let a trained model fill in the masks of a text."""
+    from bertc.train.fill import fill as answer
+
+    report = answer(run, text, top)
+    typer.echo(report.as_json() if json else report.summary())
+
+
+@app.command("show-batch")
+def show_batch(
+    spec: SpecArgument,
+    set: SetOption = None,
+    examples: Annotated[int, typer.Option(min=1, max=64, help="how many")] = 3,
+) -> None:
+    """Print examples as the model will see them: masks, labels, segments."""
+    from bertc.api import resolve
+    from bertc.train.preview import preview
+
+    typer.echo(preview(resolve(spec, set or ()), examples, color=_color(sys.stdout)))
+
+
+@app.command("export")
+def export_(
+    run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
+) -> None:
+    """Write a run's model as a Hugging Face folder, or refuse, naming what stands in the way."""
+    from bertc.interop import export_run
+
+    typer.echo(export_run(run, to).summary())
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder: BERT, RoBERTa, ALBERT")],
+    out: Annotated[Path, typer.Option(help="the run folder to write")],
+) -> None:
+    """Read a Hugging Face folder into a run folder."""
+    from bertc.interop import import_run
+
+    typer.echo(import_run(folder, out).summary())
+
+
+def main() -> None:
+    """Run a command; every failure becomes a message and an exit code of the table."""
+    from bertc.failures import exit_code
+
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except BaseException as error:  # the one place where nothing may pass
+        sys.exit(exit_code(error, color=_color(sys.stderr)))
+
+
+def _color(stream: object) -> bool:
+    import os
+
+    return bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ
+
+
+if __name__ == "__main__":
+    main()

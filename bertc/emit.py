@@ -1,0 +1,81 @@
+"""What ``bertc build --emit`` prints: the value at one stage of the compiler, as text."""
+
+from collections.abc import Callable, Sequence
+
+from bertc.diagnostics import Diagnostics, UsageError
+from bertc.ir.program import Program
+from bertc.ir.resolved import model_weights
+
+
+def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
+    """The spec as ``tree``, ``program``, ``resolved``, ``weights`` or ``module``.
+
+    Raises:
+        SpecError: if the spec does not get as far as the stage.
+        UsageError: for another stage.
+    """
+    printers: dict[str, Callable[[str, Sequence[str]], str]] = {
+        "tree": _tree,
+        "program": _program,
+        "resolved": _resolved,
+        "weights": _weights,
+        "module": _module,
+    }
+    if stage not in printers:
+        raise UsageError(
+            f"--emit {stage}: there is no such stage", help=f"one of {', '.join(printers)}"
+        )
+    return printers[stage](spec, overrides)
+
+
+def _load(spec: str, overrides: Sequence[str]) -> tuple[list[Program], Diagnostics]:
+    from bertc import syntax
+
+    diagnostics = Diagnostics()
+    programs = syntax.load(spec, overrides, diagnostics)
+    diagnostics.raise_if_any()
+    return programs, diagnostics
+
+
+def _tree(spec: str, overrides: Sequence[str]) -> str:
+    from bertc.api import parse
+    from bertc.syntax.files import spec_text
+
+    return repr(parse(spec_text(spec, overrides)))
+
+
+def _program(spec: str, overrides: Sequence[str]) -> str:
+    from bertc import syntax
+
+    programs, _ = _load(spec, overrides)
+    return "\n\n".join(syntax.show(program) for program in programs)
+
+
+def _resolved(spec: str, overrides: Sequence[str]) -> str:
+    from bertc import passes, syntax
+
+    programs, diagnostics = _load(spec, overrides)
+    complete = [passes.complete(program, diagnostics) for program in programs]
+    diagnostics.raise_if_any()
+    return "\n\n".join(syntax.show(program, origins=True) for program in complete)
+
+
+def _weights(spec: str, overrides: Sequence[str]) -> str:
+    from bertc.api import resolve
+
+    table = model_weights(resolve(spec, overrides))
+    width = max(len(weight.name) for weight in table)
+    lines = [
+        f"{w.name:{width}}  {' x '.join(map(str, w.shape)):>14}  {' x '.join(w.axes):24}"
+        f"  {w.numel:>12,}  {w.init.kind}"
+        for w in table
+    ]
+    total = sum(weight.numel for weight in table)
+    return "\n".join([*lines, f"{len(table)} tensors, {total:,} parameters"])
+
+
+def _module(spec: str, overrides: Sequence[str]) -> str:
+    from bertc.api import resolve
+    from bertc.nn import build
+
+    return str(build(resolve(spec, overrides), device="meta"))

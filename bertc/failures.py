@@ -1,0 +1,71 @@
+"""Where errors end: a message for people and an exit code, never a traceback.
+
+The codes are the project's table: 2 usage, 65 bad spec or data, 66 input missing, 70 internal error,
+74 cannot write, 75 stopped and resumable, 76 resume refused, 77 unsafe, 78 the machine cannot, 130
+and 143 signals.
+"""
+
+import errno
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import click
+
+from bertc.diagnostics import BertcError, SpecError
+
+BAD_SPEC, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 70, 74, 78, 130
+
+
+def exit_code(error: BaseException, color: bool) -> int:
+    """Print what went wrong on stderr and return the code the process should end with."""
+    match error:
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else int(error.code is not None)
+        case SpecError():
+            from bertc.diagnostics.render import render
+
+            _say(render(error.diagnostics, color))
+            return BAD_SPEC
+        case BertcError():
+            _complain(error.message, error.help)
+            return error.exit_code
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case KeyboardInterrupt() | click.Abort():
+            _complain("interrupted")
+            return INTERRUPTED
+        case BrokenPipeError():
+            # The reader of our output left; stdout must not be flushed into the closed pipe at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
+            _complain(f"cannot write {error.filename or ''}: {error.strerror}".lower())
+            return CANNOT_WRITE
+        case MemoryError():
+            _complain("out of memory", "a smaller microbatch, such as --set microbatch=1")
+            return NO_MEMORY
+        case _:
+            return _internal(error)
+
+
+def _internal(error: BaseException) -> int:
+    lines = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile("w", prefix="bertc-error-", suffix=".txt", delete=False) as f:
+        f.write(f"command: {sys.argv[1:]}\npython: {sys.version}\n\n{lines}")
+    _complain(
+        f"internal error: {type(error).__name__}",
+        f"this is a mistake in bertc; please report it with the file {Path(f.name)}",
+    )
+    return INTERNAL
+
+
+def _complain(message: str, help: str = "") -> None:
+    _say(f"error: {message}" + (f"\nhelp: {help}" if help else ""))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

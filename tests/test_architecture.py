@@ -1,0 +1,84 @@
+"""The house's own rules, held by reading the source: arrows between rooms, sizes, what never loads."""
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "bertc"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# What a room may import, besides itself.
+BELOW: dict[str, set[str]] = {
+    "diagnostics": set(),
+    "ir": {"diagnostics"},
+    "passes": {"ir", "diagnostics"},
+    "nn": {"ir", "diagnostics"},
+    "objectives": {"ir", "diagnostics", "nn"},
+    "data": {"ir", "diagnostics", "passes"},
+    "syntax": {"passes", "ir", "diagnostics", "resources"},
+    "estimate": {"passes", "ir", "diagnostics"},
+    "interop": {"nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics"},
+    "train": {
+        "interop", "estimate", "nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics",
+    },
+}  # fmt: skip
+TORCH_FREE = ("diagnostics", "syntax", "ir", "passes", "estimate")
+
+
+def imported(path: Path) -> set[str]:
+    """Every module a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import"
+            names.add(node.module or "")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_arrows_point_down(room: str) -> None:
+    for path in (PACKAGE / room).rglob("*.py"):
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "bertc" and len(parts) > 1 and parts[1] != room:
+                assert parts[1] in BELOW[room] | {"__version__"}, f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("room", TORCH_FREE)
+def test_light_rooms_never_name_torch(room: str) -> None:
+    for path in (PACKAGE / room).rglob("*.py"):
+        heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "numpy", "datasets"}
+        assert not heavy, f"{path} imports {heavy}"
+
+
+def test_checking_and_estimating_never_load_torch() -> None:
+    code = (
+        "import sys; from bertc.api import points; from bertc.estimate import estimate;"
+        "estimate(points('layers=2')[0], 'h200');"
+        "bad = {'torch', 'numpy', 'datasets', 'transformers'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+def test_files_and_functions_stay_small() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in FILES}
+    assert statistics.median(lengths.values()) < 150
+    assert {path: n for path, n in lengths.items() if n > 350} == {}
+    long = [
+        f"{path}:{node.name}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
+    ]
+    assert long == []
+
+
+def test_no_file_is_named_for_nothing() -> None:
+    assert not {path.stem for path in FILES} & {"utils", "util", "common", "helpers", "misc"}
