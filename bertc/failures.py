@@ -1,8 +1,8 @@
 """Where errors end: a message for people and an exit code, never a traceback.
 
-The codes are the project's table: 2 usage, 65 bad spec or data, 66 input missing, 70 internal error,
-74 cannot write, 75 stopped and resumable, 76 resume refused, 77 unsafe, 78 the machine cannot, 130
-and 143 signals.
+The codes are the project's table: 2 usage, 65 bad spec or data, 66 input missing, 70 internal
+error, 74 cannot write, 75 stopped and resumable, 76 resume refused, 77 unsafe, 78 the machine
+cannot, 130 and 143 signals.
 """
 
 import errno
@@ -39,7 +39,7 @@ def exit_code(error: BaseException, color: bool) -> int:
             _complain("interrupted")
             return INTERRUPTED
         case BrokenPipeError():
-            # The reader of our output left; stdout must not be flushed into the closed pipe at exit.
+            # The reader of our output left: nothing may be flushed into the closed pipe at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
