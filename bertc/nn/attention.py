@@ -9,6 +9,7 @@ from einops import rearrange
 from torch import nn
 
 from bertc.ir.encoder import Dropout, LayerWidths
+from bertc.nn.dropout import attend
 from bertc.nn.weights import Affine, Table
 
 
@@ -29,9 +30,7 @@ class FullAttention(nn.Module):
         query, key, value = (
             rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in self._projections(x_bsh)
         )
-        mixed_bnsd = F.scaled_dot_product_attention(
-            query, key, value, mask_b11s, self.dropout if self.training else 0.0
-        )
+        mixed_bnsd = attend(query, key, value, mask_b11s, self.dropout if self.training else 0.0)
         y_bsh: torch.Tensor = self.output(rearrange(mixed_bnsd, "b n s d -> b s (n d)"))
         return y_bsh
 

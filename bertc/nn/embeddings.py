@@ -4,10 +4,10 @@ Axes: b batch, s sequence, e embedding, h hidden.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder
+from bertc.nn.dropout import dropout
 from bertc.nn.weights import Affine, Embedding, LayerNorm, Table
 
 
@@ -37,5 +37,5 @@ class Embeddings(nn.Module):
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
-        x_bse = F.dropout(x_bse, self.dropout, self.training)
+        x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)

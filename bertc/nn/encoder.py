@@ -4,12 +4,12 @@ Axes: b batch, s sequence, h hidden.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder as EncoderNode
 from bertc.ir.encoder import LayerWidths
 from bertc.nn.attention import FullAttention
+from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
 from bertc.nn.weights import Affine, LayerNorm, Table
@@ -100,4 +100,4 @@ class Encoder(nn.Module):
         return y_bsh
 
     def _drop(self, x: torch.Tensor) -> torch.Tensor:
-        return F.dropout(x, self.node.dropout.hidden, self.training)
+        return dropout(x, self.node.dropout.hidden, self.training)
