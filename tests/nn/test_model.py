@@ -1,0 +1,154 @@
+"""Modules against the weight table, against formulas written out, and compiled."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.api import resolve
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.nn import Model, build
+
+TINY = "layers=4 hidden=32 heads=4 vocab=100 seq=16 dropout=0 "
+
+
+def tiny(extra: str = "") -> Resolved:
+    return resolve(TINY + extra)
+
+
+def ids(batch: int = 2, seq: int = 12, vocab: int = 100) -> torch.Tensor:
+    return torch.randint(0, vocab, (batch, seq), generator=torch.Generator().manual_seed(5))
+
+
+SHAPES = [
+    "share=none",
+    "share=all E=16",
+    "share=attention norm=pre",
+    "share=ffn segments=0",
+    "share=groups(2) E=48 pooler=true",
+    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+    "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
+    "positions=learned(20, offset=2) segments=1 activation=relu",
+    "objective=mlm+sop",
+    "objective=span+sbo format=single-segment",
+    "objective=mlm+nsp initializer=normal(0.05)",
+]
+
+
+@pytest.mark.parametrize("extra", SHAPES)
+def test_counted_is_built_and_every_weight_learns(extra: str) -> None:
+    resolved = tiny(extra)
+    model = build(resolved)
+    assert {w.name: w.shape for w in model_weights(resolved)} == {
+        name: tuple(p.shape) for name, p in model.named_parameters()
+    }
+    hidden = model.encode(
+        ids(), torch.ones(2, 12, dtype=torch.long) % max(1, resolved.encoder.segments)
+    )
+    total = hidden.square().sum()
+    if resolved.encoder.pooler:
+        total = total + model.pool(hidden).sum()
+    total.backward()
+    for name, parameter in model.encoder.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def reference(model: Model, token_ids: torch.Tensor) -> torch.Tensor:
+    """Post-norm BERT written out once more, from the tensors by name."""
+    w = dict(model.encoder.named_parameters())
+    node = model.resolved.encoder
+
+    def affine(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        scale = (centred.square().mean(-1, keepdim=True) + node.norm.eps).sqrt()
+        return centred / scale * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    x = w["embeddings.token.weight"][token_ids] + w["embeddings.segment.weight"][0]
+    x = norm(x + w["embeddings.position.weight"][: token_ids.shape[1]], "embeddings.norm")
+    if node.factorised:
+        x = affine(x, "embeddings.project")
+    for layer, widths in enumerate(node.layers):
+        a, f = f"attention.{node.attention_owner[layer]}", f"ffn.{node.ffn_owner[layer]}"
+        mixed = []
+        for head in range(widths.heads):
+            cut = slice(head * widths.head_dim, (head + 1) * widths.head_dim)
+            q, k, v = (affine(x, f"{a}.{part}")[..., cut] for part in ("query", "key", "value"))
+            mixed.append((q @ k.transpose(-1, -2) / widths.head_dim**0.5).softmax(-1) @ v)
+        x = norm(x + affine(torch.cat(mixed, -1), f"{a}.output"), f"{a}.norm")
+        x = norm(x + affine(F.gelu(affine(x, f"{f}.inner")), f"{f}.outer"), f"{f}.norm")
+    return x
+
+
+@pytest.mark.parametrize("extra", SHAPES[:2] + SHAPES[4:7])
+def test_forward_is_the_equation(extra: str) -> None:
+    model = build(tiny(extra)).eval()
+    torch.testing.assert_close(model.encode(ids()), reference(model, ids()), atol=2e-6, rtol=1e-5)
+
+
+def test_padding_changes_no_real_token() -> None:
+    model = build(tiny()).eval()
+    short = ids(2, 7)
+    padded = F.pad(short, (0, 5), value=3)
+    mask = (torch.arange(12) < 7).expand(2, 12)
+    torch.testing.assert_close(
+        model.encode(padded, attention_mask=mask)[:, :7], model.encode(short), atol=1e-6, rtol=1e-5
+    )
+
+
+def test_shared_layers_are_one_tensor_and_unshared_are_not() -> None:
+    shared, own = build(tiny("share=all")), build(tiny())
+    assert len(shared.encoder.attention) == len(shared.encoder.ffn) == 1
+    assert len(own.encoder.attention) == len(own.encoder.ffn) == 4
+
+
+def test_initial_weights_depend_on_seed_and_name_alone() -> None:
+    small, deep, other = build(tiny()), build(tiny("layers=6")), build(tiny("seed=1"))
+    deep_weights, other_weights = dict(deep.named_parameters()), dict(other.named_parameters())
+    for name, weight in small.named_parameters():
+        assert torch.equal(weight, deep_weights[name]), name
+        if weight.dim() == 2:
+            assert not torch.equal(weight, other_weights[name]), name
+    drawn = [
+        p.flatten()[:50] for n, p in small.named_parameters() if p.dim() == 2 and p.numel() > 50
+    ]
+    assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
+
+
+def test_initial_weights_follow_their_distribution() -> None:
+    weight = build(resolve("layers=1 hidden=256 seq=16 vocab=4000")).encoder.embeddings.token.weight
+    assert weight.abs().max() <= 0.04
+    # A standard normal cut at 2 has standard deviation 0.8796.
+    assert weight.std().item() == pytest.approx(0.02 * 0.8796, rel=5e-3)
+    assert weight.mean().abs().item() < 1e-4
+
+
+def test_pre_norm_ends_in_a_norm() -> None:
+    hidden = build(tiny("norm=pre")).eval().encode(ids())
+    torch.testing.assert_close(hidden.mean(-1), torch.zeros(2, 12), atol=1e-5, rtol=0)
+
+
+def test_bf16_stays_near_fp32_and_leaves_weights_alone() -> None:
+    model = build(tiny()).eval()
+    exact = model.encode(ids())
+    model.compute_dtype = torch.bfloat16
+    rough = model.encode(ids())
+    assert rough.dtype == torch.bfloat16
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert (rough.float() - exact).norm() / exact.norm() < 2e-2
+
+
+def test_a_model_without_pooler_says_so() -> None:
+    model = build(tiny("pooler=false"))
+    with pytest.raises(ValueError, match="pooler=false"):
+        model.pool(model.encode(ids()))
+
+
+def test_compiled_equals_eager_in_one_graph() -> None:
+    model = build(tiny("share=attention E=16")).eval()
+    compiled = torch.compile(model.encode, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(ids()), model.encode(ids()))

@@ -1,0 +1,163 @@
+"""What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import Diagnostics, MachineError, SpecError
+from bertc.ir.program import Program
+from bertc.ir.settings import Settings
+from bertc.passes import Machine, complete, plan
+
+
+def test_every_setting_gets_a_value_and_an_origin() -> None:
+    program = complete(Program("empty", {}), Diagnostics())
+    assert set(program.settings) == set(Settings.model_fields)
+    for name, given in program.settings.items():
+        assert given.origin.kind in ("default", "derived"), name
+        assert given.origin.source, name
+    Settings(**{name: given.value for name, given in program.settings.items()})
+
+
+def test_dimensions_follow_from_the_width() -> None:
+    encoder = resolve("hidden=256 layers=3 seq=64").encoder
+    assert encoder.layers[0].heads == 4
+    assert encoder.layers[0].head_dim == 64
+    assert encoder.layers[0].ffn == 1024
+    assert encoder.embedding == 256
+    assert encoder.positions.rows == 64
+    assert not encoder.pooler
+    assert resolve("objective=mlm+sop").encoder.pooler
+
+
+def test_format_follows_from_the_objective() -> None:
+    assert resolve("objective=mlm").stages[0].format.kind == "full-sentences"
+    paired = resolve("objective=mlm+sop").stages[0]
+    assert paired.format.kind == "segment-pair"
+    assert paired.pairs == "swapped"
+    assert resolve("objective=mlm+nsp").stages[0].pairs == "random-next"
+    assert resolve("format=segment-pair").stages[0].pairs == "consecutive"
+
+
+def test_stages_follow_each_other_under_one_schedule() -> None:
+    resolved = resolve(
+        'optimizer=adamw(warmup=10%) stage "short" { seq=128 steps=900 } '
+        'stage "long" { seq=512 steps=100 }'
+    )
+    short, long = resolved.stages
+    assert (short.first_step, long.first_step, resolved.steps) == (0, 900, 1000)
+    assert short.warmup_steps == long.warmup_steps == 100
+    assert (long.schedule_start, long.schedule_steps) == (0, 1000)
+    assert resolved.stage_at(899) is short
+    assert resolved.stage_at(900) is long
+    assert resolved.encoder.positions.rows == 512
+
+
+def test_a_stage_with_its_own_optimiser_starts_a_schedule() -> None:
+    stages = resolve(
+        'stage "a" { steps=10 } stage "b" { steps=20 optimizer=lamb(lr=1e-3, warmup=50%) }'
+    ).stages
+    assert (stages[1].schedule_start, stages[1].schedule_steps, stages[1].warmup_steps) == (
+        10,
+        20,
+        10,
+    )
+
+
+def test_the_command_line_wins_over_stages() -> None:
+    spec = 'steps=7 stage "a" { steps=10 seq=64 } stage "b" { steps=20 seq=128 }'
+    resolved = resolve(spec, ["steps=30", "seq=32"])
+    assert [(stage.steps, stage.seq) for stage in resolved.stages] == [(30, 32), (30, 32)]
+
+
+def test_fingerprint_ignores_names_and_origins_and_nothing_else() -> None:
+    assert resolve("layers=12").fingerprint() == resolve("hidden=768").fingerprint()
+    assert resolve("layers=12").fingerprint() != resolve("layers=11").fingerprint()
+    assert resolve("seed=1").fingerprint() != resolve("seed=2").fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("share", "attention", "ffn"),
+    [
+        ("none", (0, 1, 2, 3, 4, 5), (0, 1, 2, 3, 4, 5)),
+        ("all", (0,) * 6, (0,) * 6),
+        ("attention", (0,) * 6, (0, 1, 2, 3, 4, 5)),
+        ("ffn", (0, 1, 2, 3, 4, 5), (0,) * 6),
+        ("groups(4)", (0, 0, 2, 3, 3, 5), (0, 0, 2, 3, 3, 5)),
+        ("map([0, 0, 0, 3, 3, 3])", (0, 0, 0, 3, 3, 3), (0, 0, 0, 3, 3, 3)),
+    ],
+)
+def test_owner_maps(share: str, attention: tuple[int, ...], ffn: tuple[int, ...]) -> None:
+    encoder = resolve(f"layers=6 share={share}").encoder
+    assert encoder.attention_owner == attention
+    assert encoder.ffn_owner == ffn
+
+
+@pytest.mark.parametrize("depth", [1, 7, 12, 18, 22, 26, 36, 39])
+def test_groups_are_exact_for_every_count(depth: int) -> None:
+    for groups in range(1, depth + 1):
+        owners = resolve(f"layers={depth} share=groups({groups})").encoder.ffn_owner
+        assert len(set(owners)) == groups
+        for layer, owner in enumerate(owners):
+            assert owner * groups // depth == layer * groups // depth
+            assert owner <= layer
+            assert owners[owner] == owner
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ("hidden=512 heads=10", "E201"),
+        ("layers=4 share=map([0, 1])", "E202"),
+        ("layers=4 share=map([0, 3, 2, 3])", "E202"),
+        ("layers=3 share=map([0, 0, 1])", "E202"),
+        ("layers=4 share=groups(5)", "E202"),
+        ("layers=2 heads=[4, 8] head_dim=16 share=all", "E202"),
+        ("positions=128 seq=256", "E203"),
+        ("objective=sop format=full-sentences", "E204"),
+        ("objective=mlm+sbo", "E205"),
+        ("objective=mlm+nsp+sop", "E206"),
+        ("objective=mlm+span", "E207"),
+        ("batch=32 microbatch=5", "E208"),
+        ("steps=10 optimizer=adamw(warmup=20)", "E209"),
+        ("layers=3 ffn=[8, 8]", "E210"),
+        ("objective=mlm+sop segments=1", "E211"),
+        ('vocab="nowhere/vocab.txt"', "E212"),
+        ("layers=1000 hidden=1M heads=1k ffn=1M", "E214"),
+        ("objective=mlm+nsp pooler=false", "E215"),
+    ],
+)
+def test_contradictions_are_found(spec: str, code: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        resolve(spec)
+    assert [d.code for d in caught.value.diagnostics] == [code]
+    assert caught.value.diagnostics[0].span is not None
+
+
+def test_all_contradictions_are_found_in_one_run() -> None:
+    with pytest.raises(SpecError) as caught:
+        resolve("hidden=512 heads=10 positions=128 seq=256 batch=32 microbatch=5")
+    assert {d.code for d in caught.value.diagnostics} == {"E201", "E203", "E208"}
+
+
+CPU = Machine("cpu", "a processor", 8 * 2**30, fast_bf16=True, cores=2)
+
+
+def test_the_plan_cuts_the_batch_evenly() -> None:
+    resolved = resolve("batch=48 steps=100")
+    assert plan(resolved, CPU, (20,)).microbatches == (16,)
+    assert plan(resolved, CPU, (1000,)).microbatches == (48,)
+    assert plan(resolve("batch=48 microbatch=4"), CPU, (20,)).microbatches == (4,)
+    with pytest.raises(MachineError, match="not even one example"):
+        plan(resolved, CPU, (0,))
+
+
+def test_the_plan_decides_precision_and_compilation_by_machine_and_length() -> None:
+    short, long = resolve("steps=100"), resolve("steps=100k")
+    assert plan(short, CPU, (1,)).precision == "bf16"
+    assert not plan(short, CPU, (1,)).compile
+    assert plan(long, CPU, (1,)).compile
+    assert not plan(resolve("steps=100k compile=off"), CPU, (1,)).compile
+    old = Machine("cpu", "an older processor", 8 * 2**30, fast_bf16=False, cores=2)
+    assert plan(short, old, (1,)).precision == "fp32"
+    with pytest.raises(MachineError, match="device=cuda"):
+        plan(resolve("device=cuda"), CPU, (1,))
