@@ -43,9 +43,8 @@ def test_counted_is_built_and_every_weight_learns(extra: str) -> None:
     assert {w.name: w.shape for w in model_weights(resolved)} == {
         name: tuple(p.shape) for name, p in model.named_parameters()
     }
-    hidden = model.encode(
-        ids(), torch.ones(2, 12, dtype=torch.long) % max(1, resolved.encoder.segments)
-    )
+    segment_ids = torch.full((2, 12), 1 if resolved.encoder.segments > 1 else 0)
+    hidden = model.encode(ids(), segment_ids)
     total = hidden.square().sum()
     if resolved.encoder.pooler:
         total = total + model.pool(hidden).sum()
@@ -113,9 +112,8 @@ def test_initial_weights_depend_on_seed_and_name_alone() -> None:
         assert torch.equal(weight, deep_weights[name]), name
         if weight.dim() == 2:
             assert not torch.equal(weight, other_weights[name]), name
-    drawn = [
-        p.flatten()[:50] for n, p in small.named_parameters() if p.dim() == 2 and p.numel() > 50
-    ]
+    matrices = (p for p in small.parameters() if p.dim() == 2 and p.numel() > 50)
+    drawn = [p.flatten()[:50] for p in matrices]
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
 
 
