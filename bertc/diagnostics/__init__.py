@@ -1,5 +1,6 @@
 """Mistakes as data, and how they are shown."""
 
+from bertc.diagnostics.codes import codes, explain
 from bertc.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError
 from bertc.diagnostics.errors import (
     BertcError,
@@ -12,6 +13,8 @@ from bertc.diagnostics.errors import (
     UnsafeError,
     UsageError,
 )
+from bertc.diagnostics.near import listed, nearest
+from bertc.diagnostics.render import escaped, render
 from bertc.diagnostics.span import Source, Span
 
 __all__ = [
@@ -31,4 +34,10 @@ __all__ = [
     "StoppedError",
     "UnsafeError",
     "UsageError",
+    "codes",
+    "escaped",
+    "explain",
+    "listed",
+    "nearest",
+    "render",
 ]

@@ -30,7 +30,8 @@ class Node(BaseModel):
 
     ``positional`` names the fields that unnamed arguments fill, in order. ``bare_number`` and
     ``bare_string`` name the fields that a value written without its kind fills
-    (``vocab=30k``, ``data="corpus/*.txt"``).
+    (``vocab=30k``, ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written
+    alone, stand for the whole node (``objective=span``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -38,6 +39,7 @@ class Node(BaseModel):
     positional: ClassVar[tuple[str, ...]] = ()
     bare_number: ClassVar[tuple[str, ...]] = ()
     bare_string: ClassVar[tuple[str, ...]] = ()
+    shorthand: ClassVar[str] = ""
 
 
 class TruncatedNormal(Node):

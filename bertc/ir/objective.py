@@ -94,6 +94,7 @@ class Mlm(Node):
     mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
     max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p asks for
     positional = ("p", "unit")
+    shorthand = "unit"
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row, the K of the (batch, K) tensors."""

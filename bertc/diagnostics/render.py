@@ -1,0 +1,153 @@
+"""Diagnostics as text: the line, a caret under the place, the other places, and the way out.
+
+error[E101]: unknown setting `hiden`
+  --> small.bertc:2:1
+2 | hiden = 768
+  | ^^^^^ did you mean `hidden`?
+help: hidden
+"""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from bertc.diagnostics.diagnostic import Diagnostic, Note
+from bertc.diagnostics.span import Source, Span
+
+MOST_LINES = 12
+WIDTH = 100
+_TAB = 4
+_STYLES = {"error": "1;31", "place": "34", "note": "1;36", "help": "1;32"}
+
+
+def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
+    """All diagnostics, in the order of their places, a blank line between two.
+
+    Control characters and marks that turn the direction of text are shown as escapes, so that a
+    hostile text cannot change what a terminal shows.
+    """
+    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in in_order(diagnostics))
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sorted by place within each source; sources as first met, those without a place last."""
+    found = list(dict.fromkeys(diagnostics))
+    sources: dict[Source, int] = {}
+    for diagnostic in found:
+        if diagnostic.span:
+            sources.setdefault(diagnostic.span.source, len(sources))
+
+    def place(diagnostic: Diagnostic) -> tuple[int, int]:
+        span = diagnostic.span
+        return (sources[span.source], span.start) if span else (len(sources), 0)
+
+    return sorted(found, key=place)
+
+
+def escaped(text: str) -> str:
+    """Text that is safe to print: control and direction characters as ``\\x1b`` or ``\\u202e``."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_safe(character) for character in text)
+
+
+def _safe(character: str) -> str:
+    if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+class _Page:
+    def __init__(self, color: bool) -> None:
+        self.color = color
+
+    def paint(self, text: str, style: str) -> str:
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.color else text
+
+    def one(self, diagnostic: Diagnostic) -> str:
+        span = diagnostic.span
+        gutter = self.gutter(diagnostic)
+        head = self.paint(f"error[{diagnostic.code}]", "error")
+        lines = [f"{head}: {escaped(diagnostic.message)}"]
+        if span:
+            lines += self.excerpt(span, diagnostic.label, gutter, "^", "error")
+        elif diagnostic.label:
+            lines.append(f"  {escaped(diagnostic.label)}")
+        help = [f"{self.paint('help', 'help')}: {escaped(diagnostic.help)}"]
+        help = help if diagnostic.help else []
+        room = MOST_LINES - len(lines) - len(help)
+        lines += self.notes(diagnostic.notes, gutter, room)
+        return "\n".join(lines + help)
+
+    def gutter(self, diagnostic: Diagnostic) -> int:
+        spans = [diagnostic.span, *(note.span for note in diagnostic.notes)]
+        return max((len(str(span.line)) for span in spans if span), default=1)
+
+    def notes(self, notes: Sequence[Note], gutter: int, room: int) -> list[str]:
+        """Each note with its line where there is room, else with its place alone."""
+        lines: list[str] = []
+        for index, note in enumerate(notes):
+            left = room - len(lines) - (len(notes) - index - 1)
+            if left < 1:
+                break
+            head = f"{self.paint('note', 'note')}: {escaped(note.message)}"
+            if note.span and left >= 4:
+                lines += [head, *self.excerpt(note.span, "", gutter, "-", "note")]
+            elif note.span:
+                lines.append(f"{head}, at {escaped(str(note.span))}")
+            else:
+                lines.append(head)
+        return lines
+
+    def excerpt(self, span: Span, label: str, gutter: int, mark: str, style: str) -> list[str]:
+        """The place, the line it is on, and a mark under the characters meant."""
+        before, meant, after = _cropped(span)
+        pad, bar = " " * gutter, self.paint("|", "place")
+        number = self.paint(str(span.line).rjust(gutter), "place")
+        indent = " " * _cells(before)
+        under = mark * max(1, _cells(meant))
+        pointed = f"{under} {escaped(label)}".rstrip()
+        return [
+            f"{pad} {self.paint('-->', 'place')} {escaped(str(span))}",
+            f"{number} {bar} {before}{meant}{after}".rstrip(),
+            f"{pad} {bar} {indent}{self.paint(pointed, style)}",
+        ]
+
+
+def _cropped(span: Span) -> tuple[str, str, str]:
+    """What to show of a line before, within and after a span, printable and at most WIDTH wide."""
+    text = span.source.text
+    start = text.rfind("\n", 0, span.start) + 1
+    stop = text.find("\n", span.start)
+    stop = len(text) if stop < 0 else stop
+    end = min(span.end, stop)
+    from_ = start if span.start - start <= WIDTH // 2 else span.start - WIDTH // 4
+    to = min(stop, from_ + WIDTH)
+    before = _printable(text[from_ : span.start], 0)
+    if from_ > start:
+        before = "..." + before
+    meant = _printable(text[span.start : min(end, to)], _cells(before))
+    after = _printable(text[max(span.start, min(end, to)) : to], _cells(before + meant))
+    return before, meant, after + ("..." if to < stop else "")
+
+
+def _printable(text: str, column: int) -> str:
+    """Tabs widened to the next stop, everything unsafe escaped."""
+    if "\t" not in text:
+        return escaped(text.rstrip("\r"))
+    shown = ""
+    for character in text.rstrip("\r"):
+        if character == "\t":
+            shown += " " * (_TAB - (column + _cells(shown)) % _TAB)
+        else:
+            shown += escaped(character)
+    return shown
+
+
+def _cells(text: str) -> int:
+    """Width on a terminal, where some characters take two columns and some none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

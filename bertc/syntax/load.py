@@ -1,0 +1,224 @@
+"""Specs from where they are kept: a file, a shipped name, or the text itself; and their bases."""
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import Diagnostics, Fix, MissingInputError, Note, Span, listed, nearest
+from bertc.ir.program import Program
+from bertc.resources import folder, shipped_specs
+from bertc.syntax.lower import lower_tree
+from bertc.syntax.parse import parse
+from bertc.syntax.scan import LARGEST_TEXT
+from bertc.syntax.tree import Extends, Text, Tree
+
+DEEPEST_BASE = 16
+SUFFIX = ".bertc"
+_TEXT = re.compile(r"[={\"'\n#]|\bextends\s")
+
+
+def load(
+    spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+) -> list[Program]:
+    """The programs of a spec: one, or one for each point of its grids.
+
+    ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``, and the programs have
+    what is left.
+
+    Raises:
+        MissingInputError: if there is no such file or shipped spec.
+        SpecError: if there are mistakes and no ``diagnostics`` to take them.
+    """
+    found = Diagnostics() if diagnostics is None else diagnostics
+    place = _find(spec)
+    text = place.text if place.path is None else _read_main(place.path)
+    tree = parse(text, place.name, found)
+    sets = [parse(text, f"--set #{i}", found) for i, text in enumerate(overrides, 1)]
+    base = _Bases(place.root, found).of(tree, place.here, [place])
+    programs = lower_tree(tree, found, place.title, base, sets)
+    if diagnostics is None:
+        found.raise_if_any()
+    return programs
+
+
+def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
+    """The programs of a tree; a base in a file is looked for in the working folder.
+
+    Raises:
+        SpecError: if there are mistakes and no ``diagnostics`` to take them.
+    """
+    found = Diagnostics() if diagnostics is None else diagnostics
+    here = Path.cwd()
+    place = _Place(tree.source.name, "spec", None, here, here)
+    base = _Bases(here, found).of(tree, here, [place])
+    programs = lower_tree(tree, found, "spec", base)
+    if diagnostics is None:
+        found.raise_if_any()
+    return programs
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a spec is: its name in messages, its title, its file, and the folders for bases."""
+
+    name: str
+    title: str
+    path: Path | None
+    here: Path
+    root: Path
+    text: str = ""
+    span: Span | None = None
+
+
+def _find(spec: str) -> _Place:
+    """Decide what a SPEC argument is."""
+    shipped = shipped_specs()
+    if spec in shipped:
+        return _shipped(spec)
+    here = Path.cwd()
+    short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
+    if short and spec and os.path.lexists(spec):
+        path = Path(spec)
+        return _Place(spec, path.stem, path, path.parent, path.parent)
+    if not spec.strip() or _TEXT.search(spec):
+        return _Place("<spec>", "spec", None, here, here, spec)
+    if spec.endswith(SUFFIX) or "/" in spec or os.sep in spec:
+        raise MissingInputError(f"there is no spec {spec[:200]}", "check the path")
+    near = nearest(spec, shipped)
+    help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
+    message = f"there is no file or shipped spec called `{spec[:60]}`"
+    raise MissingInputError(message, help if shipped else "")
+
+
+def _shipped(name: str, span: Span | None = None) -> _Place:
+    specs = folder("specs")
+    return _Place(f"{name}{SUFFIX}", name, shipped_specs()[name], specs, specs, span=span)
+
+
+def _read_main(path: Path) -> str:
+    try:
+        return _read(path)
+    except _UnreadableError as reason:
+        raise MissingInputError(f"cannot read {path}: {reason}") from None
+
+
+class _UnreadableError(Exception):
+    """A file that is no text of a fair size."""
+
+
+def _read(path: Path) -> str:
+    """The text of a regular file, its size checked before its content."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise _UnreadableError("it is not a file")
+        if found.st_size > 4 * LARGEST_TEXT:
+            raise _UnreadableError(f"{found.st_size:,} bytes are too many for a spec")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise _UnreadableError("it is not UTF-8 text") from None
+    except OSError as error:
+        raise _UnreadableError((error.strerror or "unreadable").lower()) from None
+
+
+class _Bases:
+    """Reads what specs extend, from the nearest to the furthest."""
+
+    def __init__(self, root: Path, diagnostics: Diagnostics) -> None:
+        self.root = root
+        self.diagnostics = diagnostics
+
+    def of(self, tree: Tree, here: Path, chain: list[_Place]) -> Program | None:
+        """The base of a tree, with its own bases; None if it has none, or a wrong one."""
+        extends = [item for item in tree.items if isinstance(item, Extends)]
+        if not extends:
+            return None
+        for again in extends[1:]:
+            self.diagnostics.error(
+                "E303",
+                "a spec extends one other, not two",
+                again.span,
+                notes=(Note("the first one is here", extends[0].span),),
+                help="remove one of the two",
+                fix=Fix(again.span, ""),
+            )
+        place = self.find(extends[0], here)
+        if place is None or not self.sound(place, extends[0], chain):
+            return None
+        return self.program(place, extends[0], chain)
+
+    def program(self, place: _Place, extends: Extends, chain: list[_Place]) -> Program | None:
+        assert place.path is not None, "a base is a file"
+        try:
+            text = _read(place.path)
+        except _UnreadableError as reason:
+            message = f"cannot read {place.name}: {reason}"
+            self.diagnostics.error("E305", message, extends.target.span)
+            return None
+        tree = parse(text, place.name, self.diagnostics)
+        base = self.of(tree, place.here, [*chain, place])
+        programs = lower_tree(tree, self.diagnostics, place.title, base)
+        if len(programs) > 1:
+            self.diagnostics.error(
+                "E304",
+                f"`{place.title}` is a grid of {len(programs):,} specs",
+                extends.target.span,
+                help="extend a spec without a grid",
+            )
+            return None
+        return programs[0]
+
+    def find(self, extends: Extends, here: Path) -> _Place | None:
+        target = extends.target
+        if not isinstance(target, Text):
+            if target.text in shipped_specs():
+                return _shipped(target.text, extends.span)
+            self.no_shipped(extends)
+            return None
+        path = here / target.value
+        if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
+            wrong = "" if path.suffix == SUFFIX else f", and it does not end in {SUFFIX}"
+            self.diagnostics.error(
+                "E301", f"there is no spec {target.value[:200]}{wrong}", target.span
+            )
+            return None
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            self.diagnostics.error(
+                "E306",
+                f"{target.value[:200]} is outside the folder of the spec",
+                target.span,
+                notes=(Note("a spec extends files beside or below it"),),
+                help="copy it beside the spec",
+            )
+            return None
+        return _Place(target.value, target.value, path, path.parent, self.root, span=extends.span)
+
+    def no_shipped(self, extends: Extends) -> None:
+        name, known = extends.target.span.text, shipped_specs()
+        near = nearest(name, known)
+        self.diagnostics.error(
+            "E301",
+            f"there is no shipped spec `{name[:60]}`",
+            extends.target.span,
+            label=f"did you mean `{near}`?" if near else "",
+            notes=(Note(f"shipped specs: {listed(known, limit=300)}"),) if known else (),
+            help=f"extends {near}" if near else 'a file is written in quotes: extends "./x.bertc"',
+            fix=Fix(extends.target.span, near) if near else None,
+        )
+
+    def sound(self, place: _Place, extends: Extends, chain: list[_Place]) -> bool:
+        """Whether the chain of bases does not come back to itself, nor grows too long."""
+        assert place.path is not None, "a base is a file"
+        for earlier in chain:
+            if earlier.path and earlier.path.resolve() == place.path.resolve():
+                notes = tuple(Note("by way of this", p.span) for p in chain[1:] if p.span)
+                message = f"{place.name} extends itself"
+                self.diagnostics.error("E302", message, extends.span, notes=notes[:2])
+                return False
+        if len(chain) > DEEPEST_BASE:
+            message = f"a chain of more than {DEEPEST_BASE} specs that extend each other"
+            self.diagnostics.error("E011", message, extends.span)
+        return len(chain) <= DEEPEST_BASE

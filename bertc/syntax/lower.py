@@ -1,0 +1,298 @@
+"""Tree to programs: names become settings and kinds, values get their types, grids are spelled out.
+
+What is wrong is reported and left out, so that later passes still check the rest.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from typing import Any
+
+from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.ir.program import Given, Origin, OriginKind, Program, StageGiven
+from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.syntax.convert import Converter
+from bertc.syntax.grids import MOST_POINTS, alternatives, points
+from bertc.syntax.scalars import BAD
+from bertc.syntax.shapes import setting_shape
+from bertc.syntax.show import show_value
+from bertc.syntax.tree import Block, Extends, Grid, Item, Setting, Tree
+
+MOST_MISTAKES = 100
+BLOCKS = ("stage",)
+
+
+@dataclass
+class _Axis:
+    """A setting as written, and the typed values it stands for: several if it is a grid."""
+
+    setting: str
+    written: str
+    span: Span
+    choices: list[Given]
+    grid: bool
+
+
+@dataclass
+class _Scope:
+    """The settings of a spec or of one block, by canonical name."""
+
+    name: str = ""
+    span: Span | None = None
+    axes: dict[str, _Axis] = field(default_factory=dict)
+
+
+def lower_tree(
+    tree: Tree,
+    diagnostics: Diagnostics,
+    name: str,
+    base: Program | None = None,
+    overrides: Sequence[Tree] = (),
+) -> list[Program]:
+    """The programs of a tree, one for each point of its grids.
+
+    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree``, its
+    stages and its bases say. ``base`` is the program that the tree extends, if it extends one.
+    """
+    lowering = _Lowering(diagnostics)
+    main = lowering.scope(tree.items)
+    stages = [s for item in tree.items if isinstance(item, Block) and (s := lowering.block(item))]
+    lowering.stage_names(stages)
+    forced = lowering.overrides(overrides)
+    for scope in (main, *stages):
+        scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes}
+    main.axes |= forced.axes
+    return lowering.programs(name, main, stages, _without(base, set(forced.axes)))
+
+
+def _without(base: Program | None, forced: set[str]) -> Program | None:
+    """A base whose stages leave alone what the command line sets."""
+    if base is None or not forced:
+        return base
+    stages = tuple(
+        StageGiven(
+            stage.name, {k: v for k, v in stage.settings.items() if k not in forced}, stage.span
+        )
+        for stage in base.stages
+    )
+    return Program(base.name, base.settings, stages, _without(base.base, forced))
+
+
+class _Lowering:
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.canonical = {**{name: name for name in Settings.model_fields}, **aliases()}
+
+    def scope(
+        self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
+    ) -> _Scope:
+        """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
+        scope = _Scope()
+        for item in items:
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+            if isinstance(item, Setting):
+                self.setting(item, scope, block, origin)
+        return scope
+
+    def setting(self, item: Setting, scope: _Scope, block: str, origin: OriginKind) -> None:
+        written = item.name.text
+        setting = self.canonical.get(written)
+        if setting is None:
+            self.unknown_setting(item, block)
+            return
+        if block and setting not in STAGE_SETTINGS:
+            self.not_in_stage(item, setting)
+            return
+        if origin == "written" and setting in scope.axes:
+            self.twice(item, scope.axes[setting])
+            return
+        axis = self.axis(item, setting, origin)
+        if axis.choices or origin == "written":
+            scope.axes[setting] = axis
+
+    def axis(self, item: Setting, setting: str, origin: OriginKind) -> _Axis:
+        axis = _Axis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
+        if points(item.value) > MOST_POINTS:
+            self.too_many_points(points(item.value), item.span)
+            return axis
+        found = alternatives(item.value)
+        axis.grid = axis.grid or len(found) > 1
+        for value in found:
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+            own = Diagnostics()
+            converter = Converter(item.name.text, own)
+            typed = converter.convert(value, setting_shape(setting))
+            self.diagnostics.found += [d for d in own.found if d not in self.diagnostics.found]
+            if typed is not BAD:
+                parts = dict(converter.parts)
+                axis.choices.append(Given(typed, Origin(origin, item.span, "", parts)))
+        return axis
+
+    # ---- blocks and overrides
+
+    def block(self, block: Block) -> _Scope | None:
+        """A stage; any other block is a mistake."""
+        if block.name.text not in BLOCKS:
+            near = nearest(block.name.text, BLOCKS)
+            self.diagnostics.error(
+                "E111",
+                f"unknown block `{block.name.text[:40]}`",
+                block.name.span,
+                label=f"did you mean `{near}`?" if near else "",
+                notes=(Note(f"blocks: {listed(BLOCKS)}"),),
+                help='stage "name" { ... }',
+                fix=Fix(block.name.span, near or BLOCKS[0]) if block.label else None,
+            )
+            return None
+        for item in block.items:
+            if not isinstance(item, Setting):
+                self.misplaced(item)
+        scope = self.scope(block.items, block.name.text)
+        scope.name, scope.span = (block.label.value if block.label else ""), block.name.span
+        return scope
+
+    def misplaced(self, item: Block | Extends) -> None:
+        what = "`extends`" if isinstance(item, Extends) else f"block `{item.name.text[:40]}`"
+        self.diagnostics.error(
+            "E115",
+            f"{what} inside a block",
+            item.span,
+            label="only settings stand in a block",
+            help="move it out of the block, or remove it",
+            fix=Fix(item.span, ""),
+        )
+
+    def stage_names(self, stages: list[_Scope]) -> None:
+        """Each stage has a name, and no two have the same."""
+        first: dict[str, _Scope] = {}
+        for index, stage in enumerate(stages):
+            assert stage.span is not None, "a stage was written somewhere"
+            after = Span(stage.span.source, stage.span.end, stage.span.end)
+            if not stage.name:
+                example = f' "stage-{index + 1}"'
+                self.diagnostics.error(
+                    "E114",
+                    "a stage without a name",
+                    stage.span,
+                    help=f"stage{example} {{ ... }}",
+                    fix=Fix(after, example),
+                )
+            elif stage.name in first:
+                note = Note("the first one is here", first[stage.name].span)
+                message = f'two stages are called "{stage.name[:40]}"'
+                self.diagnostics.error(
+                    "E114", message, stage.span, notes=(note,), help="give one another name"
+                )
+            first.setdefault(stage.name, stage)
+
+    def overrides(self, trees: Sequence[Tree]) -> _Scope:
+        """What ``--set`` arguments set; of two for one setting the later counts."""
+        scope = _Scope()
+        for tree in trees:
+            for item in tree.items:
+                if not isinstance(item, Setting):
+                    self.diagnostics.error(
+                        "E115", "--set takes settings only", item.span, help="--set name=value"
+                    )
+            scope.axes |= self.scope(tree.items, origin="set").axes
+        return scope
+
+    # ---- mistakes
+
+    def unknown_setting(self, item: Setting, block: str) -> None:
+        known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
+        near = nearest(item.name.text, known)
+        if not near and item.name.text.upper() in aliases():
+            near = item.name.text.upper()
+        self.diagnostics.error(
+            "E101",
+            f"unknown setting `{item.name.text[:40]}`",
+            item.name.span,
+            label=f"did you mean `{near}`?" if near else "",
+            notes=(Note(f"settings: {listed(known, limit=400)}"),),
+            help=near or "remove it",
+            fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
+        )
+
+    def not_in_stage(self, item: Setting, setting: str) -> None:
+        self.diagnostics.error(
+            "E112",
+            f"a stage cannot change `{setting}`",
+            item.span,
+            label="it holds for the whole run",
+            notes=(Note(f"a stage may change: {listed(STAGE_SETTINGS)}"),),
+            help="move it out of the stage, or remove it",
+            fix=Fix(item.span, ""),
+        )
+
+    def twice(self, item: Setting, first: _Axis) -> None:
+        also = "" if item.name.text == first.written else f", as `{first.written}`"
+        self.diagnostics.error(
+            "E102",
+            f"`{item.name.text}` is given twice",
+            item.span,
+            notes=(Note(f"first given here{also}", first.span),),
+            help="remove one of the two",
+            fix=Fix(item.span, ""),
+        )
+
+    def too_many_points(self, count: int, span: Span | None) -> None:
+        shown = f"{count:,}" if count < 10**15 else "over 10^15"
+        self.diagnostics.error(
+            "E113",
+            f"a grid of {shown} specs; at most {MOST_POINTS:,} are made",
+            span,
+            help="write fewer alternatives, or several specs",
+        )
+
+    # ---- programs
+
+    def programs(
+        self, name: str, main: _Scope, stages: list[_Scope], base: Program | None
+    ) -> list[Program]:
+        """The product of all grids; a grid's name is what its point chose."""
+        scopes = (main, *stages)
+        axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
+        axes = [(s, axis) for s, axis in axes if axis.choices]
+        count = prod(len(axis.choices) for _, axis in axes)
+        if count > MOST_POINTS:
+            grid = next(axis for _, axis in axes if axis.grid)
+            self.too_many_points(count, grid.span)
+            count = 0
+        fixed = [(s, axis) for s, axis in axes if not axis.grid or not count]
+        free = [(s, axis) for s, axis in axes if axis.grid and count]
+        labels = [
+            [_label(scopes[s].name, axis, given) for given in axis.choices] for s, axis in free
+        ]
+        made = []
+        for chosen in product(*(range(len(axis.choices)) for _, axis in free)):
+            given: list[dict[str, Given]] = [{} for _ in scopes]
+            for s, axis in fixed:
+                given[s][axis.setting] = axis.choices[0]
+            for (s, axis), index in zip(free, chosen, strict=True):
+                given[s][axis.setting] = axis.choices[index]
+            point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
+            made.append(
+                Program(
+                    point or name,
+                    given[0],
+                    tuple(
+                        StageGiven(stage.name, settings, stage.span)
+                        for stage, settings in zip(stages, given[1:], strict=True)
+                    ),
+                    base,
+                )
+            )
+        return made
+
+
+def _label(stage: str, axis: _Axis, given: Given) -> str:
+    prefix = f"{stage}." if stage else ""
+    return f"{prefix}{axis.written}={_shown(axis.setting, given.value)}"
+
+
+def _shown(setting: str, value: Any) -> str:
+    return show_value(value, setting_shape(setting))

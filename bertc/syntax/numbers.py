@@ -1,0 +1,60 @@
+"""Numbers as the language writes them: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1``."""
+
+import math
+import re
+from fractions import Fraction
+
+UNITS = {
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "%": Fraction(1, 100),
+}
+LONGEST = 32
+_LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
+
+
+class NotANumberError(ValueError):
+    """Text that is no number; ``instead`` is the number that was probably meant, or empty."""
+
+    def __init__(self, message: str, instead: str = "") -> None:
+        super().__init__(message)
+        self.instead = instead
+
+
+def read_number(text: str) -> int | float:
+    """The value of a literal: an int where it is whole, a correctly rounded float otherwise.
+
+    Raises:
+        NotANumberError: with what is wrong, and a correction where one is obvious.
+    """
+    if len(text) > LONGEST:
+        raise NotANumberError(f"a number of {len(text)} characters; at most {LONGEST} are read")
+    match = _LITERAL.fullmatch(text)
+    if match is None:
+        plain = text.replace("_", "")
+        instead = plain if plain != text and _LITERAL.fullmatch(plain) else ""
+        raise NotANumberError(f"`{text}` is not a number", instead)
+    digits, unit = match.groups()
+    if unit not in UNITS:
+        same = [u for u in UNITS if u and u.lower() == unit.lower()]
+        close = [u for u in ("k", "M", "G") if u.lower() == unit[:1].lower()]
+        instead = digits + (same or close)[0] if same or close else ""
+        raise NotANumberError(f"`{unit}` is not a unit", instead)
+    if not math.isfinite(float(digits)) or not math.isfinite(float(digits) * float(UNITS[unit])):
+        raise NotANumberError(f"`{text}` is too large for a number")
+    exact = Fraction(digits) * UNITS[unit]
+    return exact.numerator if exact.denominator == 1 and unit != "%" else float(exact)
+
+
+def show_number(value: int | float) -> str:
+    """The shortest literal that reads back as the same value."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    text = repr(value)
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else text

@@ -1,0 +1,144 @@
+"""What a text says, before any name in it is understood: settings, blocks and values with places.
+
+Two trees are equal when they say the same, wherever it was written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bertc.diagnostics import Source, Span
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Anything that was written somewhere."""
+
+    span: Span = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Number(Placed):
+    """A number as written and its value; ``15%`` is 0.15, ``30k`` is 30000.
+
+    ``value`` is None where the text is no number, which was reported when it was read.
+    """
+
+    text: str
+    value: int | float | None
+    percent: bool = False
+
+
+@dataclass(frozen=True)
+class Name(Placed):
+    """A word: a kind without arguments, a choice, ``true`` or ``false``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Text(Placed):
+    """A quoted string, escapes resolved."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Argument(Placed):
+    """A value in a call, with or without its name."""
+
+    name: Name | None
+    value: "Value"
+
+
+@dataclass(frozen=True)
+class Call(Placed):
+    """A kind and its arguments: ``lamb(lr=1e-3)``."""
+
+    name: Name
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True)
+class Series(Placed):
+    """Values in square brackets."""
+
+    items: tuple["Value", ...]
+
+
+@dataclass(frozen=True)
+class Ratio(Placed):
+    """Parts of a whole: ``80/10/10``."""
+
+    parts: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class Scaled(Placed):
+    """A weight and what it weighs: ``50*sop``; the two may stand in either order."""
+
+    left: "Value"
+    right: "Value"
+
+
+@dataclass(frozen=True)
+class Sum(Placed):
+    """Terms joined by ``+``."""
+
+    terms: tuple["Value", ...]
+
+
+@dataclass(frozen=True)
+class Grid(Placed):
+    """Alternatives in braces; the spec stands for one spec for each."""
+
+    choices: tuple["Value", ...]
+
+
+Value = Number | Name | Text | Call | Series | Ratio | Scaled | Sum | Grid
+
+
+@dataclass(frozen=True)
+class Setting(Placed):
+    """``name = value``."""
+
+    name: Name
+    value: Value
+
+
+@dataclass(frozen=True)
+class Extends(Placed):
+    """``extends NAME`` or ``extends "path"``."""
+
+    target: Name | Text
+
+
+@dataclass(frozen=True)
+class Block(Placed):
+    """``name { ... }`` or ``name "label" { ... }``."""
+
+    name: Name
+    label: Text | None
+    items: tuple["Item", ...]
+
+
+Item = Setting | Extends | Block
+
+
+@dataclass(frozen=True)
+class Comment(Placed):
+    """From ``#`` to the end of the line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A whole text: what it says, in order, and its comments."""
+
+    source: Source = field(compare=False, repr=False)
+    items: tuple[Item, ...]
+    comments: tuple[Comment, ...] = ()
+
+    def settings(self) -> Iterator[Setting]:
+        """The settings outside all blocks."""
+        return (item for item in self.items if isinstance(item, Setting))
