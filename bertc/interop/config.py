@@ -1,0 +1,297 @@
+"""``config.json`` of the Hugging Face layouts, read through closed lists.
+
+Every setting is handled (a field below), ignored for a stated reason, or accepted at the one value
+that bertc computes. Any other setting is refused by name. Defaults are those of transformers 5.23.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from bertc.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.interop.names import LayoutName
+from bertc.ir.base import Probability, Width
+from bertc.ir.ffn import Activation
+from bertc.ir.norm import Epsilon
+from bertc.ir.settings import Heads
+
+MAX_BYTES = 2**20
+
+HfActivation = Literal[
+    "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast",
+    "gelu_accurate", "relu", "silu", "swish", "tanh",
+]  # fmt: skip
+MEANING: dict[HfActivation, Activation] = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_python_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "gelu_accurate": "gelu-tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""What the names of transformers' activations.ACT2FN compute."""
+
+
+class HfConfig(BaseModel):
+    """The settings that shape a network, as BertConfig names and defaults them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    model_type: LayoutName = "bert"
+    vocab_size: Width = 30_522
+    hidden_size: Width = 768
+    num_hidden_layers: Annotated[int, Field(ge=1, le=1000)] = 12
+    num_attention_heads: Heads = 12
+    intermediate_size: Width = 3072
+    hidden_act: HfActivation = "gelu"
+    hidden_dropout_prob: Probability = 0.1
+    attention_probs_dropout_prob: Probability = 0.1
+    max_position_embeddings: Width = 512
+    type_vocab_size: Annotated[int, Field(ge=1, le=1000)] = 2
+    initializer_range: Annotated[float, Field(gt=0, le=10)] = 0.02
+    layer_norm_eps: Epsilon = 1e-12
+    pad_token_id: Annotated[int, Field(ge=0, le=998)] | None = 0
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.hidden_size
+
+    @property
+    def offset(self) -> int:
+        """The first row of the position table that is read."""
+        return 0
+
+
+class HfBert(HfConfig):
+    """BertConfig."""
+
+    model_type: Literal["bert"] = "bert"
+
+
+class HfRoberta(HfConfig):
+    """RobertaConfig: positions count from the padding id + 1."""
+
+    model_type: Literal["roberta"] = "roberta"
+    vocab_size: Width = 50_265
+    pad_token_id: Annotated[int, Field(ge=0, le=998)] = 1
+
+    @property
+    def offset(self) -> int:
+        """The first row of the position table that is read."""
+        return self.pad_token_id + 1
+
+
+class HfAlbert(HfConfig):
+    """AlbertConfig; as BertConfig, its defaults are the largest release's."""
+
+    model_type: Literal["albert"] = "albert"
+    vocab_size: Width = 30_000
+    embedding_size: Width = 128
+    hidden_size: Width = 4096
+    num_hidden_groups: Annotated[int, Field(ge=1, le=1000)] = 1
+    num_attention_heads: Heads = 64
+    intermediate_size: Width = 16_384
+    hidden_act: HfActivation = "gelu_new"
+    hidden_dropout_prob: Probability = 0.0
+    attention_probs_dropout_prob: Probability = 0.0
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size
+
+
+IGNORED = {
+    **dict.fromkeys(
+        ("transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "model_name"),
+        "says where the folder comes from",
+    ),
+    **dict.fromkeys(
+        ("dtype", "torch_dtype"), "the tensors say their own; bertc keeps weights in fp32"
+    ),
+    "architectures": "the tensors say which heads there are",
+    **dict.fromkeys(
+        ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",
+         "tokenizer_class", "do_sample"),
+        "the tokenizer's own file says it",
+    ),
+    **dict.fromkeys(
+        ("classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
+         "problem_type", "finetuning_task", "task_specific_params"),
+        "belongs to heads of fine-tuning, whose weights are refused where present",
+    ),
+    **dict.fromkeys(
+        ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "output_past",
+         "use_return_dict", "chunk_size_feed_forward", "gradient_checkpointing", "torchscript"),
+        "changes how a result is computed or returned, not the result",
+    ),
+    **dict.fromkeys(
+        ("directionality", "pooler_type", "pooler_fc_size", "pooler_num_attention_heads",
+         "pooler_num_fc_layers", "pooler_size_per_head"),
+        "read by no class of transformers",
+    ),
+}  # fmt: skip
+"""Settings that change nothing bertc imports, and why."""
+
+ONLY: dict[str, Any] = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+    "tie_encoder_decoder": False,
+    "tie_word_embeddings": True,
+    "position_embedding_type": "absolute",
+    "inner_group_num": 1,
+    "num_memory_blocks": 0,
+    "net_structure_type": 0,
+    "down_scale_factor": 1,
+    "gap_size": 0,
+    "pruned_heads": {},
+    "per_layer_config": {},
+}
+"""Settings with one value that bertc computes; the last five from ALBERT's releases and ports."""
+
+CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation",
+        "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
+"""Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
+
+_CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
+    Annotated[HfBert | HfRoberta | HfAlbert, Field(discriminator="model_type")]
+)
+
+
+def read_config(path: Path) -> HfConfig:
+    """The configuration in a ``config.json``.
+
+    Raises:
+        MissingInputError: if there is none.
+        DataError: if it is broken, or says something that bertc cannot compute.
+        UnsafeError: if it names code to be run.
+    """
+    settings = read_json(path, MAX_BYTES)
+    layout = settings.get("model_type")
+    if layout not in ("bert", "roberta", "albert"):
+        raise DataError(
+            f"{path}: model_type is {_shown(layout)}",
+            help="bertc imports the layouts bert, roberta and albert",
+        )
+    fields = {"bert": HfBert, "roberta": HfRoberta, "albert": HfAlbert}[layout].model_fields
+    for name, value in settings.items():
+        if name not in fields:
+            _check_unhandled(path, name, value)
+    try:
+        config = _CONFIGS.validate_python({k: v for k, v in settings.items() if k in fields})
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][1])
+        raise DataError(
+            f"{path}: bertc cannot compute {name} = {_shown(settings.get(name))}",
+            help=_allowed(name),
+        ) from None
+    _check_together(path, config)
+    return config
+
+
+def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
+    """The object in a JSON file of at most ``max_bytes``.
+
+    Raises:
+        MissingInputError: if there is no such file.
+        DataError: if it is no JSON object, or too large.
+    """
+    if not path.is_file():
+        raise MissingInputError(f"{path} is not there", help="name a folder that has one")
+    try:
+        with path.open("rb") as file:
+            return parse_json(file.read(max_bytes + 1), max_bytes)
+    except ValueError as error:
+        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
+
+
+def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
+    """The JSON object in ``content``; each key once.
+
+    Raises:
+        ValueError: saying what the content is instead.
+    """
+    if len(content) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes} bytes")
+    try:
+        found = json.loads(content, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("is no JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"says {_shown(twice)} twice")
+    return found
+
+
+def _check_unhandled(path: Path, name: str, value: Any) -> None:
+    if value is None or name in IGNORED:
+        return
+    if name in CODE:
+        if name != "auto_map" and value in ("eager", "sdpa", False):
+            return
+        raise UnsafeError(
+            f"{path}: {name} = {_shown(value)} can name code that would be run",
+            help=f"bertc runs no code of a folder; remove {name} if the weights need none",
+        )
+    if name not in ONLY:
+        raise DataError(
+            f"{path}: bertc does not know the setting {_shown(name)} = {_shown(value)}",
+            help="it may change what the network computes; remove it if it does not",
+        )
+    if value != ONLY[name] or type(value) is not type(ONLY[name]):
+        raise DataError(
+            f"{path}: bertc cannot compute {name} = {_shown(value)}",
+            help=f"only {name} = {_shown(ONLY[name])} is imported",
+        )
+
+
+def _check_together(path: Path, config: HfConfig) -> None:
+    if config.hidden_size % config.num_attention_heads:
+        raise DataError(
+            f"{path}: num_attention_heads = {config.num_attention_heads} does not divide "
+            f"hidden_size = {config.hidden_size}",
+            help="no class of transformers computes such a network",
+        )
+    if config.offset >= config.max_position_embeddings:
+        raise DataError(
+            f"{path}: pad_token_id = {config.pad_token_id} leaves none of the "
+            f"{config.max_position_embeddings} positions",
+            help="the RoBERTa layout counts positions from the padding id + 1",
+        )
+    if isinstance(config, HfAlbert) and config.embedding_size == config.hidden_size:
+        raise DataError(
+            f"{path}: embedding_size = hidden_size = {config.hidden_size}, and the ALBERT layout "
+            "still has a map between the two",
+            help="bertc has a map only where the widths differ, as the ALBERT release",
+        )
+
+
+def _allowed(name: str) -> str:
+    if name == "hidden_act":
+        return f"one of {', '.join(MEANING)}"
+    kind = "a number" if "prob" in name or name in ("initializer_range", "layer_norm_eps") else ""
+    return f"it has to be {kind or 'a whole number'} within reasonable limits"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

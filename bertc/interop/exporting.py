@@ -1,0 +1,179 @@
+"""A model as a folder for others: a Hugging Face layout where one fits, bertc's own where not."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from bertc.diagnostics import DataError
+from bertc.interop.folder import replacing
+from bertc.interop.layout import ACTIVATIONS, Obstacle, layout
+from bertc.interop.names import (
+    TITLES,
+    HfClass,
+    LayoutName,
+    groups,
+    hf_class,
+    keys,
+    part_of,
+    parts_of,
+    prefixed,
+)
+from bertc.interop.tensors import write_tensors
+from bertc.ir.encoder import Encoder
+from bertc.ir.resolved import Resolved, model_weights
+
+BESIDE = "bertc_heads.safetensors"
+"""Weights that the folder's class has no place for, by their bertc names."""
+
+
+class Vocabulary(Protocol):
+    """What an export needs to know of a vocabulary: three ids, and how to save it."""
+
+    @property
+    def pad(self) -> int:
+        """Id of the padding token."""
+        ...
+
+    @property
+    def cls(self) -> int:
+        """Id of the first token of every row."""
+        ...
+
+    @property
+    def sep(self) -> int:
+        """Id of the token that ends a segment."""
+        ...
+
+    def save(self, folder: Path) -> object:
+        """Write the tokenizer's files into a folder."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: ``architecture`` names the class of transformers that loads it, if any."""
+
+    folder: Path
+    layout: LayoutName | Literal["bertc"]
+    architecture: str
+    notes: tuple[str, ...]
+
+
+def export_model(
+    resolved: Resolved,
+    tensors: Mapping[str, Tensor],
+    vocabulary: Vocabulary,
+    folder: Path,
+    *,
+    strict: bool = False,
+) -> Exported:
+    """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
+
+    Weights that the layout's class does not hold (SpanBERT's boundary head) are kept beside in
+    ``bertc_heads.safetensors``. Where no layout fits, bertc's own is written, with a note, unless
+    ``strict``.
+
+    Raises:
+        DataError: with ``strict``, naming the setting that no layout can say.
+        UsageError: if ``folder`` holds something else already.
+        CannotWriteError: if the disk is full or the folder cannot be written.
+    """
+    _check_complete(resolved, tensors)
+    found, parts = layout(resolved, vocabulary.pad), parts_of(tensors)
+    chosen = None if isinstance(found, Obstacle) else hf_class(found, parts)
+    if not isinstance(found, Obstacle) and chosen is not None:
+        return _export_hf(resolved.encoder, tensors, vocabulary, folder, (found, chosen))
+    obstacle = found if isinstance(found, Obstacle) else _no_class(found)
+    if strict:
+        raise DataError(
+            str(obstacle), help="change the setting, or use the run's model folder with bertc.load"
+        )
+    note = f"{obstacle}; this folder is in bertc's own layout, for bertc.load"
+    with replacing(folder) as fresh:
+        write_tensors(fresh / "model.safetensors", tensors)
+        (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
+        (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
+        vocabulary.save(fresh)
+    return Exported(folder, "bertc", "", (note,))
+
+
+def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
+    """Every tensor is in the weight table, and all of each part that is there at all."""
+    parts = parts_of(tensors) | {"body"}
+    table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) in parts}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes != table:
+        wrong = sorted(n for n in {*table, *shapes} if table.get(n) != shapes.get(n))
+        raise ValueError(f"these tensors are not as the weight table says: {', '.join(wrong)}")
+
+
+def _no_class(found: LayoutName) -> Obstacle:
+    return Obstacle(
+        "pooler=false",
+        f"without a masked-LM head too, no class of the {TITLES[found]} layout is so bare",
+    )
+
+
+def _export_hf(
+    encoder: Encoder,
+    tensors: Mapping[str, Tensor],
+    vocabulary: Vocabulary,
+    folder: Path,
+    target: tuple[LayoutName, HfClass],
+) -> Exported:
+    name, chosen = target
+    held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
+    beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
+    placed = keys(name, encoder, held)
+    assert len(placed) == len(held), f"the {name} layout has no place for {set(held) - set(placed)}"
+    with replacing(folder) as fresh:
+        write_tensors(
+            fresh / "model.safetensors",
+            {prefixed(name, chosen, n, key): tensors[n] for n, key in placed.items()},
+        )
+        config = hf_config(encoder, vocabulary, name, chosen)
+        (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        if beside:
+            write_tensors(fresh / BESIDE, beside)
+        vocabulary.save(fresh)
+    notes = tuple(
+        f"{chosen.name} has no {part}: its weights are beside, in {BESIDE}"
+        for part in sorted(parts_of(beside))
+    )
+    return Exported(folder, name, chosen.name, notes)
+
+
+def hf_config(
+    encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
+) -> dict[str, Any]:
+    """The settings of ``config.json``."""
+    config: dict[str, Any] = {
+        "architectures": [chosen.name],
+        "model_type": name,
+        "vocab_size": encoder.vocab_size,
+        "hidden_size": encoder.hidden,
+        "num_hidden_layers": len(encoder.layers),
+        "num_attention_heads": encoder.layers[0].heads,
+        "intermediate_size": encoder.layers[0].ffn,
+        "hidden_act": ACTIVATIONS[encoder.ffn.activation],
+        "hidden_dropout_prob": encoder.dropout.hidden,
+        "attention_probs_dropout_prob": encoder.dropout.attention,
+        "max_position_embeddings": encoder.positions.rows,
+        "type_vocab_size": encoder.segments,
+        "initializer_range": encoder.initializer.std,
+        "layer_norm_eps": encoder.norm.eps,
+        "pad_token_id": vocabulary.pad,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if name == "albert":
+        config["embedding_size"] = encoder.embedding
+        config["num_hidden_groups"] = len(groups(encoder))
+        config["inner_group_num"] = 1
+    if name != "bert":
+        config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
+    return config

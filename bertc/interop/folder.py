@@ -1,0 +1,90 @@
+"""A folder that appears whole or not at all."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertc.diagnostics import BertcError, CannotWriteError, UsageError
+
+EXPORTED = frozenset(
+    {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
+)
+"""Files that an earlier export may have left and a new one may drop."""
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside ``folder`` that takes its place when the block ends well.
+
+    An earlier export at ``folder`` is replaced; anything else there is left alone.
+
+    Raises:
+        UsageError: if ``folder`` holds files that the new one does not have.
+        CannotWriteError: if the disk is full or the place cannot be written.
+    """
+    folder = folder.absolute()
+    fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        yield fresh
+        _refuse_to_lose(folder, fresh)
+        for path in (*fresh.rglob("*"), fresh):
+            _sync(path)
+        _take_place(folder, fresh)
+    except BertcError:
+        raise
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def cannot_write(path: Path, error: Exception) -> CannotWriteError:
+    """What to tell a user about a failed write."""
+    # safetensors raises its own error, with the system's words inside
+    if os.strerror(errno.ENOSPC) in str(error):
+        return CannotWriteError(f"{path}: the disk is full", help="free some space")
+    reason = getattr(error, "strerror", None)
+    return CannotWriteError(
+        f"{path} cannot be written" + (f": {reason.lower()}" if reason else ""),
+        help="name another folder",
+    )
+
+
+def _refuse_to_lose(folder: Path, fresh: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is a file", help="name a folder that is not there yet")
+    new = {path.name for path in fresh.iterdir()} | EXPORTED
+    strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
+    if strangers:
+        raise UsageError(
+            f"{folder} is there already and holds {', '.join(strangers[:3])}",
+            help="name a folder that is not there yet",
+        )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take_place(folder: Path, fresh: Path) -> None:
+    if folder.exists():
+        old = fresh.with_suffix(".old")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        fresh.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        fresh.rename(folder)
+    _sync(folder.parent)

@@ -1,0 +1,179 @@
+"""The name of every weight in the Hugging Face layouts, as data (transformers 5.23, modeling_*.py).
+
+A weight is called ``<module>.weight`` or ``<module>.bias`` on both sides, so the tables name modules.
+``{n}`` is the layer in the BERT and RoBERTa layouts and the group in ALBERT's. Keys of the encoder
+are written without the prefix (``bert.``) that classes with a head put before them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.ir.encoder import Encoder
+
+LayoutName = Literal["bert", "roberta", "albert"]
+TITLES: dict[LayoutName, str] = {"bert": "BERT", "roberta": "RoBERTa", "albert": "ALBERT"}
+
+_EMBEDDINGS = {
+    "encoder.embeddings.token": "embeddings.word_embeddings",
+    "encoder.embeddings.position": "embeddings.position_embeddings",
+    "encoder.embeddings.segment": "embeddings.token_type_embeddings",
+    "encoder.embeddings.norm": "embeddings.LayerNorm",
+}
+_BERT_BODY = {
+    **_EMBEDDINGS,
+    "encoder.attention.{n}.query": "encoder.layer.{n}.attention.self.query",
+    "encoder.attention.{n}.key": "encoder.layer.{n}.attention.self.key",
+    "encoder.attention.{n}.value": "encoder.layer.{n}.attention.self.value",
+    "encoder.attention.{n}.output": "encoder.layer.{n}.attention.output.dense",
+    "encoder.attention.{n}.norm": "encoder.layer.{n}.attention.output.LayerNorm",
+    "encoder.ffn.{n}.inner": "encoder.layer.{n}.intermediate.dense",
+    "encoder.ffn.{n}.outer": "encoder.layer.{n}.output.dense",
+    "encoder.ffn.{n}.norm": "encoder.layer.{n}.output.LayerNorm",
+    "encoder.pooler": "pooler.dense",
+}
+_ALBERT_LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
+_ALBERT_BODY = {
+    **_EMBEDDINGS,
+    "encoder.embeddings.project": "encoder.embedding_hidden_mapping_in",
+    "encoder.attention.{n}.query": f"{_ALBERT_LAYER}.attention.query",
+    "encoder.attention.{n}.key": f"{_ALBERT_LAYER}.attention.key",
+    "encoder.attention.{n}.value": f"{_ALBERT_LAYER}.attention.value",
+    "encoder.attention.{n}.output": f"{_ALBERT_LAYER}.attention.dense",
+    "encoder.attention.{n}.norm": f"{_ALBERT_LAYER}.attention.LayerNorm",
+    "encoder.ffn.{n}.inner": f"{_ALBERT_LAYER}.ffn",
+    "encoder.ffn.{n}.outer": f"{_ALBERT_LAYER}.ffn_output",
+    "encoder.ffn.{n}.norm": f"{_ALBERT_LAYER}.full_layer_layer_norm",
+    "encoder.pooler": "pooler",
+}
+
+MODULES: dict[LayoutName, dict[str, str]] = {
+    "bert": {
+        **_BERT_BODY,
+        "heads.mlm.dense": "cls.predictions.transform.dense",
+        "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
+        "heads.mlm": "cls.predictions",
+        "heads.nsp": "cls.seq_relationship",
+    },
+    "roberta": {
+        **_BERT_BODY,
+        "heads.mlm.dense": "lm_head.dense",
+        "heads.mlm.norm": "lm_head.layer_norm",
+        "heads.mlm": "lm_head",
+    },
+    "albert": {
+        **_ALBERT_BODY,
+        "heads.mlm.dense": "predictions.dense",
+        "heads.mlm.norm": "predictions.LayerNorm",
+        "heads.mlm": "predictions",
+        "heads.sop": "sop_classifier.classifier",
+    },
+}
+"""bertc's module and the layout's. NSP and SOP labels agree: 0 true or in order, 1 not."""
+
+COPIES: dict[LayoutName, dict[str, str]] = {
+    "bert": {
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    "roberta": {
+        "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    "albert": {
+        "predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "predictions.decoder.bias": "predictions.bias",
+    },
+}
+"""Tied tensors that a file may hold a second time, and the key they are copies of."""
+
+BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
+"""Counters that older files carry along; no weights, never read."""
+
+
+@dataclass(frozen=True)
+class HfClass:
+    """A class of transformers and the parts beyond the body that its folders hold."""
+
+    name: str
+    parts: frozenset[str]
+
+    @property
+    def bare(self) -> bool:
+        """Whether its keys stand without the layout's prefix."""
+        return self.name.endswith("Model")
+
+
+def _hf_class(name: str, *parts: str) -> HfClass:
+    return HfClass(name, frozenset(parts))
+
+
+CLASSES: dict[LayoutName, tuple[HfClass, ...]] = {
+    "bert": (
+        _hf_class("BertForPreTraining", "pooler", "mlm", "nsp"),
+        _hf_class("BertForMaskedLM", "mlm"),
+        _hf_class("BertForNextSentencePrediction", "pooler", "nsp"),
+        _hf_class("BertModel", "pooler"),
+    ),
+    "roberta": (_hf_class("RobertaForMaskedLM", "mlm"), _hf_class("RobertaModel", "pooler")),
+    "albert": (
+        _hf_class("AlbertForPreTraining", "pooler", "mlm", "sop"),
+        _hf_class("AlbertForMaskedLM", "mlm"),
+        _hf_class("AlbertModel", "pooler"),
+    ),
+}
+"""Classes by what they hold, the fullest first."""
+
+
+def part_of(name: str) -> str:
+    """The part of a bertc weight: ``pooler``, a head such as ``mlm``, or ``body``."""
+    first, second, *_ = name.split(".")
+    return second if first == "heads" or second == "pooler" else "body"
+
+
+def parts_of(names: Iterable[str]) -> frozenset[str]:
+    """The pooler and heads among bertc weight names."""
+    return frozenset(part_of(name) for name in names) - {"body"}
+
+
+def hf_class(layout: LayoutName, parts: frozenset[str]) -> HfClass | None:
+    """The fullest class of a layout that needs no part which is missing."""
+    return next((each for each in CLASSES[layout] if each.parts <= parts), None)
+
+
+def groups(encoder: Encoder) -> dict[int, int]:
+    """The layers that own weights, numbered in order: ALBERT's groups."""
+    return {owner: group for group, owner in enumerate(sorted(set(encoder.attention_owner)))}
+
+
+def keys(layout: LayoutName, encoder: Encoder, names: Iterable[str]) -> dict[str, str]:
+    """bertc weight names and their keys, unprefixed; names without a place are left out."""
+    numbers = groups(encoder) if layout == "albert" else {n: n for n in range(len(encoder.layers))}
+    placed = {name: _key(MODULES[layout], numbers, name) for name in names}
+    return {name: key for name, key in placed.items() if key is not None}
+
+
+def _key(modules: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
+    module, _, leaf = name.rpartition(".")
+    number = re.search(r"\.(\d+)\.", name)
+    if number:
+        module = module.replace(f".{number[1]}.", ".{n}.", 1)
+    found = modules.get(module)
+    if found is None:
+        return None
+    return (found.format(n=numbers[int(number[1])]) if number else found) + "." + leaf
+
+
+def prefixed(layout: LayoutName, chosen: HfClass, name: str, key: str) -> str:
+    """The key of a weight in the folder of a class: the encoder of a model with heads is named."""
+    return f"{layout}.{key}" if name.startswith("encoder.") and not chosen.bare else key
+
+
+def plain(layout: LayoutName, key: str) -> str:
+    """A key of any file in today's form: no prefix, and norms of TensorFlow's time renamed."""
+    key = key.removeprefix(f"{layout}.")
+    module, _, leaf = key.rpartition(".")
+    if module.endswith("LayerNorm") or module.endswith("layer_norm"):
+        leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)
+    return f"{module}.{leaf}" if module else leaf

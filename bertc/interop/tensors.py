@@ -1,0 +1,136 @@
+"""Safetensors files, read only after their header has been checked; nothing is unpickled."""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertc.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.interop.config import parse_json
+from bertc.interop.folder import cannot_write
+
+MAX_HEADER_BYTES = 16 * 2**20
+PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+FLOATS = ("F32", "F16", "BF16")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a header says about one tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def find_weights(folder: Path, name: str = "model.safetensors") -> Path:
+    """The weights file of a folder.
+
+    Raises:
+        UnsafeError: if the folder has pickled weights only.
+        DataError: if the weights are spread over several files.
+        MissingInputError: if there are no weights.
+    """
+    path = folder / name
+    if path.is_file():
+        return path
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    for file in files:
+        if file.name == f"{name}.index.json":
+            raise DataError(
+                f"{file} spreads the weights over several files",
+                help=f"save the model again as one {name}, max_shard_size='100GB'",
+            )
+        if file.suffix in PICKLED:
+            raise UnsafeError(
+                f"{file} is a pickle: reading it could run somebody's code",
+                help="convert it to safetensors where you trust it, and import that",
+            )
+    raise MissingInputError(f"{folder} has no {name}", help="name a folder that has one")
+
+
+def read_header(path: Path) -> dict[str, Entry]:
+    """Name, dtype and shape of every tensor in a file.
+
+    Raises:
+        DataError: if it is no safetensors file, or its header is larger than 16 MiB.
+    """
+    try:
+        with path.open("rb") as file:
+            first = file.read(8)
+            length = struct.unpack("<Q", first)[0] if len(first) == 8 else 0
+            if length > MAX_HEADER_BYTES:
+                raise ValueError(f"has a header of {length} bytes, the limit is {MAX_HEADER_BYTES}")
+            header = parse_json(file.read(length), MAX_HEADER_BYTES)
+        header.pop("__metadata__", None)
+        return {name: _entry(name, fields) for name, fields in header.items()}
+    except OSError as error:
+        raise MissingInputError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise DataError(
+            f"{path} is no sound safetensors file: it {error}", help="copy or save it again"
+        ) from None
+
+
+def _entry(name: str, fields: Any) -> Entry:
+    match fields:
+        case {"dtype": str(dtype), "shape": list(shape)} if all(type(n) is int for n in shape):
+            return Entry(dtype, tuple(shape))
+        case _:
+            raise ValueError(f"says nothing sensible about {name[:80]!r}")
+
+
+def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> None:
+    """Refuse a tensor of the wrong shape, or of a dtype that is not narrower than fp32.
+
+    Raises:
+        DataError: naming the tensor and both shapes.
+    """
+    if entry.shape != shape:
+        raise DataError(
+            f"{path}: {key} has shape {_shape(entry.shape)}, config.json asks for {_shape(shape)}",
+            help="the two files do not belong together",
+        )
+    if entry.dtype not in FLOATS:
+        raise DataError(
+            f"{path}: {key} has dtype {entry.dtype}",
+            help=f"bertc reads {', '.join(FLOATS)}",
+        )
+
+
+def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
+    """Tensors by new name, in fp32; ``wanted`` maps keys of the file to new names.
+
+    Raises:
+        DataError: if the file is damaged.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(key).to(torch.float32) for key, name in wanted.items()}
+    except (SafetensorError, OSError, ValueError, RuntimeError):
+        raise DataError(
+            f"{path} is damaged: its tensors do not lie where its header says",
+            help="copy or save it again",
+        ) from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as transformers does; each is stored once, contiguous, on its own.
+
+    Raises:
+        CannotWriteError: if the disk is full or the folder cannot be written.
+    """
+    ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    try:
+        save_file(ready, path, metadata={"format": "pt"})
+    except (SafetensorError, OSError) as error:
+        raise cannot_write(path, error) from None
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "()"
