@@ -18,6 +18,7 @@ from bertc.ir.norm import Epsilon
 from bertc.ir.settings import Heads
 
 MAX_BYTES = 2**20
+VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
 
 HfActivation = Literal[
     "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast",
@@ -45,7 +46,7 @@ class HfConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     model_type: LayoutName = "bert"
-    vocab_size: Width = 30_522
+    vocab_size: VocabularySize = 30_522
     hidden_size: Width = 768
     num_hidden_layers: Annotated[int, Field(ge=1, le=1000)] = 12
     num_attention_heads: Heads = 12
@@ -80,7 +81,7 @@ class HfRoberta(HfConfig):
     """RobertaConfig: positions count from the padding id + 1."""
 
     model_type: Literal["roberta"] = "roberta"
-    vocab_size: Width = 50_265
+    vocab_size: VocabularySize = 50_265
     pad_token_id: Annotated[int, Field(ge=0, le=998)] = 1
 
     @property
@@ -93,7 +94,7 @@ class HfAlbert(HfConfig):
     """AlbertConfig; as BertConfig, its defaults are the largest release's."""
 
     model_type: Literal["albert"] = "albert"
-    vocab_size: Width = 30_000
+    vocab_size: VocabularySize = 30_000
     embedding_size: Width = 128
     hidden_size: Width = 4096
     num_hidden_groups: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -162,6 +163,7 @@ CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_impl
         "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
 """Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
 
+_BY_LAYOUT: dict[str, type[HfConfig]] = {"bert": HfBert, "roberta": HfRoberta, "albert": HfAlbert}
 _CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
     Annotated[HfBert | HfRoberta | HfAlbert, Field(discriminator="model_type")]
 )
@@ -177,12 +179,12 @@ def read_config(path: Path) -> HfConfig:
     """
     settings = read_json(path, MAX_BYTES)
     layout = settings.get("model_type")
-    if layout not in ("bert", "roberta", "albert"):
+    if not isinstance(layout, str) or layout not in _BY_LAYOUT:
         raise DataError(
             f"{path}: model_type is {_shown(layout)}",
             help="bertc imports the layouts bert, roberta and albert",
         )
-    fields = {"bert": HfBert, "roberta": HfRoberta, "albert": HfAlbert}[layout].model_fields
+    fields = _BY_LAYOUT[layout].model_fields
     for name, value in settings.items():
         if name not in fields:
             _check_unhandled(path, name, value)
@@ -293,5 +295,8 @@ def _allowed(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = "..."
     return text if len(text) <= 60 else f"{text[:57]}..."

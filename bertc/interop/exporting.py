@@ -39,13 +39,13 @@ class Vocabulary(Protocol):
         ...
 
     @property
-    def cls(self) -> int:
-        """Id of the first token of every row."""
+    def cls(self) -> int | None:
+        """Id of the first token of every row, if known."""
         ...
 
     @property
-    def sep(self) -> int:
-        """Id of the token that ends a segment."""
+    def sep(self) -> int | None:
+        """Id of the token that ends a segment, if known."""
         ...
 
     def save(self, folder: Path) -> object:
@@ -61,6 +61,12 @@ class Exported:
     layout: LayoutName | Literal["bertc"]
     architecture: str
     notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """What was written and what loads it, a fact a line."""
+        loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
+        first = f"{self.folder}: {self.layout} layout, for {loads}"
+        return "\n".join([first, *(f"note: {note}" for note in self.notes)])
 
 
 def export_model(

@@ -1,8 +1,8 @@
-"""The name of every weight in the Hugging Face layouts, as data (transformers 5.23, modeling_*.py).
+"""The name of every weight in the Hugging Face layouts, as data (transformers 5.23).
 
-A weight is called ``<module>.weight`` or ``<module>.bias`` on both sides, so the tables name modules.
-``{n}`` is the layer in the BERT and RoBERTa layouts and the group in ALBERT's. Keys of the encoder
-are written without the prefix (``bert.``) that classes with a head put before them.
+A weight is called ``<module>.weight`` or ``<module>.bias`` on both sides, so the tables name
+modules. ``{n}`` is the layer in the BERT and RoBERTa layouts and the group in ALBERT's. Keys of the
+encoder are written without the prefix (``bert.``) that classes with a head put before them.
 """
 
 import re

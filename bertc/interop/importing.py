@@ -1,0 +1,167 @@
+"""A Hugging Face folder becomes a program in our language and tensors named as in its table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.config import HfConfig, read_config
+from bertc.interop.exporting import BESIDE
+from bertc.interop.names import BUFFERS, COPIES, MODULES, keys, part_of, parts_of, plain
+from bertc.interop.program import to_program
+from bertc.interop.tensors import (
+    FLOATS,
+    Entry,
+    check_entry,
+    find_weights,
+    read_header,
+    read_tensors,
+)
+from bertc.ir.program import Program
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.passes import resolve
+
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A folder as read. ``tensors`` lacks the heads that the folder lacks; ``notes`` say so."""
+
+    config: HfConfig
+    program: Program
+    resolved: Resolved
+    tensors: dict[str, Tensor]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A weights file and its header; ``stored`` maps a key in today's form to the file's own."""
+
+    path: Path
+    header: Mapping[str, Entry]
+    stored: dict[str, str]
+
+    def entry(self, key: str) -> Entry:
+        return self.header[self.stored[key]]
+
+
+def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
+    """Read the model of a folder; the vocabulary of its program is at ``tokenizer`` or there.
+
+    Raises:
+        MissingInputError: if a file is not there.
+        DataError: if a file is damaged, the files do not belong together, or the network is one
+            that bertc cannot compute; the setting or tensor is named.
+        UnsafeError: if the weights are pickled or the configuration names code.
+    """
+    if not folder.is_dir():
+        raise MissingInputError(f"{folder} is no folder", help="name a Hugging Face model folder")
+    config = read_config(folder / "config.json")
+    main = _open(find_weights(folder), config)
+    copies = _adopt_copies(main, config)
+    beside = read_header(folder / BESIDE) if (folder / BESIDE).is_file() else {}
+    parts = _parts(main, config) | parts_of(n for n in beside if n.count(".") > 1)
+    program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder)
+    resolved = resolve(program)
+
+    fresh = parts_of(w.name for w in model_weights(resolved)) - parts
+    table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
+    placed = keys(config.model_type, resolved.encoder, [n for n in table if n not in beside])
+    check_names(folder / BESIDE, set(beside), set(table) - set(placed))
+    check_names(main.path, set(main.stored) - set(copies), set(placed.values()))
+    for name, key in placed.items():
+        check_entry(main.path, main.stored[key], main.entry(key), table[name])
+    for name, entry in beside.items():
+        check_entry(folder / BESIDE, name, entry, table[name])
+
+    tensors = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
+    _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
+    tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
+    notes = (*_notes_on_dtypes(main), *(f"the folder has no {part} head" for part in sorted(fresh)))
+    return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
+
+
+def _open(path: Path, config: HfConfig) -> _File:
+    header, stored = read_header(path), dict[str, str]()
+    for key in header:
+        today = plain(config.model_type, key)
+        if today in BUFFERS:
+            continue
+        if today in stored:
+            raise DataError(
+                f"{path}: {stored[today]} and {key} are two names of one tensor",
+                help="save the model again with one of them",
+            )
+        stored[today] = key
+    return _File(path, header, stored)
+
+
+def _adopt_copies(file: _File, config: HfConfig) -> dict[str, str]:
+    """Let a copy stand in for an original that is not there; the other copies are returned."""
+    present = {}
+    for copy, original in COPIES[config.model_type].items():
+        if copy in file.stored and original in file.stored:
+            present[copy] = original
+        elif copy in file.stored:
+            file.stored[original] = file.stored.pop(copy)
+    return present
+
+
+def _parts(file: _File, config: HfConfig) -> frozenset[str]:
+    """The pooler and heads that a file has a tensor of."""
+    modules = {key.rpartition(".")[0] for key in file.stored}
+    return parts_of(
+        f"{ours}.weight" for ours, theirs in MODULES[config.model_type].items() if theirs in modules
+    )
+
+
+def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
+    return {name: entry.shape for name, entry in header.items()}
+
+
+def check_names(path: Path, found: set[str], expected: set[str]) -> None:
+    """Refuse a file that lacks a tensor, or has one that would be lost.
+
+    Raises:
+        DataError: with the first names.
+    """
+    if missing := sorted(expected - found):
+        raise DataError(
+            f"{path} lacks {_named(missing)}",
+            help="the file and config.json do not belong together",
+        )
+    if unexpected := sorted(found - expected):
+        raise DataError(
+            f"{path} has {_named(unexpected)}, which the network has not",
+            help="bertc imports encoders and the heads of pretraining; save the model without the "
+            "rest, as BertModel.save_pretrained does",
+        )
+
+
+def _named(names: list[str]) -> str:
+    shown = ", ".join(
+        name if len(name) <= 100 else f"{name[:97]}..." for name in names[:MOST_NAMED]
+    )
+    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+
+
+def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    """Tied tensors that are stored twice have to be equal: bertc has them once."""
+    for copy, original in copies.items():
+        name = file.stored[copy]
+        check_entry(file.path, name, file.entry(copy), tuple(tensors[original].shape))
+        if not torch.equal(read_tensors(file.path, {name: name})[name], tensors[original]):
+            raise DataError(
+                f"{file.path}: {name} differs from {file.stored[original]}",
+                help="bertc ties the two; a model with an output table of its own is not imported",
+            )
+
+
+def _notes_on_dtypes(file: _File) -> tuple[str, ...]:
+    narrow = {file.entry(key).dtype for key in file.stored} - {FLOATS[0]}
+    return (f"{', '.join(sorted(narrow))} weights became F32",) if narrow else ()

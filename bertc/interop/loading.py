@@ -1,0 +1,106 @@
+"""Weights with their program, from a run folder or a model folder of either layout."""
+
+import hashlib
+from pathlib import Path
+
+from pydantic import ValidationError
+from torch import Tensor
+
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.config import read_json
+from bertc.interop.importing import check_names, import_model
+from bertc.interop.names import part_of, parts_of
+from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.nn import Model, build
+
+RESOLVED = "resolved.json"
+MAX_JSON_BYTES = 16 * 2**20
+
+
+def load(folder: Path) -> Model:
+    """The module in evaluation mode; a head that the folder lacks has its initial weights.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``read_model``.
+    """
+    resolved, tensors = read_model(folder)
+    model = build(resolved)
+    model.load_state_dict({**model.state_dict(), **tensors})
+    return model.eval()
+
+
+def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
+    """The program and tensors of a run (its newest sound checkpoint) or of a model folder.
+
+    Raises:
+        MissingInputError: if there is no model.
+        DataError: if a file is damaged, or files do not belong together.
+        UnsafeError: if the weights are pickled or the configuration names code.
+    """
+    if not (folder / RESOLVED).is_file():
+        imported = import_model(folder)
+        return imported.resolved, imported.tensors
+    resolved = read_resolved(folder / RESOLVED)
+    if checkpoint := _newest_checkpoint(folder / "checkpoints"):
+        return resolved, _read_own(checkpoint / "weights.safetensors", resolved)
+    model = folder / "model" if (folder / "model").is_dir() else folder
+    if (model / "config.json").is_file():
+        tensors = import_model(model).tensors
+        shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
+        if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
+            raise DataError(
+                f"{model} does not hold the weights of {folder / RESOLVED}",
+                help="one of the two was changed; take the folder from its source again",
+            )
+        return resolved, tensors
+    return resolved, _read_own(find_weights(model), resolved)
+
+
+def read_resolved(path: Path) -> Resolved:
+    """The program in a ``resolved.json``.
+
+    Raises:
+        DataError: if it is none.
+    """
+    try:
+        return Resolved.model_validate(read_json(path, MAX_JSON_BYTES))
+    except ValidationError:
+        raise DataError(
+            f"{path} is no resolved program of this version of bertc",
+            help="take the folder from its source again",
+        ) from None
+
+
+def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
+    """Tensors stored under their bertc names; whole heads may be absent."""
+    header = read_header(path)
+    parts = parts_of(name for name in header if name.count(".") > 1) | {"body"}
+    table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) in parts}
+    check_names(path, set(header), set(table))
+    for name, entry in header.items():
+        check_entry(path, name, entry, table[name])
+    return read_tensors(path, {name: name for name in table})
+
+
+def _newest_checkpoint(parent: Path) -> Path | None:
+    """The newest checkpoint whose weights have the checksum that its manifest states."""
+    steps = sorted(parent.glob("step-*"), key=lambda path: path.name, reverse=True)
+    for folder in steps:
+        if _is_sound(folder):
+            return folder
+    if steps:
+        raise DataError(
+            f"no checkpoint in {parent} is sound", help="start the run again, or restore a copy"
+        )
+    return None
+
+
+def _is_sound(folder: Path) -> bool:
+    try:
+        manifest = read_json(folder / "manifest.json", MAX_JSON_BYTES)
+        stated = manifest["content"]["files"]["weights.safetensors"]["sha256"]
+        with (folder / "weights.safetensors").open("rb") as file:
+            return bool(hashlib.file_digest(file, "sha256").hexdigest() == stated)
+    except (OSError, KeyError, TypeError, DataError, MissingInputError):
+        return False

@@ -1,0 +1,149 @@
+"""The program that says what a Hugging Face configuration says."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import DataError
+from bertc.interop.config import MEANING, HfAlbert, HfConfig
+from bertc.interop.layout import albert_group
+from bertc.interop.tokenizer import lower_cased
+from bertc.ir.base import Normal
+from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
+from bertc.ir.embedding import LearnedPositions
+from bertc.ir.encoder import Dropout
+from bertc.ir.norm import PostNorm
+from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop, SpanUnit, Term
+from bertc.ir.program import Given, Origin, Program
+from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
+from bertc.passes.vocabulary import FILE_NAMES
+
+SHORTEST_ROW, LONGEST_ROW = 8, 512
+PAIR_HEADS = frozenset({"nsp", "sop"})
+
+
+def to_program(
+    config: HfConfig,
+    parts: frozenset[str],
+    beside: Mapping[str, tuple[int, ...]],
+    folder: Path,
+    tokenizer: Path,
+) -> Program:
+    """The architecture, each setting written; a folder without heads is to learn ``mlm``.
+
+    ``beside`` holds the shapes of weights kept beside, ``tokenizer`` is where the vocabulary of
+    ``folder`` is to be found.
+
+    Raises:
+        DataError: naming the setting of ``config.json`` that bertc cannot say.
+    """
+    _check(config, parts, folder / "config.json")
+    settings: dict[str, Any] = {
+        "layers": config.num_hidden_layers,
+        "hidden": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "ffn": config.intermediate_size,
+        "embedding": config.embedding,
+        "share": _sharing(config, folder / "config.json"),
+        "activation": MEANING[config.hidden_act],
+        "norm": PostNorm(eps=config.layer_norm_eps),
+        "positions": LearnedPositions(rows=config.max_position_embeddings, offset=config.offset),
+        "segments": config.type_vocab_size,
+        "pooler": bool(parts & {"pooler", *PAIR_HEADS}),
+        "dropout": Dropout(
+            hidden=config.hidden_dropout_prob, attention=config.attention_probs_dropout_prob
+        ),
+        "initializer": Normal(std=config.initializer_range),
+        "vocab": _vocabulary(config, folder, tokenizer),
+        "objective": tuple(Term(objective=o) for o in _objectives(parts, beside)),
+        "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
+    }
+    origin = Origin("written")
+    given = {name: Given(value, origin) for name, value in settings.items()}
+    return Program(name=folder.absolute().name, settings=given)
+
+
+def _check(config: HfConfig, parts: frozenset[str], path: Path) -> None:
+    if config.max_position_embeddings - config.offset < SHORTEST_ROW:
+        raise DataError(
+            f"{path}: max_position_embeddings = {config.max_position_embeddings}",
+            help=f"bertc's rows have {SHORTEST_ROW} tokens or more",
+        )
+    pairs = sorted(parts & PAIR_HEADS)
+    if len(pairs) > 1:
+        raise DataError(
+            f"{path.parent} has both an nsp and a sop head",
+            help="they ask different questions about the same pair; remove one",
+        )
+    if pairs and config.type_vocab_size == 1:
+        raise DataError(
+            f"{path}: type_vocab_size = 1, and {pairs[0]} asks about two segments",
+            help="bertc needs two token types for that",
+        )
+    if config.model_type == "roberta" and "mlm" in parts and MEANING[config.hidden_act] != "gelu":
+        raise DataError(
+            f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the RoBERTa "
+            "layout is always gelu",
+            help="bertc has one activation for both; save the model without its head",
+        )
+
+
+def _sharing(config: HfConfig, path: Path) -> Sharing:
+    """ALBERT's groups, by its own formula, as whole numbers where those agree with it."""
+    if not isinstance(config, HfAlbert):
+        return ShareNone()
+    layers, num_groups = config.num_hidden_layers, config.num_hidden_groups
+    numbers = [albert_group(layer, layers, num_groups) for layer in range(layers)]
+    if set(numbers) != set(range(num_groups)):
+        raise DataError(
+            f"{path}: num_hidden_groups = {num_groups}, of which {layers} layers use "
+            f"{len(set(numbers))}",
+            help="bertc keeps no weights that no layer applies",
+        )
+    owners = tuple(numbers.index(number) for number in numbers)
+    if num_groups in (1, layers):
+        return ShareAll() if num_groups == 1 else ShareNone()
+    even = ShareGroups(groups=num_groups)
+    if owners == tuple(even.owner("attention", layer, layers) for layer in range(layers)):
+        return even
+    return ShareMap(attention=owners)
+
+
+def _objectives(
+    parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
+) -> tuple[Objective, ...]:
+    found: list[Objective] = []
+    if "sbo" in parts:
+        found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]
+    elif "mlm" in parts or not parts & PAIR_HEADS:
+        found.append(Mlm())
+    if "nsp" in parts:
+        found.append(Nsp())
+    if "sop" in parts:
+        found.append(Sop())
+    return tuple(found)
+
+
+def _boundary(table: tuple[int, ...]) -> Sbo:
+    try:
+        rows, width = table
+        return Sbo(max_targets=rows, position_dim=width)
+    except ValueError:
+        raise DataError(
+            f"heads.sbo.position.weight has shape {list(table)}",
+            help="the table of a boundary head has at most 200 rows",
+        ) from None
+
+
+def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
+    """The folder's own; without one, a new one of the same size and the layout's kind."""
+    size = config.vocab_size
+    if any((folder / name).is_file() for name in FILE_NAMES):
+        return TokenizerFile(path=str(tokenizer), lower=lower_cased(folder), size=size)
+    match config.model_type:
+        case "bert":
+            return WordPiece(size=size)
+        case "roberta":
+            return ByteBpe(size=size)
+        case "albert":
+            return Unigram(size=size)

@@ -1,0 +1,69 @@
+"""What ``bertc export`` and ``bertc import`` do: from a run folder, and to one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import MissingInputError
+from bertc.interop.exporting import Exported, export_model
+from bertc.interop.folder import replacing
+from bertc.interop.importing import Imported, import_model
+from bertc.interop.loading import RESOLVED, read_model
+from bertc.interop.tokenizer import tokenizer_files
+from bertc.passes.vocabulary import FILE_NAMES
+from bertc.syntax import show
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """A run folder made from a Hugging Face folder."""
+
+    folder: Path
+    imported: Imported
+
+    def summary(self) -> str:
+        """What was read and where it is, a fact a line."""
+        count = sum(tensor.numel() for tensor in self.imported.tensors.values())
+        config = self.imported.config
+        first = (
+            f"{self.folder}: {config.model_type}, {config.num_hidden_layers} layers of "
+            f"{config.hidden_size}, {count:,} parameters"
+        )
+        return "\n".join([first, *(f"note: {note}" for note in self.imported.notes)])
+
+
+def export_run(run: Path, folder: Path) -> Exported:
+    """Write a run's model in the Hugging Face layout that can say it.
+
+    Raises:
+        DataError: naming the setting that no layout can say, or a damaged file.
+        MissingInputError: if the run has no model.
+        UsageError, CannotWriteError: as ``export_model``.
+    """
+    resolved, tensors = read_model(run)
+    place = run / "tokenizer" if (run / "tokenizer").is_dir() else run
+    return export_model(resolved, tensors, tokenizer_files(place), folder, strict=True)
+
+
+def import_run(folder: Path, run: Path) -> ImportedRun:
+    """Make a run folder of a Hugging Face folder: spec, program, tokenizer and model.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``import_model``.
+        UsageError: if ``run`` holds something else already.
+        CannotWriteError: if the disk is full or the folder cannot be written.
+    """
+    imported = import_model(folder, run.absolute() / "tokenizer")
+    if not any((folder / name).is_file() for name in FILE_NAMES):
+        raise MissingInputError(
+            f"{folder} has no {', '.join(FILE_NAMES)}",
+            help="copy the tokenizer's files beside the weights: without them a run cannot read",
+        )
+    tokenizer = tokenizer_files(folder, imported.config.pad_token_id)
+    with replacing(run) as fresh:
+        (fresh / "spec.bertc").write_text(show(imported.program), encoding="utf-8")
+        program = imported.resolved.model_dump_json(indent=1)
+        (fresh / RESOLVED).write_text(program + "\n", encoding="utf-8")
+        (fresh / "tokenizer").mkdir()
+        tokenizer.save(fresh / "tokenizer")
+        export_model(imported.resolved, imported.tensors, tokenizer, fresh / "model")
+    return ImportedRun(run, imported)
