@@ -4,13 +4,13 @@ Every setting is handled (a field below), ignored for a stated reason, or accept
 that bertc computes. Any other setting is refused by name. Defaults are those of transformers 5.23.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from bertc.diagnostics import DataError, MissingInputError, UnsafeError
+from bertc.diagnostics import DataError, UnsafeError
+from bertc.interop.json_file import read_json, shown
 from bertc.interop.names import LayoutName
 from bertc.ir.base import Probability, Width
 from bertc.ir.ffn import Activation
@@ -181,7 +181,7 @@ def read_config(path: Path) -> HfConfig:
     layout = settings.get("model_type")
     if not isinstance(layout, str) or layout not in _BY_LAYOUT:
         raise DataError(
-            f"{path}: model_type is {_shown(layout)}",
+            f"{path}: model_type is {shown(layout)}",
             help="bertc imports the layouts bert, roberta and albert",
         )
     fields = _BY_LAYOUT[layout].model_fields
@@ -193,55 +193,11 @@ def read_config(path: Path) -> HfConfig:
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][1])
         raise DataError(
-            f"{path}: bertc cannot compute {name} = {_shown(settings.get(name))}",
+            f"{path}: bertc cannot compute {name} = {shown(settings.get(name))}",
             help=_allowed(name),
         ) from None
     _check_together(path, config)
     return config
-
-
-def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
-    """The object in a JSON file of at most ``max_bytes``.
-
-    Raises:
-        MissingInputError: if there is no such file.
-        DataError: if it is no JSON object, or too large.
-    """
-    if not path.is_file():
-        raise MissingInputError(f"{path} is not there", help="name a folder that has one")
-    try:
-        with path.open("rb") as file:
-            return parse_json(file.read(max_bytes + 1), max_bytes)
-    except ValueError as error:
-        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
-
-
-def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
-    """The JSON object in ``content``; each key once.
-
-    Raises:
-        ValueError: saying what the content is instead.
-    """
-    if len(content) > max_bytes:
-        raise ValueError(f"is larger than {max_bytes} bytes")
-    try:
-        found = json.loads(content, object_pairs_hook=_unique)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise ValueError("is no JSON") from None
-    if not isinstance(found, dict):
-        raise ValueError("is no JSON object")
-    return found
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"says {_shown(twice)} twice")
-    return found
 
 
 def _check_unhandled(path: Path, name: str, value: Any) -> None:
@@ -251,18 +207,18 @@ def _check_unhandled(path: Path, name: str, value: Any) -> None:
         if name != "auto_map" and value in ("eager", "sdpa", False):
             return
         raise UnsafeError(
-            f"{path}: {name} = {_shown(value)} can name code that would be run",
+            f"{path}: {name} = {shown(value)} can name code that would be run",
             help=f"bertc runs no code of a folder; remove {name} if the weights need none",
         )
     if name not in ONLY:
         raise DataError(
-            f"{path}: bertc does not know the setting {_shown(name)} = {_shown(value)}",
+            f"{path}: bertc does not know the setting {shown(name)} = {shown(value)}",
             help="it may change what the network computes; remove it if it does not",
         )
     if value != ONLY[name] or type(value) is not type(ONLY[name]):
         raise DataError(
-            f"{path}: bertc cannot compute {name} = {_shown(value)}",
-            help=f"only {name} = {_shown(ONLY[name])} is imported",
+            f"{path}: bertc cannot compute {name} = {shown(value)}",
+            help=f"only {name} = {shown(ONLY[name])} is imported",
         )
 
 
@@ -292,11 +248,3 @@ def _allowed(name: str) -> str:
         return f"one of {', '.join(MEANING)}"
     kind = "a number" if "prob" in name or name in ("initializer_range", "layer_norm_eps") else ""
     return f"it has to be {kind or 'a whole number'} within reasonable limits"
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = json.dumps(value)
-    except RecursionError:
-        text = "..."
-    return text if len(text) <= 60 else f"{text[:57]}..."

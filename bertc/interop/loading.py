@@ -7,8 +7,8 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.config import read_json
 from bertc.interop.importing import check_names, import_model
+from bertc.interop.json_file import read_json
 from bertc.interop.names import part_of, parts_of
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.resolved import Resolved, model_weights

@@ -10,7 +10,6 @@ from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import RESOLVED, read_model
 from bertc.interop.tokenizer import tokenizer_files
 from bertc.passes.vocabulary import FILE_NAMES
-from bertc.syntax import show
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,8 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         UsageError: if ``run`` holds something else already.
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
+    from bertc.syntax import show
+
     imported = import_model(folder, run.absolute() / "tokenizer")
     if not any((folder / name).is_file() for name in FILE_NAMES):
         raise MissingInputError(

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError, UnsafeError
-from bertc.interop.config import parse_json
 from bertc.interop.folder import cannot_write
+from bertc.interop.json_file import parse_json
 
 MAX_HEADER_BYTES = 16 * 2**20
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.interop.config import read_json
+from bertc.interop.json_file import read_json
 from bertc.passes.vocabulary import FILE_NAMES, LARGEST_FILE_BYTES
 
 FILES = (

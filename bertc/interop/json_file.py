@@ -1,0 +1,71 @@
+"""JSON from strangers: size, depth and keys are checked before anything is believed."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import DataError, MissingInputError
+
+LONGEST_INTEGER = 30
+
+
+def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
+    """The object in a JSON file of at most ``max_bytes``.
+
+    Raises:
+        MissingInputError: if there is no such file.
+        DataError: if it is no JSON object, or too large.
+    """
+    if not path.is_file():
+        raise MissingInputError(f"{path} is not there", help="name a folder that has one")
+    try:
+        with path.open("rb") as file:
+            return parse_json(file.read(max_bytes + 1), max_bytes)
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise MissingInputError(f"{path} cannot be read: {reason}") from None
+    except ValueError as error:
+        raise DataError(f"{path} {error}", help="copy the file again from its source") from None
+
+
+def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
+    """The JSON object in ``content``; each key once.
+
+    Raises:
+        ValueError: saying what the content is instead.
+    """
+    if len(content) > max_bytes:
+        raise ValueError(f"is larger than {max_bytes} bytes")
+    try:
+        found = json.loads(content, object_pairs_hook=_unique, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError("is no JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"says {shown(counts.most_common(1)[0][0])} twice")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > LONGEST_INTEGER:
+        raise ValueError(f"has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def shown(value: Any) -> str:
+    """A value in a message: as JSON, on one line, shortened."""
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        text = "..."
+    return text if len(text) <= 60 else f"{text[:57]}..."

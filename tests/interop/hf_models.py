@@ -1,0 +1,73 @@
+"""Models of transformers with random weights, and where they are saved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "max_position_embeddings": 32,
+}
+DEEP = {**SMALL, "num_hidden_layers": 6, "hidden_size": 32, "num_attention_heads": 2}
+WIDE = {**SMALL, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 17}
+WIDE |= {"num_attention_heads": 8, "type_vocab_size": 3, "layer_norm_eps": 1e-5}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A class of transformers and settings of its configuration."""
+
+    cls: str
+    settings: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        return f"{self.cls}-{self.settings[1][1]}-{self.settings[2][1]}"
+
+    def model(self, seed: int = 1) -> Any:
+        """The model, every weight (biases and norms too) drawn at random."""
+        cls = getattr(transformers, self.cls)
+        model = cls(cls.config_class(**dict(self.settings))).eval()
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        return model
+
+    def save(self, folder: Path, seed: int = 1) -> Any:
+        """The same, saved in a folder."""
+        model = self.model(seed)
+        model.save_pretrained(folder)
+        return model
+
+
+def case(cls: str, base: dict[str, Any], **more: Any) -> Case:
+    """Settings in a row."""
+    return Case(cls, tuple({**base, **more}.items()))
+
+
+CASES = [
+    case("BertForPreTraining", SMALL),
+    case("BertForPreTraining", WIDE, hidden_act="gelu_new"),
+    case("BertForMaskedLM", SMALL),
+    case("BertForMaskedLM", DEEP, hidden_act="relu"),
+    case("BertForNextSentencePrediction", SMALL),
+    case("BertModel", SMALL),
+    case("BertModel", WIDE, hidden_act="silu"),
+    case("RobertaForMaskedLM", SMALL, type_vocab_size=1),
+    case("RobertaForMaskedLM", WIDE, pad_token_id=0),
+    case("RobertaModel", DEEP, type_vocab_size=1, max_position_embeddings=34),
+    case("AlbertForPreTraining", SMALL, embedding_size=16),
+    case("AlbertForPreTraining", DEEP, embedding_size=8, num_hidden_groups=3),
+    case("AlbertForPreTraining", WIDE, embedding_size=80, num_hidden_groups=2),
+    case("AlbertForMaskedLM", DEEP, embedding_size=16, num_hidden_groups=6),
+    case("AlbertForMaskedLM", SMALL | {"num_hidden_layers": 18}, embedding_size=16,
+         num_hidden_groups=14),
+    case("AlbertModel", DEEP, embedding_size=16, num_hidden_groups=4),
+]  # fmt: skip

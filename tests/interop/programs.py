@@ -1,0 +1,47 @@
+"""Small programs of our own, and their tensors."""
+
+from typing import Any
+
+import torch
+
+from bertc.interop.tokenizer import TokenizerFiles
+from bertc.ir.data import WordPiece
+from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop, SpanUnit, Term
+from bertc.ir.program import Given, Origin, Program
+from bertc.ir.resolved import Resolved
+from bertc.nn import build
+from bertc.passes import resolve
+
+SMALL = {"layers": 3, "hidden": 24, "heads": 3, "ffn": 40, "vocab": WordPiece(size=97), "seq": 16}
+
+
+def program(**settings: Any) -> Resolved:
+    """A small encoder with some settings changed."""
+    given = {n: Given(value, Origin("written")) for n, value in {**SMALL, **settings}.items()}
+    return resolve(Program("small", given))
+
+
+def objective(*kinds: str) -> tuple[Term, ...]:
+    """A sum of objectives by name."""
+    known: dict[str, Objective] = {
+        "mlm": Mlm(),
+        "span": Mlm(unit=SpanUnit()),
+        "sbo": Sbo(position_dim=20),
+        "nsp": Nsp(),
+        "sop": Sop(),
+    }
+    return tuple(Term(objective=known[kind]) for kind in kinds)
+
+
+def tensors(resolved: Resolved) -> dict[str, torch.Tensor]:
+    """Its initial weights, biases moved off zero."""
+    generator = torch.Generator().manual_seed(3)
+    return {
+        name: tensor.detach() + 0.1 * torch.randn(tensor.shape, generator=generator)
+        for name, tensor in build(resolved).named_parameters()
+    }
+
+
+def words(pad: int = 0) -> TokenizerFiles:
+    """A vocabulary that has no files and pads with ``pad``."""
+    return TokenizerFiles((), pad, None, None)

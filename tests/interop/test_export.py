@@ -1,0 +1,192 @@
+"""What goes out: the class that fits, what is kept beside, what is refused by name."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from tests.interop.programs import objective, program, tensors, words
+
+from bertc.diagnostics import CannotWriteError, DataError, UsageError
+from bertc.interop import Obstacle, export_model, import_model, layout, load
+from bertc.ir.embedding import LearnedPositions
+from bertc.ir.norm import PreNorm
+from bertc.ir.resolved import Resolved
+from bertc.ir.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
+
+ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}
+ALBERT = {"embedding": 16, "share": ShareAll()}
+
+FITTING = [
+    ({"objective": objective("mlm", "nsp")}, 0, "BertForPreTraining", ()),
+    ({}, 0, "BertForMaskedLM", ()),
+    ({"objective": objective("nsp")}, 0, "BertForNextSentencePrediction", ()),
+    ({"pooler": True}, 0, "BertForMaskedLM", ("pooler",)),
+    ({"objective": objective("mlm", "sop")}, 0, "BertForMaskedLM", ("pooler", "sop")),
+    ({"objective": objective("span", "sbo")}, 0, "BertForMaskedLM", ("sbo",)),
+    ({"objective": objective("span", "sbo", "nsp")}, 0, "BertForPreTraining", ("sbo",)),
+    (ROBERTA, 1, "RobertaForMaskedLM", ()),
+    ({**ROBERTA, "segments": 2, "objective": objective("mlm", "nsp")}, 1, "RobertaForMaskedLM",
+     ("nsp", "pooler")),
+    ({**ALBERT, "objective": objective("mlm", "sop")}, 0, "AlbertForPreTraining", ()),
+    ({**ALBERT, "objective": objective("mlm", "nsp")}, 0, "AlbertForMaskedLM", ("nsp", "pooler")),
+    ({"embedding": 16}, 0, "AlbertForMaskedLM", ()),
+    ({"embedding": 16, "share": ShareMap(attention=(0, 0, 2))}, 0, "AlbertForMaskedLM", ()),
+]  # fmt: skip
+
+OBSTACLES = [
+    ({"norm": PreNorm()}, 0, "norm=pre"),
+    ({"segments": 0}, 0, "segments=0"),
+    ({"heads": (3, 3, 2), "head_dim": 8}, 0, "heads=[3, 3, 2]"),
+    ({"ffn": (40, 40, 20)}, 0, "ffn=[40, 40, 20]"),
+    ({"head_dim": 4}, 0, "head_dim=4"),
+    ({"embedding": 16, "share": ShareAttention()}, 0, "share=attention"),
+    ({"share": ShareAttention()}, 0, "share=attention"),
+    ({"embedding": 16, "share": ShareFfn()}, 0, "share=ffn"),
+    ({"embedding": 16, "share": ShareMap(attention=(0, 0, 2), ffn=(0, 1, 1))}, 0,
+     "share=map([0, 0, 2], [0, 1, 1])"),
+    ({"embedding": 16, "share": ShareMap(attention=(0, 1, 0))}, 0, "share=map([0, 1, 0])"),
+    ({"embedding": 16, "layers": 18, "share": ShareGroups(groups=14)}, 0, "share=groups(14)"),
+    ({"share": ShareAll()}, 0, "embedding=24"),
+    ({**ALBERT, **ROBERTA}, 1, "positions=learned(18, offset=2)"),
+    (ROBERTA, 0, "positions=learned(18, offset=2)"),
+    ({**ROBERTA, "activation": "relu"}, 1, "activation=relu"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "pad", "cls", "beside"), FITTING)
+def test_the_class_that_fits_loads_without_a_word(
+    settings: dict[str, Any], pad: int, cls: str, beside: tuple[str, ...], tmp_path: Path
+) -> None:
+    resolved = program(**settings)
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(pad), tmp_path / "m", strict=True)
+    assert exported.architecture == cls
+    assert [note.split(":")[0] for note in exported.notes] == [f"{cls} has no {b}" for b in beside]
+    assert "m: " in exported.summary()
+    _, info = getattr(transformers, cls).from_pretrained(tmp_path / "m", output_loading_info=True)
+    assert not any(info.values()), info
+    back = import_model(tmp_path / "m")
+    assert back.tensors.keys() == weights.keys()
+    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+    assert_same_encoder(back.resolved, resolved)
+
+
+def assert_same_encoder(ours: Resolved, wanted: Resolved) -> None:
+    """The same but for the form of the initial draws, which no layout says."""
+    change = {"initializer": wanted.encoder.initializer}
+    assert ours.encoder.model_copy(update=change) == wanted.encoder
+    assert {t.objective.kind for t in ours.terms()} == {t.objective.kind for t in wanted.terms()}
+
+
+@pytest.mark.parametrize(("settings", "pad", "named"), OBSTACLES)
+def test_what_no_layout_says_is_refused_by_name(
+    settings: dict[str, Any], pad: int, named: str, tmp_path: Path
+) -> None:
+    resolved = program(**settings)
+    found = layout(resolved, pad)
+    assert isinstance(found, Obstacle)
+    assert found.setting == named
+    with pytest.raises(DataError) as refused:
+        export_model(resolved, tensors(resolved), words(pad), tmp_path / "m", strict=True)
+    assert refused.value.message.startswith(f"{named} stands in the way: ")
+    assert refused.value.help
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sharing_attention_alone_says_why() -> None:
+    found = layout(program(embedding=16, share=ShareAttention()), 0)
+    assert str(found) == (
+        "share=attention stands in the way: the ALBERT layout shares whole layers"
+    )
+
+
+def test_a_body_without_pooler_and_head_fits_no_class(tmp_path: Path) -> None:
+    resolved = program()
+    body = {n: t for n, t in tensors(resolved).items() if n.startswith("encoder.")}
+    with pytest.raises(DataError, match="pooler=false stands in the way"):
+        export_model(resolved, body, words(), tmp_path / "m", strict=True)
+
+
+def test_bertc_keeps_its_own_layout_where_none_fits(tmp_path: Path) -> None:
+    resolved = program(share=ShareAttention(), objective=objective("mlm", "sop"))
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(), tmp_path / "m")
+    assert exported.layout == "bertc"
+    note = (tmp_path / "m" / "note.txt").read_text()
+    assert note.startswith("share=attention stands in the way")
+    assert exported.notes == (note.strip(),)
+    model = load(tmp_path / "m")
+    assert not model.training
+    assert model.resolved == resolved
+    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())
+
+
+def test_the_configuration_says_what_the_encoder_is(tmp_path: Path) -> None:
+    resolved = program(**ALBERT, activation="gelu-tanh")
+    export_model(resolved, tensors(resolved), words(), tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["architectures"] == ["AlbertForMaskedLM"]
+    assert config["hidden_act"] == "gelu_pytorch_tanh"
+    assert (config["embedding_size"], config["num_hidden_groups"]) == (16, 1)
+    assert (config["initializer_range"], config["layer_norm_eps"]) == (0.02, 1e-12)
+
+
+def test_tied_parameters_are_stored_once_each(tmp_path: Path) -> None:
+    """Two names of one memory, and a view, are written as tensors of their own."""
+    resolved = program()
+    weights = tensors(resolved)
+    weights["encoder.attention.1.key.weight"] = weights["encoder.attention.0.key.weight"]
+    weights["encoder.attention.2.key.weight"] = weights["encoder.attention.0.key.weight"].T
+    export_model(resolved, weights, words(), tmp_path / "m")
+    stored = load_file(tmp_path / "m" / "model.safetensors")
+    for layer in range(3):
+        key = stored[f"bert.encoder.layer.{layer}.attention.self.key.weight"]
+        assert torch.equal(key, weights[f"encoder.attention.{layer}.key.weight"])
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    own = program(segments=0)
+    export_model(own, tensors(own), words(), folder)
+    resolved = program()
+    export_model(resolved, tensors(resolved), words(), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match=r"holds thesis\.txt"):
+        export_model(resolved, tensors(resolved), words(), folder)
+    assert (folder / "thesis.txt").read_text() == "years of work"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize("fault", ["disk", "folder"])
+def test_a_failed_write_leaves_nothing(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = program()
+    place = tmp_path / "m"
+    if fault == "folder":
+        (tmp_path / "file").write_text("")
+        place = tmp_path / "file" / "m"
+    else:
+        monkeypatch.setattr(os, "fsync", _full)
+    with pytest.raises(CannotWriteError) as refused:
+        export_model(resolved, tensors(resolved), words(), place)
+    assert ("disk is full" in refused.value.message) == (fault == "disk")
+    assert {path.name for path in tmp_path.iterdir()} <= {"file"}
+
+
+def _full(_: int) -> None:
+    raise OSError(28, os.strerror(28))
+
+
+def test_tensors_that_are_not_the_table_are_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    resolved = program()
+    weights = tensors(resolved)
+    del weights["encoder.ffn.1.inner.bias"]
+    with pytest.raises(ValueError, match=r"encoder\.ffn\.1\.inner\.bias"):
+        export_model(resolved, weights, words(), tmp_path / "m")

@@ -1,0 +1,156 @@
+"""Random models of transformers come in with the same outputs and go out with the same bits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
+from safetensors.torch import load_file, save_file
+
+from bertc.interop import export_model, import_model, load
+from bertc.interop.tokenizer import TokenizerFiles
+from bertc.ir.resolved import model_weights
+from bertc.nn import Model
+from bertc.nn.activation import activate
+
+LENGTHS = (1, 7, 16, 30)
+
+
+def inputs(model: Any, seq: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Ids, segments and mask of three rows: full, padded by one, and padded by half."""
+    config, generator = model.config, torch.Generator().manual_seed(seq)
+    ids = torch.randint(5, config.vocab_size, (3, seq), generator=generator)
+    segments = torch.randint(0, config.type_vocab_size, (3, seq), generator=generator)
+    lengths = torch.tensor([seq, max(1, seq - 1), max(1, seq // 2)])
+    mask = torch.arange(seq)[None, :] < lengths[:, None]
+    return ids.masked_fill(~mask, config.pad_token_id), segments, mask
+
+
+def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
+    """The masked-LM head at every position (BERT 3.1)."""
+    encoder, w = model.resolved.encoder, model.head_weights()
+    x = F.linear(hidden, w["mlm.dense.weight"], w["mlm.dense.bias"])
+    x = activate(encoder.ffn.activation, x)
+    x = F.layer_norm(x, x.shape[-1:], w["mlm.norm.weight"], w["mlm.norm.bias"], encoder.norm.eps)
+    return F.linear(x, w["token"], w["mlm.bias"])
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    return bool((ours - theirs).abs().max() <= 1e-5)
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=str)
+def test_outputs_agree(chosen: Case, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path)
+    ours = load(tmp_path)
+    for seq in LENGTHS:
+        ids, segments, mask = inputs(theirs, seq)
+        with torch.no_grad():
+            hidden = ours.encode(ids, segments, mask)
+            batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.long()}
+            output = theirs(**batch)
+            base = theirs.base_model(**batch).last_hidden_state
+            assert close(hidden[mask], base[mask])
+            for name in ("prediction_logits", "logits"):
+                if name in output and output[name].ndim == 3:
+                    assert close(mlm_logits(ours, hidden)[mask], output[name][mask])
+            if ours.encoder.pooler is not None and "pooler_output" in output:
+                assert close(ours.pool(hidden), output.pooler_output)
+            for name, head in (("seq_relationship_logits", "nsp"), ("sop_logits", "sop")):
+                if name in output:
+                    w = ours.head_weights()
+                    pair = F.linear(ours.pool(hidden), w[f"{head}.weight"], w[f"{head}.bias"])
+                    assert close(pair, output[name])
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=str)
+def test_tensors_come_back_bit_equal(chosen: Case, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path / "in")
+    imported = import_model(tmp_path / "in")
+    words = TokenizerFiles((), theirs.config.pad_token_id, None, None)
+    exported = export_model(imported.resolved, imported.tensors, words, tmp_path / "out")
+    assert exported.architecture == chosen.cls
+    assert exported.notes == ()
+    before = load_file(tmp_path / "in" / "model.safetensors")
+    after = load_file(tmp_path / "out" / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert_loads(tmp_path / "out", theirs)
+
+
+def assert_loads(folder: Path, theirs: Any) -> None:
+    """transformers finds every key, no other one, and computes the same."""
+    cls = getattr(transformers, type(theirs).__name__)
+    again, info = cls.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    ids, segments, mask = inputs(theirs, 9)
+    batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.long()}
+    with torch.no_grad():
+        assert close(again.eval()(**batch)[0], theirs(**batch)[0])
+
+
+def test_every_weight_of_the_table_is_imported(tmp_path: Path) -> None:
+    case("BertForPreTraining", SMALL).save(tmp_path)
+    imported = import_model(tmp_path)
+    table = {weight.name: weight.shape for weight in model_weights(imported.resolved)}
+    assert {name: tuple(t.shape) for name, t in imported.tensors.items()} == table
+
+
+def test_albert_groups_follow_the_formula_of_the_source(tmp_path: Path) -> None:
+    uneven = {**SMALL, "num_hidden_layers": 18}
+    case("AlbertModel", uneven, embedding_size=16, num_hidden_groups=14).save(tmp_path)
+    owners = import_model(tmp_path).resolved.encoder.attention_owner
+    numbers = {owner: n for n, owner in enumerate(sorted(set(owners)))}
+    assert [numbers[owner] for owner in owners] == [int(n / (18 / 14)) for n in range(18)]
+    assert [numbers[owner] for owner in owners] != [n * 14 // 18 for n in range(18)]
+
+
+@pytest.mark.parametrize(("groups", "kind"), [(1, "all"), (3, "groups"), (6, "none")])
+def test_albert_groups_become_a_sharing_scheme(groups: int, kind: str, tmp_path: Path) -> None:
+    case("AlbertModel", DEEP, embedding_size=8, num_hidden_groups=groups).save(tmp_path)
+    assert import_model(tmp_path).program.settings["share"].value.kind == kind
+
+
+def test_older_files_are_read(tmp_path: Path) -> None:
+    """Counters, tied copies, and the norm names of TensorFlow's time."""
+    case("BertForPreTraining", SMALL).save(tmp_path)
+    wanted = import_model(tmp_path).tensors
+    tensors = load_file(tmp_path / "model.safetensors")
+    table = tensors["bert.embeddings.word_embeddings.weight"]
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in tensors.items()
+    }
+    old["bert.embeddings.position_ids"] = torch.arange(32)[None]
+    old["cls.predictions.decoder.weight"] = table.clone()
+    old["cls.predictions.decoder.bias"] = old["cls.predictions.bias"].clone()
+    save_file(old, tmp_path / "model.safetensors")
+    assert_same(import_model(tmp_path).tensors, wanted)
+    del old["bert.embeddings.word_embeddings.weight"], old["cls.predictions.bias"]
+    save_file(old, tmp_path / "model.safetensors")
+    assert_same(import_model(tmp_path).tensors, wanted)
+
+
+def assert_same(ours: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+    assert ours.keys() == wanted.keys()
+    assert all(torch.equal(ours[name], wanted[name]) for name in wanted)
+
+
+def test_half_precision_becomes_fp32_with_a_note(tmp_path: Path) -> None:
+    model = case("BertModel", SMALL).model().bfloat16()
+    model.save_pretrained(tmp_path)
+    imported = import_model(tmp_path)
+    assert imported.notes[0] == "BF16 weights became F32"
+    assert all(tensor.dtype == torch.float32 for tensor in imported.tensors.values())
+    table = imported.tensors["encoder.embeddings.token.weight"]
+    assert torch.equal(table, model.embeddings.word_embeddings.weight.float())
+
+
+def test_a_bare_folder_says_that_its_head_is_new(tmp_path: Path) -> None:
+    case("BertModel", SMALL).save(tmp_path)
+    assert import_model(tmp_path).notes == ("the folder has no mlm head",)
