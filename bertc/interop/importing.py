@@ -10,6 +10,7 @@ from torch import Tensor
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.config import HfConfig, read_config
 from bertc.interop.exporting import BESIDE
+from bertc.interop.json_file import shown_name
 from bertc.interop.names import BUFFERS, COPIES, MODULES, keys, part_of, parts_of, plain
 from bertc.interop.program import to_program
 from bertc.interop.tensors import (
@@ -73,7 +74,7 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
     placed = keys(config.model_type, resolved.encoder, [n for n in table if n not in beside])
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
-    check_names(main.path, set(main.stored) - set(copies), set(placed.values()))
+    check_names(main.path, set(main.stored) - set(copies), set(placed.values()), main.stored)
     for name, key in placed.items():
         check_entry(main.path, main.stored[key], main.entry(key), table[name])
     for name, entry in beside.items():
@@ -82,7 +83,7 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
     tensors = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
     _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
-    notes = (*_notes_on_dtypes(main), *(f"the folder has no {part} head" for part in sorted(fresh)))
+    notes = (*_notes_on_dtypes(main), *_notes_on_heads(fresh))
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
@@ -94,7 +95,7 @@ def _open(path: Path, config: HfConfig) -> _File:
             continue
         if today in stored:
             raise DataError(
-                f"{path}: {stored[today]} and {key} are two names of one tensor",
+                f"{path}: {shown_name(stored[today])} and {shown_name(key)} are one tensor",
                 help="save the model again with one of them",
             )
         stored[today] = key
@@ -124,8 +125,12 @@ def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
     return {name: entry.shape for name, entry in header.items()}
 
 
-def check_names(path: Path, found: set[str], expected: set[str]) -> None:
+def check_names(
+    path: Path, found: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
+) -> None:
     """Refuse a file that lacks a tensor, or has one that would be lost.
+
+    ``spelling`` gives the names that the file itself uses.
 
     Raises:
         DataError: with the first names.
@@ -133,9 +138,9 @@ def check_names(path: Path, found: set[str], expected: set[str]) -> None:
     if missing := sorted(expected - found):
         raise DataError(
             f"{path} lacks {_named(missing)}",
-            help="the file and config.json do not belong together",
+            help="the file does not belong to the configuration beside it",
         )
-    if unexpected := sorted(found - expected):
+    if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
         raise DataError(
             f"{path} has {_named(unexpected)}, which the network has not",
             help="bertc imports encoders and the heads of pretraining; save the model without the "
@@ -144,10 +149,8 @@ def check_names(path: Path, found: set[str], expected: set[str]) -> None:
 
 
 def _named(names: list[str]) -> str:
-    shown = ", ".join(
-        name if len(name) <= 100 else f"{name[:97]}..." for name in names[:MOST_NAMED]
-    )
-    return shown + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    named = ", ".join(map(shown_name, names[:MOST_NAMED]))
+    return named + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
 
 
 def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
@@ -160,6 +163,10 @@ def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, 
                 f"{file.path}: {name} differs from {file.stored[original]}",
                 help="bertc ties the two; a model with an output table of its own is not imported",
             )
+
+
+def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
+    return [f"the folder has no {part} head; training starts with a new one" for part in fresh]
 
 
 def _notes_on_dtypes(file: _File) -> tuple[str, ...]:

@@ -69,3 +69,8 @@ def shown(value: Any) -> str:
     except RecursionError:
         text = "..."
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def shown_name(name: str) -> str:
+    """A name from a file in a message: bare where it is short and plain."""
+    return name if len(name) <= 100 and name.isprintable() else shown(name)

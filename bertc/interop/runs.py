@@ -51,8 +51,6 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         UsageError: if ``run`` holds something else already.
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
-    from bertc.syntax import show
-
     imported = import_model(folder, run.absolute() / "tokenizer")
     if not any((folder / name).is_file() for name in FILE_NAMES):
         raise MissingInputError(
@@ -60,6 +58,8 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             help="copy the tokenizer's files beside the weights: without them a run cannot read",
         )
     tokenizer = tokenizer_files(folder, imported.config.pad_token_id)
+    from bertc.syntax import show
+
     with replacing(run) as fresh:
         (fresh / "spec.bertc").write_text(show(imported.program), encoding="utf-8")
         program = imported.resolved.model_dump_json(indent=1)

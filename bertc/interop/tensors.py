@@ -127,7 +127,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
+        path.touch()
+        mode = path.stat().st_mode
         save_file(ready, path, metadata={"format": "pt"})
+        path.chmod(mode)  # safetensors would leave the file to its owner alone
     except (SafetensorError, OSError) as error:
         raise cannot_write(path, error) from None
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from tests.interop.programs import objective, program, tensors, words
 
 from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop import Obstacle, export_model, import_model, layout, load
@@ -17,6 +16,7 @@ from bertc.ir.embedding import LearnedPositions
 from bertc.ir.norm import PreNorm
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
+from tests.interop.programs import objective, program, tensors, words
 
 ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}
 ALBERT = {"embedding": 16, "share": ShareAll()}
@@ -178,6 +178,14 @@ def test_a_failed_write_leaves_nothing(
         export_model(resolved, tensors(resolved), words(), place)
     assert ("disk is full" in refused.value.message) == (fault == "disk")
     assert {path.name for path in tmp_path.iterdir()} <= {"file"}
+
+
+def test_others_may_read_what_was_written(tmp_path: Path) -> None:
+    resolved = program()
+    export_model(resolved, tensors(resolved), words(), tmp_path / "m")
+    (tmp_path / "any").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "m").iterdir()}
+    assert modes == {(tmp_path / "any").stat().st_mode}
 
 
 def _full(_: int) -> None:

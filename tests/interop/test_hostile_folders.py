@@ -1,0 +1,261 @@
+"""Damaged and hostile folders: each is refused with a name, none is run, none takes long."""
+
+import json
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
+from bertc.interop import import_model, load
+from bertc.interop.config import IGNORED, ONLY
+from tests.interop.hf_models import SMALL, case
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with nothing wrong; tests copy it."""
+    folder = tmp_path_factory.mktemp("sound")
+    case("BertForPreTraining", SMALL).save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    """A copy of the sound folder, to be damaged."""
+    for path in sound.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def set_config(folder: Path, **changes: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+CONFIGS = [
+    ({"model_type": "gpt2"}, DataError, 'model_type is "gpt2"'),
+    ({"model_type": None}, DataError, "model_type is null"),
+    ({"model_type": ["bert"]}, DataError, "model_type is"),
+    ({"rope_theta": 1e4}, DataError, 'does not know the setting "rope_theta" = 10000.0'),
+    ({"use_bias": False}, DataError, 'does not know the setting "use_bias" = false'),
+    ({"x" * 500: 1}, DataError, "does not know the setting"),
+    ({"is_decoder": True}, DataError, "cannot compute is_decoder = true"),
+    ({"is_decoder": 0}, DataError, "cannot compute is_decoder = 0"),
+    ({"add_cross_attention": True}, DataError, "add_cross_attention = true"),
+    ({"position_embedding_type": "relative_key"}, DataError, 'position_embedding_type = "rel'),
+    ({"tie_word_embeddings": False}, DataError, "tie_word_embeddings = false"),
+    ({"pruned_heads": {"0": [1]}}, DataError, "pruned_heads"),
+    ({"quantization_config": {"bits": 4}}, DataError, "quantization_config"),
+    ({"hidden_act": "mish"}, DataError, 'cannot compute hidden_act = "mish"'),
+    ({"hidden_act": None}, DataError, "hidden_act = null"),
+    ({"num_hidden_layers": 0}, DataError, "num_hidden_layers = 0"),
+    ({"num_hidden_layers": 10**9}, DataError, "num_hidden_layers = 1000000000"),
+    ({"hidden_size": "24"}, DataError, 'hidden_size = "24"'),
+    ({"hidden_size": True}, DataError, "hidden_size = true"),
+    ({"hidden_size": 24.0}, DataError, "hidden_size = 24.0"),
+    ({"hidden_size": -1}, DataError, "hidden_size = -1"),
+    ({"vocab_size": 3}, DataError, "vocab_size = 3"),
+    ({"layer_norm_eps": float("nan")}, DataError, "layer_norm_eps = NaN"),
+    ({"layer_norm_eps": 0}, DataError, "layer_norm_eps = 0"),
+    ({"hidden_dropout_prob": 2}, DataError, "hidden_dropout_prob = 2"),
+    ({"num_attention_heads": 5}, DataError, "num_attention_heads = 5 does not divide"),
+    ({"max_position_embeddings": 4}, DataError, "max_position_embeddings = 4"),
+    ({"type_vocab_size": 1}, DataError, "type_vocab_size = 1, and nsp asks"),
+    ({"num_hidden_layers": 2}, DataError, "bert.encoder.layer.2.attention.output.LayerNorm.bias"),
+    ({"num_hidden_layers": 4}, DataError, "lacks encoder.layer.3.attention.output.LayerNorm.bias"),
+    ({"intermediate_size": 48}, DataError, "has shape 40x24, config.json asks for 48x24"),
+    ({"hidden_size": 900_000}, DataError, "config.json asks for"),
+    ({"auto_map": {"AutoModel": "evil.Model"}}, UnsafeError, "auto_map"),
+    ({"_attn_implementation_internal": "stranger/kernel"}, UnsafeError, "stranger/kernel"),
+    ({"attn_implementation": "stranger/kernel"}, UnsafeError, "stranger/kernel"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), CONFIGS)
+def test_a_configuration_is_refused_by_name(
+    changes: dict[str, Any], error: type[BertcError], message: str, folder: Path
+) -> None:
+    set_config(folder, **changes)
+    with pytest.raises(error) as refused:
+        import_model(folder)
+    assert message in refused.value.message
+    assert len(refused.value.message) < 400 + len(str(folder))
+    assert refused.value.help
+
+
+ALBERT = [
+    ({"inner_group_num": 2}, "inner_group_num = 2"),
+    ({"num_hidden_groups": 5}, "num_hidden_groups = 5, of which 3 layers use 3"),
+    ({"embedding_size": 24}, "embedding_size = hidden_size = 24"),
+    ({"num_memory_blocks": 1}, "num_memory_blocks = 1"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), ALBERT)
+def test_an_albert_is_refused_by_name(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    case("AlbertModel", SMALL, embedding_size=16).save(tmp_path)
+    set_config(tmp_path, **changes)
+    with pytest.raises(DataError) as refused:
+        import_model(tmp_path)
+    assert message in refused.value.message
+
+
+def test_a_roberta_head_is_always_gelu(tmp_path: Path) -> None:
+    case("RobertaForMaskedLM", SMALL, hidden_act="relu").save(tmp_path)
+    with pytest.raises(DataError, match="hidden_act = relu"):
+        import_model(tmp_path)
+
+
+def test_settings_of_released_files_are_accepted(folder: Path) -> None:
+    set_config(folder, **ONLY, **{name: "anything" for name in IGNORED})
+    set_config(folder, attn_implementation="sdpa", sparse_attention=None)
+    import_model(folder)
+
+
+def edit(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors")
+
+
+POOLER = "bert.pooler.dense.weight"
+TENSORS = [
+    (lambda t: t.pop(POOLER), "lacks pooler.dense.weight"),
+    (lambda t: t.pop("cls.predictions.bias"), "lacks cls.predictions.bias"),
+    (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "embeddings.word_embeddings"),
+    (lambda t: t.update({"classifier.weight": torch.zeros(2, 24)}), "has classifier.weight"),
+    (lambda t: t.update({"x" * 5000: torch.zeros(2)}), 'has "xxxx'),
+    (lambda t: t.update({"\x1b[2J\n": torch.zeros(2)}), 'has "\\u001b[2J\\n"'),
+    (lambda t: t.update({POOLER: torch.zeros(24, 23)}), f"{POOLER} has shape 24x23"),
+    (lambda t: t.update({POOLER: torch.zeros(())}), f"{POOLER} has shape ()"),
+    (lambda t: t.update({POOLER: torch.zeros(24, 24, dtype=torch.float64)}), "has dtype F64"),
+    (lambda t: t.update({POOLER: torch.zeros(24, 24, dtype=torch.int64)}), "has dtype I64"),
+    (lambda t: t.update({"pooler.dense.weight": torch.zeros(24, 24)}), "are one tensor"),
+    (lambda t: t.update({"cls.predictions.decoder.weight": torch.zeros(97, 24)}),
+     "cls.predictions.decoder.weight differs from bert.embeddings.word_embeddings.weight"),
+    (lambda t: t.update({"cls.predictions.decoder.bias": torch.ones(97)}),
+     "cls.predictions.decoder.bias differs from cls.predictions.bias"),
+    (lambda t: t.update({"cls.predictions.decoder.bias": torch.ones(9)}), "has shape 9"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), TENSORS)
+def test_tensors_that_do_not_fit_are_named(
+    change: Callable[[dict[str, torch.Tensor]], object], message: str, folder: Path
+) -> None:
+    edit(folder, change)
+    with pytest.raises(DataError) as refused:
+        import_model(folder)
+    assert message in refused.value.message
+    assert len(refused.value.message) < 400 + 2 * len(str(folder))
+
+
+def test_heads_kept_beside_are_checked_too(folder: Path) -> None:
+    save_file({"x": torch.zeros(2)}, folder / "bertc_heads.safetensors")
+    with pytest.raises(DataError, match=r"bertc_heads\.safetensors has x"):
+        import_model(folder)
+    save_file({"heads.mlm.bias": torch.zeros(97)}, folder / "bertc_heads.safetensors")
+    with pytest.raises(DataError, match=r"has cls\.predictions\.bias"):
+        import_model(folder)
+    for shape in ((7,), (500, 20)):
+        table = {"heads.sbo.position.weight": torch.zeros(shape)}
+        save_file(table, folder / "bertc_heads.safetensors")
+        with pytest.raises(DataError, match=r"heads\.sbo\.position\.weight has shape"):
+            import_model(folder)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "model.ckpt"])
+def test_pickles_are_never_read(name: str, folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / name)
+    with pytest.raises(UnsafeError) as refused:
+        load(folder)
+    assert refused.value.exit_code == 77
+    assert name in refused.value.message
+    assert "convert it to safetensors" in refused.value.help
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(MissingInputError, match=r"has no model\.safetensors"):
+        load(folder)
+    (folder / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(DataError, match="spreads the weights over several files"):
+        load(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(MissingInputError, match=r"config\.json is not there"):
+        load(folder)
+    with pytest.raises(MissingInputError, match="is no folder"):
+        load(folder / "nowhere")
+
+
+HEADERS = [
+    (struct.pack("<Q", 2**63) + b"{}", "has a header of 9223372036854775808 bytes"),
+    (struct.pack("<Q", 17 * 2**20) + b"{" * 100, "has a header of 17825792 bytes"),
+    (b"", "is no JSON"),
+    (b"\x01\x02", "is no JSON"),
+    (struct.pack("<Q", 8) + b"[1, 2]  ", "is no JSON object"),
+    (struct.pack("<Q", 200_000) + b"[" * 200_000, "is nested too deeply"),
+    (struct.pack("<Q", 5_008) + b'{"a": ' + b"9" * 5000 + b" }", "a number of 5000 digits"),
+    (struct.pack("<Q", 16) + b'{"a": 1, "a": 2}', 'says "a" twice'),
+    (struct.pack("<Q", 8) + b'{"a": 1}', "nothing sensible about 'a'"),
+    (struct.pack("<Q", 33) + b'{"a":{"dtype":"F32","shape":[[]]}}'[:33], "no JSON"),
+    (struct.pack("<Q", 4) + b"\xff\xfe\x00\x00", "is no JSON"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), HEADERS)
+def test_hostile_headers_are_refused(content: bytes, message: str, folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(DataError) as refused:
+        import_model(folder)
+    assert message in refused.value.message
+
+
+def test_hostile_configurations_are_refused(folder: Path) -> None:
+    for content, message in (
+        (b"{" * 100_000, "no JSON"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b'"' + b"x" * 2**20 + b'"', "larger than"),
+        (b'{"model_type": "bert", "hidden_size": ' + b"1" * 400 + b"}", "400 digits"),
+        (b'{"model_type": "bert", "layer_norm_eps": 1e999}', "layer_norm_eps = Infinity"),
+        (b"\x00" * 50, "no JSON"),
+        (b"[]", "no JSON object"),
+    ):
+        (folder / "config.json").write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            import_model(folder)
+
+
+def test_truncated_files_are_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    for length in [*range(0, 64, 7), *range(64, len(content), len(content) // 40)]:
+        path.write_bytes(content[:length])
+        with pytest.raises(DataError):
+            import_model(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_random_damage_never_escapes(name: str, folder: Path) -> None:
+    """Whatever the damage, the answer is a model or an error of ours."""
+    path, draw = folder / name, random.Random(5)
+    content = path.read_bytes()
+    head, codes = min(len(content), 4096), set()
+    for _ in range(300):
+        damaged = bytearray(content)
+        for _ in range(draw.choice((1, 1, 2, 8))):
+            damaged[draw.randrange(head)] = draw.randrange(256)
+        path.write_bytes(bytes(damaged))
+        try:
+            import_model(folder)
+        except BertcError as error:
+            codes.add(error.exit_code)
+    assert codes <= {65, 66, 77}

@@ -1,0 +1,140 @@
+"""Run folders: what is loaded from them, exported from them, and imported to them."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import save_file
+
+from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.interop import export_model, export_run, import_run, load
+from bertc.ir.resolved import Resolved
+from bertc.ir.sharing import ShareAttention
+from tests.interop.hf_models import SMALL, case
+from tests.interop.programs import objective, program, tensors, words
+
+BERT_WORDS, ROBERTA_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), ("<s>", "<pad>", "</s>", "<unk>")
+
+
+def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None:
+    """A tokenizer file with special tokens from id 0 on."""
+    folder.mkdir(exist_ok=True)
+    added = [{"id": n, "content": word} for n, word in enumerate(special)]
+    vocabulary = {f"w{n}": n for n in range(4, 97)}
+    content = {"added_tokens": added, "model": {"type": "WordPiece", "vocab": vocabulary}}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+
+
+def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Tensor]]) -> None:
+    """A run as training leaves it, with a checkpoint at some steps."""
+    write_tokenizer(run / "tokenizer")
+    (run / "resolved.json").write_text(resolved.model_dump_json())
+    for step, weights in steps.items():
+        folder = run / "checkpoints" / f"step-{step:08d}"
+        folder.mkdir(parents=True)
+        save_file(weights, folder / "weights.safetensors")
+        digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+        files = {"weights.safetensors": {"sha256": digest}}
+        (folder / "manifest.json").write_text(json.dumps({"content": {"files": files}}))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with two checkpoints."""
+    resolved, folder = program(objective=objective("mlm", "nsp")), tmp_path / "run"
+    folder.mkdir()
+    old = tensors(resolved)
+    make_run(folder, resolved, {9: old, 10: {name: t + 1 for name, t in old.items()}})
+    return folder
+
+
+def first_weight(folder: Path) -> float:
+    return load(folder).encoder.embeddings.norm.bias[0].item()
+
+
+def test_a_run_is_loaded_from_its_newest_checkpoint(run: Path) -> None:
+    newest = first_weight(run)
+    damaged = run / "checkpoints" / "step-00000010" / "weights.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    assert first_weight(run) == pytest.approx(newest - 1, abs=1e-6)
+    (run / "checkpoints" / "step-00000009" / "manifest.json").unlink()
+    with pytest.raises(DataError, match="no checkpoint in .* is sound"):
+        load(run)
+
+
+def test_a_run_without_checkpoints_is_loaded_from_its_model(run: Path) -> None:
+    model = load(run)
+    export_model(model.resolved, model.state_dict(), words(), run / "model")
+    (run / "checkpoints").rename(run / "gone")
+    again = load(run)
+    assert again.resolved == model.resolved
+    assert all(
+        torch.equal(p, q) for p, q in zip(again.parameters(), model.parameters(), strict=True)
+    )
+
+
+def test_a_model_of_another_run_is_noticed(run: Path) -> None:
+    other = program(hidden=48, objective=objective("mlm", "nsp"))
+    export_model(other, tensors(other), words(), run / "model")
+    (run / "checkpoints").rename(run / "gone")
+    with pytest.raises(DataError, match="does not hold the weights of"):
+        load(run)
+
+
+def test_a_broken_program_is_named(run: Path) -> None:
+    (run / "resolved.json").write_text('{"name": "x"}')
+    with pytest.raises(DataError, match=r"resolved\.json is no resolved program"):
+        load(run)
+
+
+def test_a_run_is_exported_with_its_tokenizer(run: Path, tmp_path: Path) -> None:
+    exported = export_run(run, tmp_path / "hf")
+    assert "transformers.BertForPreTraining" in exported.summary()
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["pad_token_id"] == 0
+    assert (tmp_path / "hf" / "tokenizer.json").is_file()
+    cls = transformers.BertForPreTraining
+    _, info = cls.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    assert not any(info.values()), info
+
+
+def test_a_run_that_no_layout_can_say_is_refused(tmp_path: Path) -> None:
+    resolved = program(share=ShareAttention())
+    (tmp_path / "run").mkdir()
+    make_run(tmp_path / "run", resolved, {1: tensors(resolved)})
+    with pytest.raises(DataError, match="share=attention stands in the way"):
+        export_run(tmp_path / "run", tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize("cls", ["BertForPreTraining", "RobertaForMaskedLM", "AlbertForMaskedLM"])
+def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> None:
+    from bertc.api import resolve
+
+    more = {"embedding_size": 16} if cls.startswith("Albert") else {}
+    hf, made = tmp_path / "hf", tmp_path / "made"
+    case(cls, SMALL, **more).save(hf)
+    write_tokenizer(hf, ROBERTA_WORDS if cls.startswith("Roberta") else BERT_WORDS)
+    assert cls[:3].lower() in import_run(hf, made).summary()
+    names = {path.name for path in made.iterdir()}
+    assert names == {"spec.bertc", "resolved.json", "tokenizer", "model"}
+    model = load(made)
+    assert resolve(str(made / "spec.bertc")).fingerprint() == model.resolved.fingerprint()
+    assert model.resolved.vocabulary.size == 97
+    export_run(made, tmp_path / "again")
+    before, after = (folder / "model.safetensors" for folder in (hf, tmp_path / "again"))
+    assert before.read_bytes() == after.read_bytes()
+
+
+def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
+    case("BertModel", SMALL).save(tmp_path / "hf")
+    with pytest.raises(MissingInputError, match=r"has no tokenizer\.json"):
+        import_run(tmp_path / "hf", run)
+    write_tokenizer(tmp_path / "hf")
+    with pytest.raises(UsageError, match="is there already and holds checkpoints"):
+        import_run(tmp_path / "hf", run)
