@@ -38,6 +38,8 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         DataError: if a file is damaged, or files do not belong together.
         UnsafeError: if the weights are pickled or the configuration names code.
     """
+    if not folder.is_dir():
+        raise MissingInputError(f"{folder} is no folder", help="name a run or a model folder")
     if not (folder / RESOLVED).is_file():
         imported = import_model(folder)
         return imported.resolved, imported.tensors
@@ -54,6 +56,10 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
                 help="one of the two was changed; take the folder from its source again",
             )
         return resolved, tensors
+    if model == folder and not any(folder.glob("model.*")):
+        raise MissingInputError(
+            f"{folder} has no checkpoint and no model yet", help="train it first, or go on with it"
+        )
     return resolved, _read_own(find_weights(model), resolved)
 
 

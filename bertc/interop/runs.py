@@ -10,6 +10,7 @@ from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import RESOLVED, read_model
 from bertc.interop.tokenizer import tokenizer_files
 from bertc.passes.vocabulary import FILE_NAMES
+from bertc.syntax import show
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,6 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
             help="copy the tokenizer's files beside the weights: without them a run cannot read",
         )
     tokenizer = tokenizer_files(folder, imported.config.pad_token_id)
-    from bertc.syntax import show
-
     with replacing(run) as fresh:
         (fresh / "spec.bertc").write_text(show(imported.program), encoding="utf-8")
         program = imported.resolved.model_dump_json(indent=1)

@@ -86,6 +86,14 @@ def test_a_model_of_another_run_is_noticed(run: Path) -> None:
         load(run)
 
 
+def test_a_run_that_has_nothing_yet_says_so(run: Path) -> None:
+    (run / "checkpoints").rename(run / "gone")
+    with pytest.raises(MissingInputError, match="has no checkpoint and no model yet"):
+        load(run)
+    with pytest.raises(MissingInputError, match="is no folder"):
+        load(run / "nowhere")
+
+
 def test_a_broken_program_is_named(run: Path) -> None:
     (run / "resolved.json").write_text('{"name": "x"}')
     with pytest.raises(DataError, match=r"resolved\.json is no resolved program"):
