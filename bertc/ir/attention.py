@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
 
 
 class FullAttention(Node):
@@ -34,6 +34,17 @@ class FullAttention(Node):
             Matmul("attention", seq, seq, head_dim, times=batch * heads),
             Matmul("attention", batch * seq, width, hidden),
         )
+
+    def kept(self, hidden: int, heads: int, head_dim: int, seq: int, fused: bool) -> Kept:
+        """Input, queries, keys, values, average, and a log-sum-exp a row.
+
+        Not ``fused``: queries, keys and values in fp32, and the scores three times: as
+        probabilities, as their dropout mask, and dropped out.
+        """
+        width = heads * head_dim
+        if fused:
+            return Kept(values=seq * (hidden + 4 * width), fp32=heads * seq)
+        return Kept(values=seq * (hidden + width), fp32=3 * seq * width + 3 * heads * seq * seq)
 
 
 Attention = FullAttention
