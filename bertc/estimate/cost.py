@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from bertc.estimate.devices import Device, device
+from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, StageEstimate
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
@@ -14,14 +14,14 @@ from bertc.ir.resolved import Resolved, Stage
 
 
 def estimate(
-    resolved: Resolved, device_name: str = "h200", convention: Convention = "exact"
+    resolved: Resolved, device: str = "h200", convention: Convention = "exact"
 ) -> Estimate:
     """What a program costs, without running or importing anything heavy.
 
     Raises:
         UsageError: if no device of that name is known.
     """
-    return estimate_on(resolved, device(device_name), convention)
+    return estimate_on(resolved, device_named(device), convention)
 
 
 def estimate_on(resolved: Resolved, target: Device, convention: Convention) -> Estimate:

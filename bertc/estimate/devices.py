@@ -76,7 +76,7 @@ CPU_SOURCE = (
 )
 
 
-def device(name: str) -> Device:
+def device_named(name: str) -> Device:
     """The device of that name; ``cpu`` is this machine's.
 
     Raises:

@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bertc.diagnostics import UsageError
+
 Convention = Literal["exact", "electra", "6n"]
 """How FLOPs are counted.
 
@@ -12,6 +14,18 @@ nothing, the vocabulary projection works on predicted positions only. ``electra`
 ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets.
 """
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
+
+
+def convention_named(name: str) -> Convention:
+    """The convention of that name.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    for convention in CONVENTIONS:
+        if convention == name:
+            return convention
+    raise UsageError(f"unknown convention {name}", help=f"--convention {' or '.join(CONVENTIONS)}")
 
 
 class _Figures(BaseModel):

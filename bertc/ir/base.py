@@ -120,9 +120,7 @@ class Kept:
     masks: int = 0
 
     def __add__(self, other: "Kept") -> "Kept":
-        return Kept(
-            self.values + other.values, self.fp32 + other.fp32, self.masks + other.masks
-        )
+        return Kept(self.values + other.values, self.fp32 + other.fp32, self.masks + other.masks)
 
 
 ZEROS = Constant(value=0.0)
