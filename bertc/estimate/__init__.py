@@ -1,6 +1,6 @@
 """What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
 
-from bertc.estimate.cost import estimate, estimate_on, largest_microbatches
+from bertc.estimate.cost import estimate, largest_microbatches
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.figures import Convention, Estimate, convention_named
 from bertc.estimate.table import as_json, as_table
@@ -14,6 +14,5 @@ __all__ = [
     "convention_named",
     "device_named",
     "estimate",
-    "estimate_on",
     "largest_microbatches",
 ]

@@ -1,37 +1,30 @@
 """The arrow from a resolved program to its estimate."""
 
-from collections.abc import Sequence
-from typing import Literal
-
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, StageEstimate
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.memory import stage_memory
+from bertc.estimate.memory import Room, stage_memory
 from bertc.estimate.parameters import count
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
+from bertc.passes.plan import Machine
 
 
 def estimate(
     resolved: Resolved, device: str = "h200", convention: Convention = "exact"
 ) -> Estimate:
-    """What a program costs, without running or importing anything heavy.
+    """What a program costs on a named device, without running or importing anything heavy.
 
     Raises:
         UsageError: if no device of that name is known.
     """
-    return estimate_on(resolved, device_named(device), convention)
-
-
-def estimate_on(resolved: Resolved, target: Device, convention: Convention) -> Estimate:
-    """As ``estimate``, on a device that need not be in the table."""
+    target = device_named(device)
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
-    precision = target.precision(resolved.run.precision)
+    room = Room(target.memory_bytes, target.kind, target.precision(resolved.run.precision))
     stages = tuple(
-        _stage(stage, encoder, parameters, target, convention, precision)
-        for stage in resolved.stages
+        _stage(stage, encoder, parameters, target, room, convention) for stage in resolved.stages
     )
     return Estimate(
         name=resolved.name,
@@ -44,16 +37,17 @@ def estimate_on(resolved: Resolved, target: Device, convention: Convention) -> E
     )
 
 
-def largest_microbatches(
-    resolved: Resolved, target: Device, precision: Literal["fp32", "bf16"]
-) -> Sequence[int]:
-    """The most examples at once that fit on a device, one number a stage; 0 if not even one."""
+def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[int, ...]:
+    """The most examples at once that fit on a machine, one number a stage; 0 if not even one."""
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
-    return [
-        stage_memory(stage, encoder, parameters, target, precision).largest_microbatch
+    asked = resolved.run.precision
+    automatic = "bf16" if machine.fast_bf16 else "fp32"
+    room = Room(machine.memory_bytes, machine.device, automatic if asked == "auto" else asked)
+    return tuple(
+        stage_memory(stage, encoder, parameters, room).largest_microbatch
         for stage in resolved.stages
-    ]
+    )
 
 
 def _stage(
@@ -61,18 +55,18 @@ def _stage(
     encoder: Encoder,
     whole: Parameters,
     target: Device,
+    room: Room,
     convention: Convention,
-    precision: Literal["fp32", "bf16"],
 ) -> StageEstimate:
     trained = count(encoder, stage.objective)
-    step_flops = 3 * executed_flops(stage, encoder) * stage.batch
+    executed = executed_flops(stage, encoder)
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,
         batch=stage.batch,
         seq=stage.seq,
         parameters=trained,
-        flops=stage_flops(stage, encoder, trained, convention),
-        memory=stage_memory(stage, encoder, whole, target, precision),
-        time=stage_time(stage, step_flops, target, precision),
+        flops=stage_flops(stage, encoder, trained, executed, convention),
+        memory=stage_memory(stage, encoder, whole, room),
+        time=stage_time(stage, 3 * executed * stage.batch, target, room.precision),
     )

@@ -13,8 +13,6 @@ from bertc.diagnostics import UsageError
 
 GIB = 2**30
 TERA = 1e12
-USABLE = 0.92
-"""Share of the memory a step may fill; the rest is for the driver's context and fragmentation."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class Device:
     mfu: float
     mfu_source: str
 
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]:
+        """What bertc calls such a device when it runs there."""
+        return "cpu" if self.name == "cpu" else "cuda"
+
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
         """What a run computes in; auto is bf16 where that is fast."""
         if asked == "auto":
@@ -40,11 +43,6 @@ class Device:
     def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
         """FLOP/s; bf16 on a device without it runs as fp32."""
         return self.bf16_flops or self.fp32_flops if precision == "bf16" else self.fp32_flops
-
-    @property
-    def usable_bytes(self) -> int:
-        """Memory that a training step may fill."""
-        return int(self.memory_bytes * USABLE)
 
 
 HOPPER = (

@@ -1,23 +1,26 @@
 """FLOPs of a stage and of a run, in each convention."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.base import Matmul
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sop
+from bertc.ir.objective import Mlm
 from bertc.ir.resolved import Stage, head_matmuls
+from bertc.passes.stages import asks_about_pairs
 
 
 def stage_flops(
-    stage: Stage, encoder: Encoder, parameters: Parameters, convention: Convention
+    stage: Stage, encoder: Encoder, parameters: Parameters, executed: int, convention: Convention
 ) -> Flops:
-    """One stage in one convention; ``parameters`` are those that the stage trains."""
+    """One stage in one convention; ``parameters`` are those that the stage trains.
+
+    ``executed`` is what ``executed_flops`` says.
+    """
     match convention:
         case "exact":
-            forward = executed_flops(stage, encoder)
+            forward = executed
             train = 3 * forward
         case "electra":
             forward = electra.body_flops(encoder, stage.seq)
@@ -60,11 +63,10 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 def executed_flops(stage: Stage, encoder: Encoder) -> int:
     """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
-    pairs = any(isinstance(term.objective, Nsp | Sop) for term in stage.objective)
-    body: Iterable[Matmul] = encoder.matmuls(1, stage.seq)
+    pairs = asks_about_pairs(stage.objective)
     return sum(
         product.flops
-        for product in (*body, *head_matmuls(stage, encoder, 1))
+        for product in (*encoder.matmuls(1, stage.seq), *head_matmuls(stage, encoder, 1))
         if product.part != "pooler" or pairs  # a pooler that nothing reads is not run
     )
 

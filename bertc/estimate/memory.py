@@ -9,16 +9,25 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc.estimate.devices import Device
 from bertc.estimate.figures import Memory, Parameters
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
-from bertc.ir.resolved import Stage
+from bertc.ir.resolved import Stage, head_kept
 
 FP32 = 4
 OPTIMIZER_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
+USABLE = 0.92
+"""Share of the memory a step may fill; the rest is for the driver's context and fragmentation."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a step runs: the memory of the device, its kind, and what it computes in."""
+
+    memory_bytes: int
+    device: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +42,13 @@ def stage_memory(
     stage: Stage,
     encoder: Encoder,
     parameters: Parameters,
-    device: Device,
-    precision: Literal["fp32", "bf16"],
+    room: Room,
 ) -> Memory:
-    """One stage on one device; ``parameters`` are those of the whole run."""
-    load = step_load(stage, encoder, parameters, device.name == "cpu", precision)
+    """One stage; ``parameters`` are those of the whole run."""
+    load = step_load(stage, encoder, parameters, room)
     states = parameters.total * (2 * FP32 + OPTIMIZER_BYTES)
-    largest = max(0, (device.usable_bytes - states - load.fixed) // load.per_example)
+    usable = int(room.memory_bytes * USABLE)
+    largest = max(0, (usable - states - load.fixed) // load.per_example)
     microbatch = stage.microbatch or largest_divisor(stage.batch, largest)
     activations = load.fixed + microbatch * load.per_example
     return Memory(
@@ -61,19 +70,14 @@ def largest_divisor(batch: int, limit: int) -> int:
     return 1
 
 
-def step_load(
-    stage: Stage,
-    encoder: Encoder,
-    parameters: Parameters,
-    on_cpu: bool,
-    precision: Literal["fp32", "bf16"],
-) -> Load:
+def step_load(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Load:
     """Bytes that one forward and backward pass needs at its fullest, the end of forward."""
-    value_bytes = 2 if precision == "bf16" else FP32
+    on_cpu = room.device == "cpu"
+    value_bytes = 2 if room.precision == "bf16" else FP32
     mask_bytes = value_bytes if on_cpu else 1  # CPU kernels keep dropout masks as values
     # Fused attention on a CPU has no dropout.
-    fused = not (on_cpu and stage.dropout.attention)
-    kept = _encoder_kept(encoder, stage, fused) + _heads_kept(encoder, stage)
+    fused = not (on_cpu and encoder.dropout.attention)
+    kept = encoder_kept(encoder, stage.seq, fused) + head_kept(stage, encoder)
     bytes_kept = kept.values * value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
     # Gradients under way: either of the logits and their fp32 copy, or within one layer.
     logits = stage.predictions() * encoder.vocab_size * (value_bytes + FP32)
@@ -82,14 +86,15 @@ def step_load(
     # A cast weight lives until backward has used it, once for every layer that applies it.
     cast = parameters.applied - parameters.embeddings + encoder.vocab_size * encoder.embedding
     return Load(
-        fixed=cast * value_bytes if precision == "bf16" else 0,
+        fixed=cast * value_bytes if room.precision == "bf16" else 0,
         per_example=bytes_kept + max(logits, layer),
     )
 
 
-def _encoder_kept(encoder: Encoder, stage: Stage, fused: bool) -> Kept:
-    seq, hidden, embedding = stage.seq, encoder.hidden, encoder.embedding
-    dropped = 1 if stage.dropout.hidden else 0
+def encoder_kept(encoder: Encoder, seq: int, fused: bool) -> Kept:
+    """What the encoder keeps of one example of ``seq`` tokens."""
+    hidden, embedding = encoder.hidden, encoder.embedding
+    dropped = 1 if encoder.dropout.hidden else 0
     norm = Kept(values=seq * hidden, fp32=2 * seq)  # its input, mean and deviation
     residual = Kept(masks=dropped * seq * hidden)
     ids = Kept(fp32=2 * 2 * seq)  # token and segment ids, eight bytes each
@@ -109,17 +114,4 @@ def _encoder_kept(encoder: Encoder, stage: Stage, fused: bool) -> Kept:
             + norm + residual + norm + residual
         )  # fmt: skip
         total += Kept(layers * layer.values, layers * layer.fp32, layers * layer.masks)
-    return total
-
-
-def _heads_kept(encoder: Encoder, stage: Stage) -> Kept:
-    total = Kept()
-    for term in stage.objective:
-        match term.objective:
-            case Mlm() as objective:
-                total += objective.kept(encoder, stage.seq)
-            case Sbo() as objective:
-                total += objective.kept(encoder, stage.predictions())
-            case Nsp() | Sop() as objective:
-                total += objective.kept(encoder)
     return total

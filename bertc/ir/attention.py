@@ -38,13 +38,14 @@ class FullAttention(Node):
     def kept(self, hidden: int, heads: int, head_dim: int, seq: int, fused: bool) -> Kept:
         """Input, queries, keys, values, average, and a log-sum-exp a row.
 
-        Not ``fused``: queries, keys and values in fp32, and the scores three times: as
-        probabilities, as their dropout mask, and dropped out.
+        Not ``fused``: the scores three times instead of once a row: as probabilities, as their
+        dropout mask, and dropped out.
         """
         width = heads * head_dim
+        values = seq * (hidden + 4 * width)
         if fused:
-            return Kept(values=seq * (hidden + 4 * width), fp32=heads * seq)
-        return Kept(values=seq * (hidden + width), fp32=3 * seq * width + 3 * heads * seq * seq)
+            return Kept(values=values, fp32=heads * seq)
+        return Kept(values=values + 3 * heads * seq * seq)
 
 
 Attention = FullAttention
