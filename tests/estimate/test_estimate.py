@@ -57,7 +57,13 @@ def test_one_line_says_it_all() -> None:
 
 def test_one_estimate_shows_parts_and_stages() -> None:
     text = as_table([estimate(resolve("bert-base"))])
-    for expected in ("109,482,240", "stage short", "stage long", "micro-batch", "assumed MFU of 0.4"):
+    for expected in (
+        "109,482,240",
+        "stage short",
+        "stage long",
+        "micro-batch",
+        "assumed MFU of 0.4",
+    ):
         assert expected in text
     assert "\x1b" not in text
 
