@@ -75,14 +75,17 @@ def estimate(
     specs: SpecsArgument,
     set: SetOption = None,
     device: Annotated[str, typer.Option(help="h200, h100, a100, cpu, ...")] = "h200",
+    convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
     json: JsonOption = False,
 ) -> None:
     """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
     from bertc.api import points
-    from bertc.estimate import as_json, as_table
+    from bertc.estimate import as_json, as_table, convention_named
     from bertc.estimate import estimate as run
 
-    estimates = [run(point, device) for spec in specs for point in points(spec, set or ())]
+    counting = convention_named(convention)
+    found = [point for spec in specs for point in points(spec, set or ())]
+    estimates = [run(point, device, counting) for point in found]
     typer.echo(as_json(estimates) if json else as_table(estimates, color=_color(sys.stdout)))
 
 

@@ -1,1 +1,18 @@
-"""What a program costs, before anything runs."""
+"""What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
+
+from bertc.estimate.cost import estimate, largest_microbatches
+from bertc.estimate.devices import Device, device_named
+from bertc.estimate.figures import Convention, Estimate, convention_named
+from bertc.estimate.table import as_json, as_table
+
+__all__ = [
+    "Convention",
+    "Device",
+    "Estimate",
+    "as_json",
+    "as_table",
+    "convention_named",
+    "device_named",
+    "estimate",
+    "largest_microbatches",
+]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
 
 
 class FullAttention(Node):
@@ -34,6 +34,18 @@ class FullAttention(Node):
             Matmul("attention", seq, seq, head_dim, times=batch * heads),
             Matmul("attention", batch * seq, width, hidden),
         )
+
+    def kept(self, hidden: int, heads: int, head_dim: int, seq: int, fused: bool) -> Kept:
+        """Input, queries, keys, values, average, and a log-sum-exp a row.
+
+        Not ``fused``: the scores three times instead of once a row: as probabilities, as their
+        dropout mask, and dropped out.
+        """
+        width = heads * head_dim
+        values = seq * (hidden + 4 * width)
+        if fused:
+            return Kept(values=values, fp32=heads * seq)
+        return Kept(values=values + 3 * heads * seq * seq)
 
 
 Attention = FullAttention

@@ -1,4 +1,4 @@
-"""What every IR node is, and the two statements a node makes of itself: weights and matmuls.
+"""What every IR node is, and what a node states of itself: weights, matmuls, and memory kept.
 
 The axes used by every weight table, once for the whole project:
 
@@ -106,6 +106,21 @@ class Matmul:
     def flops(self) -> int:
         """Forward FLOPs; a multiply-add counts 2."""
         return 2 * self.rows * self.inner * self.columns * self.times
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What one example leaves in memory for the backward pass, in elements.
+
+    ``values`` have the dtype of activations, ``fp32`` four bytes; ``masks`` are dropout's.
+    """
+
+    values: int = 0
+    fp32: int = 0
+    masks: int = 0
+
+    def __add__(self, other: "Kept") -> "Kept":
+        return Kept(self.values + other.values, self.fp32 + other.fp32, self.masks + other.masks)
 
 
 ZEROS = Constant(value=0.0)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -31,6 +31,11 @@ class Mlp(Node):
             Matmul("ffn", batch * seq, hidden, width),
             Matmul("ffn", batch * seq, width, hidden),
         )
+
+    def kept(self, hidden: int, width: int, seq: int) -> Kept:
+        """Input, activation, and what the activation's derivative needs beside its result."""
+        before = 0 if self.activation in ("relu", "tanh") else 1
+        return Kept(values=seq * (hidden + (1 + before) * width))
 
 
 Ffn = Mlp

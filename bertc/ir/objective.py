@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Matmul, Node, Weight, Width, affine, layer_norm
+from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm
 from bertc.ir.encoder import Encoder
 
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
@@ -122,6 +122,13 @@ class Mlm(Node):
             Matmul("head", rows, encoder.embedding, encoder.vocab_size),
         )
 
+    def kept(self, encoder: Encoder, seq: int) -> Kept:
+        """The predicted positions through the transform, and their log-probabilities in fp32."""
+        rows = self.predictions(seq)
+        return Kept(
+            values=rows * (encoder.hidden + 3 * encoder.embedding), fp32=rows * encoder.vocab_size
+        )
+
 
 class Sbo(Node):
     """Predict the tokens of a masked span from the two around it and their place (SpanBERT 3.2).
@@ -168,6 +175,15 @@ class Sbo(Node):
             Matmul("head", rows, encoder.embedding, encoder.vocab_size),
         )
 
+    def kept(self, encoder: Encoder, predictions: int) -> Kept:
+        """The boundary vectors through two dense layers, and log-probabilities in fp32."""
+        hidden, embedding = encoder.hidden, encoder.embedding
+        features = 2 * hidden + self.position_dim
+        return Kept(
+            values=predictions * (features + 3 * hidden + 3 * embedding),
+            fp32=predictions * encoder.vocab_size,
+        )
+
 
 class _PairTerm(Node):
     """A binary question about the two segments of an input, asked of the pooled first token."""
@@ -181,6 +197,10 @@ class _PairTerm(Node):
     def matmuls(self, encoder: Encoder, batch: int) -> tuple[Matmul, ...]:
         """One row an example."""
         return (Matmul("head", batch, encoder.hidden, 2),)
+
+    def kept(self, encoder: Encoder) -> Kept:
+        """The first token, its pooled vector, and two log-probabilities."""
+        return Kept(values=3 * encoder.hidden, fp32=2)
 
 
 class Nsp(_PairTerm):

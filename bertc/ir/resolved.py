@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Matmul, Node, Weight
+from bertc.ir.base import Kept, Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Nsp, Pairs, Sbo, Sop, Term
@@ -142,3 +142,17 @@ def head_matmuls(stage: Stage, encoder: Encoder, batch: int) -> tuple[Matmul, ..
             case Nsp() | Sop() as objective:
                 products += objective.matmuls(encoder, batch)
     return tuple(products)
+
+
+def head_kept(stage: Stage, encoder: Encoder) -> Kept:
+    """What the heads of one stage keep for the backward pass, for one example."""
+    total = Kept()
+    for term in stage.objective:
+        match term.objective:
+            case Mlm() as objective:
+                total += objective.kept(encoder, stage.seq)
+            case Sbo() as objective:
+                total += objective.kept(encoder, stage.predictions())
+            case Nsp() | Sop() as objective:
+                total += objective.kept(encoder)
+    return total

@@ -1,0 +1,117 @@
+"""Devices: what their data sheets promise, and what share of it a training step is assumed to get.
+
+Peaks are dense (without sparsity). Memory is what a driver reports as total.
+"""
+
+import difflib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bertc.diagnostics import UsageError
+
+GIB = 2**30
+TERA = 1e12
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator, or all cores of a CPU. ``bf16_flops`` is 0 where bf16 is not fast.
+
+    ``mfu`` is the assumed share of the peak, ``mfu_source`` where that assumption comes from.
+    """
+
+    name: str
+    memory_bytes: int
+    bf16_flops: float
+    fp32_flops: float
+    mfu: float
+    mfu_source: str
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]:
+        """What bertc calls such a device when it runs there."""
+        return "cpu" if self.name == "cpu" else "cuda"
+
+    def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
+        """What a run computes in; auto is bf16 where that is fast."""
+        if asked == "auto":
+            return "bf16" if self.bf16_flops else "fp32"
+        return asked
+
+    def peak_flops(self, precision: Literal["fp32", "bf16"]) -> float:
+        """FLOP/s; bf16 on a device without it runs as fp32."""
+        return self.bf16_flops or self.fp32_flops if precision == "bf16" else self.fp32_flops
+
+
+HOPPER = (
+    "a 0.8B decoder at 512 tokens gets 40.4% of an H100 (llm-foundry, scripts/train/benchmarking)"
+)
+AMPERE = "BERT-large at 128 tokens gets 44.7% (NVIDIA DeepLearningExamples, PyTorch BERT README)"
+UNMEASURED = "no published figure for encoders; as for the A100"
+
+ACCELERATORS = {
+    device.name: device
+    for device in (
+        Device("h200", 139 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER),
+        Device("h100", 79 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER),
+        Device("a100", 79 * GIB, 312 * TERA, 19.5 * TERA, 0.45, AMPERE),
+        Device("v100", 31 * GIB, 0, 15.7 * TERA, 0.45, UNMEASURED),
+        Device("rtx4090", 23 * GIB, 165.2 * TERA, 82.6 * TERA, 0.45, UNMEASURED),
+        Device("l4", 22 * GIB, 121 * TERA, 30.3 * TERA, 0.45, UNMEASURED),
+        Device("t4", 14 * GIB, 0, 8.1 * TERA, 0.45, UNMEASURED),
+    )
+}
+NAMES = (*ACCELERATORS, "cpu")
+
+BF16_FLOPS_PER_CORE = 200e9
+FP32_FLOPS_PER_CORE = 100e9
+CPU_MFU = 0.6
+CPU_SOURCE = (
+    "2048-wide products get 200 GFLOP/s a core in bf16 and 100 in fp32 on a server CPU with "
+    "AVX-512; a training step 0.6 of that"
+)
+
+
+def device_named(name: str) -> Device:
+    """The device of that name; ``cpu`` is this machine's.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if name == "cpu":
+        return this_cpu()
+    if name in ACCELERATORS:
+        return ACCELERATORS[name]
+    near = difflib.get_close_matches(name.lower(), NAMES, n=1)
+    hint = f"--device {near[0]}; " if near else ""
+    raise UsageError(f"unknown device {name}", help=f"{hint}known are {', '.join(NAMES)}")
+
+
+def this_cpu() -> Device:
+    """The CPU bertc runs on: its usable cores, its memory, and whether bf16 is fast."""
+    flags = _cpu_flags()
+    fast_bf16 = bool({"avx512_bf16", "amx_bf16"} & flags)
+    fp32_flops = FP32_FLOPS_PER_CORE if "avx512f" in flags else FP32_FLOPS_PER_CORE / 2
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Device(
+        name="cpu",
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        bf16_flops=BF16_FLOPS_PER_CORE * (cores or 1) if fast_bf16 else 0.0,
+        fp32_flops=fp32_flops * (cores or 1),
+        mfu=CPU_MFU,
+        mfu_source=CPU_SOURCE,
+    )
+
+
+def _cpu_flags() -> set[str]:
+    """Instruction sets, where the system tells them (Linux)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return set()
+    for line in text.splitlines():
+        if line.startswith(("flags", "Features")):
+            return set(line.partition(":")[2].split())
+    return set()

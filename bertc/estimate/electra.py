@@ -1,0 +1,66 @@
+"""FLOPs by the rules of ELECTRA's published counter, to compare with published tables.
+
+google-research/electra, flops_computation.py: a multiply-add is 2; backward costs as much as
+forward; the token lookup is a dense product with a one-hot vector; elementwise work counts per
+element as below; the vocabulary head runs on 80 of 512 positions. Objectives other than masked
+language modelling are not counted, and every encoder has two token types.
+"""
+
+from bertc.ir.encoder import Encoder, LayerWidths
+
+DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
+"""FLOPs an element."""
+PREDICTED, OF_POSITIONS = 80, 512
+SEGMENTS = 2
+
+
+def body_flops(encoder: Encoder, seq: int) -> int:
+    """Forward pass of embeddings and layers over one example."""
+    layers = sum(_layer(encoder, widths, seq) for widths in encoder.layers)
+    return seq * (_embeddings(encoder, seq) + layers)
+
+
+def mlm_head_flops(encoder: Encoder, seq: int) -> int:
+    """Forward pass of the vocabulary head over one example."""
+    hidden, embedding, vocab = encoder.hidden, encoder.embedding, encoder.vocab_size
+    transform = 2 * hidden * embedding + embedding + (ACTIVATION + LAYER_NORM) * embedding
+    project = 2 * embedding * vocab + SOFTMAX * vocab + 2 * vocab
+    return seq * PREDICTED * (transform + project) // OF_POSITIONS
+
+
+def binary_head_flops(encoder: Encoder, seq: int) -> int:
+    """Forward pass of a two-class head on every token, which the counter also takes for
+    classification.
+    """
+    hidden = encoder.hidden
+    return seq * (2 * hidden * hidden + hidden + ACTIVATION * hidden + 2 * hidden)
+
+
+def _embeddings(encoder: Encoder, seq: int) -> int:
+    """Per token."""
+    hidden, embedding = encoder.hidden, encoder.embedding
+    lookup = 2 * embedding * encoder.vocab_size + 2 * embedding * (seq + SEGMENTS)
+    after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
+    project = 2 * hidden * embedding + hidden if encoder.factorised else 0
+    return lookup + after + project
+
+
+def _layer(encoder: Encoder, widths: LayerWidths, seq: int) -> int:
+    """Per token."""
+    hidden, inner, heads = encoder.hidden, widths.ffn, widths.heads
+    width = heads * widths.head_dim
+    attention = (
+        3 * (2 * hidden * width + width)  # queries, keys, values
+        + 2 * width * seq  # scores
+        + (1 + SOFTMAX + DROPOUT) * seq * heads  # their scale, softmax and dropout
+        + 2 * width * seq  # weighted average
+        + 2 * width * hidden + hidden  # output map
+        + (DROPOUT + 1) * hidden  # dropout and residual
+        + LAYER_NORM  # as published: the factor ``hidden`` is missing here, and only here
+    )  # fmt: skip
+    ffn = (
+        2 * hidden * inner + inner + ACTIVATION * inner
+        + 2 * inner * hidden + hidden
+        + (DROPOUT + 1 + LAYER_NORM) * hidden
+    )  # fmt: skip
+    return attention + ffn

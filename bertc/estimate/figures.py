@@ -1,0 +1,122 @@
+"""The estimate as a value; its dump is the JSON of ``bertc estimate --json``."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bertc.diagnostics import UsageError
+
+Convention = Literal["exact", "electra", "6n"]
+"""How FLOPs are counted.
+
+``exact``: what bertc executes; a multiply-add is 2, backward is twice forward, table lookups are
+nothing, the vocabulary projection works on predicted positions only. ``electra``: the rules of
+ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets.
+"""
+CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
+
+
+def convention_named(name: str) -> Convention:
+    """The convention of that name.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    for convention in CONVENTIONS:
+        if convention == name:
+            return convention
+    raise UsageError(f"unknown convention {name}", help=f"--convention {' or '.join(CONVENTIONS)}")
+
+
+class _Figures(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Parameters(_Figures):
+    """Trainable weights: shared ones once, but in ``applied`` once for every layer that uses them.
+
+    ``encoder`` is embeddings + layers + pooler; ``total`` is encoder + heads; tied tables count
+    once. ``by_part`` adds up to ``total``.
+    """
+
+    encoder: int
+    embeddings: int
+    layers: int
+    pooler: int
+    heads: int
+    total: int
+    applied: int
+    by_part: dict[str, int]
+
+
+class Flops(_Figures):
+    """Floating-point operations in one convention. Of a run of several stages: its mean example
+    and its mean step.
+    """
+
+    convention: Convention
+    forward_per_example: int
+    train_per_example: int
+    train_per_step: int
+    train_total: int
+
+
+class Memory(_Figures):
+    """Bytes on the device at the fullest moment of training.
+
+    ``microbatch`` is the number of examples whose activations are counted: what the spec sets, or
+    the most that fit, at most the batch. ``largest_microbatch`` is the most that fit whatever the
+    batch; 0 if not even one does.
+    """
+
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    peak_bytes: int
+    microbatch: int
+    largest_microbatch: int
+
+
+class Time(_Figures):
+    """Seconds on a named device, at the share of its peak that ``assumed_mfu`` states."""
+
+    device: str
+    seconds_per_step: float
+    seconds_total: float
+    assumed_mfu: float
+
+    @property
+    def hours(self) -> float:
+        """Device hours."""
+        return self.seconds_total / 3600
+
+
+class StageEstimate(_Figures):
+    """What one stage costs; ``parameters`` are those that the stage trains."""
+
+    name: str
+    steps: int
+    batch: int
+    seq: int
+    parameters: Parameters
+    flops: Flops
+    memory: Memory
+    time: Time
+
+
+class Estimate(_Figures):
+    """What a whole program costs: sums over its stages, and the memory of the fullest one."""
+
+    format_version: Annotated[Literal[1], Field(serialization_alias="schema")] = 1
+    name: str
+    fingerprint: str
+    parameters: Parameters
+    flops: Flops
+    memory: Memory
+    time: Time
+    stages: tuple[StageEstimate, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The estimate as plain values, under the names of the published schema."""
+        return self.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,76 @@
+"""FLOPs of a stage and of a run, in each convention."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from bertc.estimate import electra
+from bertc.estimate.figures import Convention, Flops, Parameters
+from bertc.ir.encoder import Encoder
+from bertc.ir.objective import Mlm
+from bertc.ir.resolved import Stage, head_matmuls
+from bertc.passes.stages import asks_about_pairs
+
+
+def stage_flops(
+    stage: Stage, encoder: Encoder, parameters: Parameters, executed: int, convention: Convention
+) -> Flops:
+    """One stage in one convention; ``parameters`` are those that the stage trains.
+
+    ``executed`` is what ``executed_flops`` says.
+    """
+    match convention:
+        case "exact":
+            forward = executed
+            train = 3 * forward
+        case "electra":
+            forward = electra.body_flops(encoder, stage.seq)
+            if any(isinstance(term.objective, Mlm) for term in stage.objective):
+                forward += electra.mlm_head_flops(encoder, stage.seq)
+            train = 2 * forward
+        case "6n":
+            # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
+            # A shared weight works once for every layer that applies it.
+            forward = 2 * stage.seq * (parameters.applied - parameters.embeddings)
+            train = 3 * forward
+        case _:
+            assert_never(convention)
+    return Flops(
+        convention=convention,
+        forward_per_example=forward,
+        train_per_example=train,
+        train_per_step=train * stage.batch,
+        train_total=train * stage.batch * stage.steps,
+    )
+
+
+def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
+    """The sum over stages, with its mean example and mean step."""
+    steps = sum(stage.steps for stage in stages)
+    examples = sum(stage.steps * stage.batch for stage in stages)
+    forward = sum(
+        stage.steps * stage.batch * cost.forward_per_example
+        for stage, cost in zip(stages, flops, strict=True)
+    )
+    total = sum(cost.train_total for cost in flops)
+    return Flops(
+        convention=flops[0].convention,
+        forward_per_example=_mean(forward, examples),
+        train_per_example=_mean(total, examples),
+        train_per_step=_mean(total, steps),
+        train_total=total,
+    )
+
+
+def executed_flops(stage: Stage, encoder: Encoder) -> int:
+    """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
+    pairs = asks_about_pairs(stage.objective)
+    return sum(
+        product.flops
+        for product in (*encoder.matmuls(1, stage.seq), *head_matmuls(stage, encoder, 1))
+        if product.part != "pooler" or pairs  # a pooler that nothing reads is not run
+    )
+
+
+def _mean(total: int, count: int) -> int:
+    """To the nearest integer, without passing through a float."""
+    return (2 * total + count) // (2 * count)

@@ -1,0 +1,112 @@
+"""The estimate as JSON and as tables, its devices and times, and what it never loads."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bertc.api import points, resolve
+from bertc.diagnostics import UsageError
+from bertc.estimate import as_json, as_table, device_named, estimate
+from bertc.estimate.devices import NAMES
+
+FLOPS = {
+    "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
+}  # fmt: skip
+MEMORY = {
+    "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "peak_bytes",
+    "microbatch", "largest_microbatch",
+}  # fmt: skip
+PARAMETERS = {
+    "encoder", "embeddings", "layers", "pooler", "heads", "total", "applied", "by_part",
+}  # fmt: skip
+TIME = {"device", "seconds_per_step", "seconds_total", "assumed_mfu"}
+
+
+def test_json_has_the_published_fields() -> None:
+    resolved = resolve("bert-base")
+    found = json.loads(as_json([estimate(resolved, "a100")]))
+    assert set(found) == {
+        "schema", "name", "fingerprint", "parameters", "flops", "memory", "time", "stages",
+    }  # fmt: skip
+    assert found["schema"] == 1
+    assert found["fingerprint"] == resolved.fingerprint()
+    assert found["time"]["device"] == "a100"
+    for part in (found, *found["stages"]):
+        assert set(part["parameters"]) == PARAMETERS
+        assert set(part["flops"]) == FLOPS
+        assert set(part["memory"]) == MEMORY
+        assert set(part["time"]) == TIME
+    assert [stage["name"] for stage in found["stages"]] == ["short", "long"]
+
+
+def test_a_grid_is_points() -> None:
+    found = json.loads(as_json([estimate(p) for p in points("L=2 H=32 V=100 E={16,32}")]))
+    assert found["schema"] == 1
+    assert len(found["points"]) == 2
+    names = {point["name"] for point in found["points"]}
+    assert len(names) == 2
+
+
+def test_one_line_says_it_all() -> None:
+    found = estimate(resolve("layers=12 share=attention E=128 objective=sop+span"))
+    assert found.parameters.applied > found.parameters.total
+    assert found.parameters.pooler
+
+
+def test_one_estimate_shows_parts_and_stages() -> None:
+    text = as_table([estimate(resolve("bert-base"))])
+    for expected in (
+        "109,482,240",
+        "stage short",
+        "stage long",
+        "micro-batch",
+        "assumed MFU of 0.4",
+    ):
+        assert expected in text
+    assert "\x1b" not in text
+
+
+def test_several_estimates_show_differences_to_the_first() -> None:
+    text = as_table([estimate(resolve(name)) for name in ("bert-base", "albert-base", "bert-tiny")])
+    lines = text.splitlines()
+    assert "=" in next(line for line in lines if "bert-base" in line)
+    assert "-89.3%" in next(line for line in lines if "albert-base" in line)
+    assert "\x1b[" in as_table([estimate(resolve("bert-tiny"))], color=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_device_gives_a_time(name: str) -> None:
+    found = estimate(resolve("bert-base"), name).time
+    assert found.device == name
+    assert found.hours * 3600 == found.seconds_total > found.seconds_per_step > 0
+    assert device_named(name).mfu_source
+
+
+def test_faster_devices_take_less_time() -> None:
+    hours = [estimate(resolve("bert-base"), name).time.hours for name in ("h200", "a100", "v100")]
+    assert hours == sorted(hours)
+
+
+def test_unknown_device_names_the_nearest() -> None:
+    with pytest.raises(UsageError) as error:
+        device_named("h20")
+    assert "h200" in error.value.help
+    assert "cpu" in error.value.help
+
+
+def test_nothing_heavy_is_loaded() -> None:
+    program = (
+        "import sys, bertc.cli\n"
+        "sys.argv = ['bertc', 'estimate', 'bert-base']\n"
+        "try: bertc.cli.main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'datasets', 'transformers', 'tokenizers', 'pandas'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "109,482,240" in done.stdout

@@ -1,0 +1,70 @@
+"""FLOPs against published figures, and against each other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import UsageError
+from bertc.estimate import convention_named, electra, estimate
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+
+
+@pytest.mark.parametrize("line", GOLDEN["electra, train_total"])
+def test_electra_s_counter(line: str) -> None:
+    name, *settings = line.split()
+    resolved = resolve(f"extends {name} {' '.join(settings)} stage {{}}")
+    found = estimate(resolved, convention="electra").flops.train_total
+    assert found == pytest.approx(GOLDEN["electra, train_total"][line], rel=1e-9)
+
+
+@pytest.mark.parametrize("seq", GOLDEN["electra, one example classified"])
+def test_electra_s_counter_on_one_example(seq: str) -> None:
+    encoder = resolve("bert-base").encoder
+    found = electra.body_flops(encoder, int(seq)) + electra.binary_head_flops(encoder, int(seq))
+    assert found == GOLDEN["electra, one example classified"][seq]
+
+
+@pytest.mark.parametrize("name", GOLDEN["torch, all positions predicted, 128 tokens, forward"])
+def test_products_of_one_example_with_every_position_predicted(name: str) -> None:
+    resolved = resolve(f"extends {name} objective=mlm(p=100%) seq=128 steps=100k stage {{}}")
+    expected = GOLDEN["torch, all positions predicted, 128 tokens, forward"][name]
+    assert estimate(resolved).flops.forward_per_example == expected
+    assert estimate(resolved).flops.train_per_example == 3 * expected
+
+
+def test_a_run_is_the_sum_of_its_stages() -> None:
+    found = estimate(resolve("bert-base"))
+    short, long = found.stages
+    assert found.flops.train_total == short.flops.train_total + long.flops.train_total
+    assert found.flops.train_per_step == round(found.flops.train_total / 1_000_000)
+    assert short.flops.train_total == short.flops.train_per_example * 256 * 900_000
+    assert found.time.seconds_total == pytest.approx(
+        short.time.seconds_total + long.time.seconds_total
+    )
+
+
+def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
+    line = "layers=2 hidden=32 heads=2 vocab=100 seq=16"
+    with_pooler, without = (estimate(resolve(f"{line} pooler={p}")) for p in ("true", "false"))
+    assert with_pooler.parameters.pooler
+    assert with_pooler.flops == without.flops
+
+
+def test_six_n_counts_applied_weights_outside_the_tables() -> None:
+    found = estimate(resolve("extends albert-base steps=1 batch=1 seq=512"), convention="6n")
+    weights = found.parameters.applied - found.parameters.embeddings
+    assert found.flops.train_total == 6 * 512 * weights
+
+
+def test_time_does_not_depend_on_the_convention() -> None:
+    resolved = resolve("bert-tiny")
+    times = {estimate(resolved, convention=convention_named(c)).time for c in ("exact", "6n")}
+    assert len(times) == 1
+
+
+def test_unknown_convention() -> None:
+    with pytest.raises(UsageError, match="unknown convention 8n"):
+        convention_named("8n")

@@ -1,0 +1,69 @@
+"""Counts against the weight table, and against figures counted elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertc.api import points, resolve
+from bertc.estimate import estimate
+from bertc.ir.resolved import head_weights, model_weights
+
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+
+SHAPES = [
+    "",
+    "share=all E=16",
+    "share=attention norm=pre",
+    "share=ffn segments=0",
+    "share=groups(2) E=48 pooler=true",
+    "share=map([0, 0, 2, 2], [0, 1, 1, 3])",
+    "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
+    "positions=learned(20, offset=2) segments=1",
+    "objective=mlm+sop",
+    "objective=span+sbo format=single-segment",
+]
+
+
+@pytest.mark.parametrize("extra", SHAPES)
+def test_counts_are_sums_over_the_weight_table(extra: str) -> None:
+    resolved = resolve(f"layers=4 hidden=32 heads=4 vocab=100 seq=16 {extra}")
+    found = estimate(resolved).parameters
+    heads = sum(w.numel for w in head_weights(resolved))
+    assert found.total == sum(w.numel for w in model_weights(resolved))
+    assert found.total == sum(found.by_part.values()) == found.encoder + found.heads
+    assert found.encoder == found.embeddings + found.layers + found.pooler
+    assert found.heads == heads
+    assert found.applied == sum(w.numel for w in resolved.encoder.applied_weights()) + heads
+
+
+@pytest.mark.parametrize("line", GOLDEN["parameters"])
+def test_published_systems(line: str) -> None:
+    name, *settings = line.split()
+    found = estimate(resolve(f"extends {name} {' '.join(settings)}")).parameters
+    for part, expected in GOLDEN["parameters"][line].items():
+        assert getattr(found, part) == expected
+
+
+def test_every_cell_of_the_sharing_grid() -> None:
+    found = {
+        (str(p.encoder.embedding), p.encoder.attention_owner[-1], p.encoder.ffn_owner[-1]): p
+        for p in points("albert-sharing-grid")
+    }
+    assert len(found) == 16
+    owners = {"all": (0, 0), "attention": (0, 11), "ffn": (11, 0), "none": (11, 11)}
+    for embedding, row in GOLDEN["sharing grid, encoder"].items():
+        for shared, expected in row.items():
+            point = found[embedding, *owners[shared]]
+            assert estimate(point).parameters.encoder == expected
+
+
+def test_every_number_of_groups() -> None:
+    found = [estimate(point).parameters.encoder for point in points("albert-groups-grid")]
+    assert found == list(GOLDEN["groups, encoder"].values())
+
+
+def test_sharing_changes_what_is_held_and_not_what_is_applied() -> None:
+    shared, own = (estimate(resolve(f"extends albert-base share={s}")) for s in ("all", "none"))
+    assert shared.parameters.total < own.parameters.total
+    assert shared.parameters.applied == own.parameters.applied == own.parameters.total
