@@ -10,12 +10,12 @@ from bertc.api import resolve
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
 
-TINY = "layers=4 hidden=32 vocab=100 seq=16 dropout=0 "
+TINY = "hidden=32 vocab=100 seq=16 dropout=0 "
 
 
 def tiny(extra: str = "") -> Resolved:
-    heads = "" if "heads" in extra else "heads=4 "
-    return resolve(TINY + heads + extra)
+    rest = [s for s in ("layers=4", "heads=4") if s.split("=")[0] not in extra]
+    return resolve(" ".join([TINY, *rest, extra]))
 
 
 def ids(batch: int = 2, seq: int = 12, vocab: int = 100) -> torch.Tensor:
