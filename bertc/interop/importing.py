@@ -166,7 +166,7 @@ def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, 
 
 
 def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
-    return [f"the folder has no {part} head; training starts with a new one" for part in fresh]
+    return [f"the folder has no {part} head; a new, untrained one stands in" for part in fresh]
 
 
 def _notes_on_dtypes(file: _File) -> tuple[str, ...]:
