@@ -1,0 +1,108 @@
+"""What passes between the data, the encoder and the losses, as tuples of tensors.
+
+Axes: b examples, s positions of a row, k predictions of a row, v token ids.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Inputs(NamedTuple):
+    """A batch as the data room makes it, as tensors on the device."""
+
+    token_ids: torch.Tensor  # (b, s) long, padded at the end
+    segment_ids: torch.Tensor  # (b, s) long
+    lengths: torch.Tensor  # (b,) long, real tokens with specials
+    example_ids: torch.Tensor  # (b,) long, the address of an example
+    copies: torch.Tensor  # (b,) long, which masking of the example this is
+    pair_labels: torch.Tensor  # (b,) long, 0: in order, 1: not
+
+
+class Tables(NamedTuple):
+    """The vocabulary as tensors on the device."""
+
+    size: int
+    pad: int
+    cls: int
+    sep: int
+    mask: int
+    word_start: torch.Tensor  # (v,) bool, the token begins a word
+    special: torch.Tensor  # (v,) bool
+    ordinary: torch.Tensor  # ids of the tokens that are not special, long
+    unigram_cdf: torch.Tensor  # (v,) double, cumulative frequency of the ordinary tokens
+
+
+class Predictions(NamedTuple):
+    """Tokens to predict, in the order of the text; unused slots hold position 0 and weight 0."""
+
+    positions: torch.Tensor  # (b, k) long
+    targets: torch.Tensor  # (b, k) long
+    weights: torch.Tensor  # (b, k) float, 1 or 0
+
+
+class Boundaries(NamedTuple):
+    """For each prediction the tokens around its span; weight 0 where there is no such pair."""
+
+    left: torch.Tensor  # (b, k) long, position before the span
+    right: torch.Tensor  # (b, k) long, position after the span
+    place: torch.Tensor  # (b, k) long, how far inside the span, from 0
+    targets: torch.Tensor  # (b, k) long
+    weights: torch.Tensor  # (b, k) float, 1 or 0
+
+
+class Columns(NamedTuple):
+    """What the encoder reads and what each term of the objective needs."""
+
+    token_ids: torch.Tensor  # (b, s) long, corrupted
+    segment_ids: torch.Tensor  # (b, s) long
+    attention_mask: torch.Tensor | None  # (b, s) bool, None where no row is padded
+    originals: torch.Tensor  # (b, s) long
+    pair_labels: torch.Tensor  # (b,) long
+    mlm: Predictions | None
+    sbo: Boundaries | None
+
+
+class TermLoss(NamedTuple):
+    """The loss of one term over a batch as 0-d tensors, so that parts of a batch can be added."""
+
+    sum: torch.Tensor
+    count: torch.Tensor
+    correct: torch.Tensor
+
+
+def make_tables(
+    *,
+    size: int,
+    pad: int,
+    cls: int,
+    sep: int,
+    mask: int,
+    word_start: torch.Tensor,
+    special: torch.Tensor,
+    unigram: torch.Tensor,
+) -> Tables:
+    """Tables on the CPU from the facts of a vocabulary; ``tables_to`` moves them.
+
+    ``word_start`` and ``special`` are (v,) bool; ``unigram`` (v,) relative frequencies, of which
+    those of special tokens do not count.
+    """
+    frequency_v = unigram.double().masked_fill(special, 0.0)
+    cdf_v = (frequency_v / frequency_v.sum()).cumsum(0)
+    return Tables(
+        size=size,
+        pad=pad,
+        cls=cls,
+        sep=sep,
+        mask=mask,
+        word_start=word_start.bool(),
+        special=special.bool(),
+        ordinary=(~special.bool()).nonzero()[:, 0],
+        unigram_cdf=cdf_v,
+    )
+
+
+def tables_to(tables: Tables, device: torch.device | str) -> Tables:
+    """The same tables on another device."""
+    moved = (part.to(device) if isinstance(part, torch.Tensor) else part for part in tables)
+    return Tables(*moved)  # type: ignore[arg-type]

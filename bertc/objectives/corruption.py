@@ -1,0 +1,48 @@
+"""From a batch of text to what one stage asks of the encoder."""
+
+from typing import assert_never
+
+import torch
+
+from bertc.ir.address import key
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.resolved import Stage
+from bertc.objectives.columns import Boundaries, Columns, Inputs, Predictions, Tables
+from bertc.objectives.mlm import mask_tokens
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _mask_key(seed: int) -> int:
+    return key(seed, "mask")
+
+
+def corrupt(stage: Stage, inputs: Inputs, tables: Tables, seed: int) -> Columns:
+    """The columns of a batch: ids to read, tokens to predict, questions about pairs.
+
+    A pure function of each row, its copy number, its example id and the seed: rows do not see each
+    other. All shapes follow from (batch, seq) and the stage.
+    """
+    lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
+    real_bs = lane_s < inputs.lengths[:, None]
+    token_ids_bs = inputs.token_ids
+    mlm: Predictions | None = None
+    sbo: Boundaries | None = None
+    for term in stage.objective:
+        match term.objective:
+            case Mlm() as objective:
+                token_ids_bs, mlm = mask_tokens(
+                    objective, inputs, real_bs, tables, _mask_key(seed), stage.predictions()
+                )
+            case Sbo() | Nsp() | Sop():
+                pass
+            case _:
+                assert_never(term.objective)
+    return Columns(
+        token_ids_bs,
+        inputs.segment_ids,
+        real_bs if stage.padded else None,
+        inputs.token_ids,
+        inputs.pair_labels,
+        mlm,
+        sbo,
+    )

@@ -1,0 +1,88 @@
+"""Random numbers with an address: a hash of (key, copy, example, lane), the same on every device.
+
+Nothing is drawn in sequence, so a number does not depend on the batch an example is in, on the
+rows beside it, or on what was drawn before. Suffixes: b examples, n lanes.
+"""
+
+import torch
+
+LAST = 2**63 - 1
+"""The largest key: sorts after every key of a token that may be chosen."""
+
+
+def _wrapped(value: int) -> int:
+    """An unsigned 64-bit constant as the signed one with the same bits."""
+    return value - 2**64 if value >= 2**63 else value
+
+
+# Odd multipliers with well mixed bits: the fractional parts of the golden ratio and of pi, and
+# the two of the splitmix64 finaliser (Steele, Lea, Flood 2014, variant 13 of Stafford).
+_LANE = _wrapped(0x9E3779B97F4A7C15)
+_COPY = _wrapped(0x243F6A8885A308D3)
+_EXAMPLE = _wrapped(0x13198A2E03707345)
+_FIRST = _wrapped(0xBF58476D1CE4E5B9)
+_SECOND = _wrapped(0x94D049BB133111EB)
+
+
+def _mix(x: torch.Tensor) -> torch.Tensor:
+    """Two multiply-xorshift rounds, in place; the high bits of the result are the random ones.
+
+    A shift of a signed integer repeats the sign where splitmix64 has zeros, so x and ~x meet in
+    one value. That halves the states and changes no distribution; masking would cost an operation.
+    """
+    x.bitwise_xor_(x >> 32)
+    x.mul_(_FIRST)
+    x.bitwise_xor_(x >> 29)
+    x.mul_(_SECOND)
+    return x
+
+
+def bits(key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: int) -> torch.Tensor:
+    """Uniform int64 (b, lanes), addressed by key, copy, example and lane. Use the high bits."""
+    row_b = _mix(torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY))
+    row_b = row_b ^ (row_b >> 31)
+    lane_n = torch.arange(lanes, device=row_b.device) * _LANE
+    return _mix(row_b[:, None] + lane_n)
+
+
+def unit(bits: torch.Tensor) -> torch.Tensor:
+    """The top 24 bits as float32 in [0, 1); any shape."""
+    return ((bits >> 40) & 0xFFFFFF) * 2.0**-24
+
+
+def unit64(bits: torch.Tensor) -> torch.Tensor:
+    """The top 53 bits as float64 in [0, 1); any shape."""
+    return ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
+
+
+def below(bits: torch.Tensor, limit: torch.Tensor | int) -> torch.Tensor:
+    """Uniform int64 in [0, limit), for limits below 2^31; the top 32 bits decide."""
+    return (((bits >> 32) & 0xFFFFFFFF) * limit) >> 32
+
+
+def uniform(
+    key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: int
+) -> torch.Tensor:
+    """Uniform float32 (b, lanes) in [0, 1), addressed by key, copy, example and lane."""
+    return unit(bits(key, copies_b, example_ids_b, lanes))
+
+
+def happens(bits: torch.Tensor, probability: float) -> torch.Tensor:
+    """Booleans, each true with the given probability; any shape."""
+    return bits < min(int(probability * 2**64) - 2**63, LAST)
+
+
+def order_keys(bits_bn: torch.Tensor, allowed_bn: torch.Tensor) -> torch.Tensor:
+    """Keys (b, n) that sort the allowed lanes in random order and all others last, as ``LAST``.
+
+    The low bits of a key hold its lane, so keys never tie; ``lane_of`` reads them.
+    """
+    n = bits_bn.shape[1]
+    lane_n = torch.arange(n, device=bits_bn.device)
+    keys_bn = (bits_bn & -(1 << n.bit_length())).bitwise_or_(lane_n)
+    return torch.where(allowed_bn, keys_bn, LAST)
+
+
+def lane_of(keys: torch.Tensor, lanes: int) -> torch.Tensor:
+    """The lane a key of ``order_keys`` over that many lanes stands for; any shape."""
+    return keys & ((1 << lanes.bit_length()) - 1)

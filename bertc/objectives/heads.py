@@ -1,0 +1,78 @@
+"""What each head makes of hidden states.
+
+Weights come by the names of ``bertc.ir.resolved.head_weights``, and ``token`` is the table (v, e)
+that the encoder reads; they are cast to the dtype of the hidden states. Axes: n rows, h hidden,
+e embedding, v token ids.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.encoder import Encoder
+from bertc.nn.activation import activate
+
+Weights = Mapping[str, torch.Tensor]
+
+
+def mlm_features(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """norm(f(W h + b)), (n, e), which the token table turns into scores (BERT modeling.py)."""
+    return _dense_norm(encoder, hidden_nh, weights, "mlm.dense", "mlm.norm")
+
+
+def sbo_features(
+    encoder: Encoder,
+    left_nh: torch.Tensor,
+    right_nh: torch.Tensor,
+    place_n: torch.Tensor,
+    weights: Weights,
+) -> torch.Tensor:
+    """Two layers over both boundaries and the place between them, (n, e) (SpanBERT 3.2)."""
+    place_np = weights["sbo.position.weight"].index_select(0, place_n).to(left_nh.dtype)
+    x = torch.cat([left_nh, right_nh, place_np], dim=1)
+    x = _dense_norm(encoder, x, weights, "sbo.first", "sbo.first_norm")
+    return _dense_norm(encoder, x, weights, "sbo.second", "sbo.second_norm")
+
+
+def mlm_logits(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Scores (n, v) over the vocabulary for the tokens at hidden states (n, h)."""
+    return _scores(mlm_features(encoder, hidden_nh, weights), weights, "mlm")
+
+
+def sbo_logits(
+    encoder: Encoder,
+    left_nh: torch.Tensor,
+    right_nh: torch.Tensor,
+    place_n: torch.Tensor,
+    weights: Weights,
+) -> torch.Tensor:
+    """Scores (n, v) for the tokens ``place`` steps into the spans between two boundaries."""
+    features_ne = sbo_features(encoder, left_nh, right_nh, place_n, weights)
+    return _scores(features_ne, weights, "sbo")
+
+
+def pair_logits(
+    kind: Literal["nsp", "sop"], pooled_bh: torch.Tensor, weights: Weights
+) -> torch.Tensor:
+    """Scores (b, 2) of "in order" and "not" from pooled first tokens (b, h)."""
+    return _affine(pooled_bh, weights, kind)
+
+
+def _affine(x: torch.Tensor, weights: Weights, name: str) -> torch.Tensor:
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+
+
+def _dense_norm(
+    encoder: Encoder, x: torch.Tensor, weights: Weights, dense: str, norm: str
+) -> torch.Tensor:
+    x = activate(encoder.ffn.activation, _affine(x, weights, dense))
+    scale, shift = weights[f"{norm}.weight"].to(x.dtype), weights[f"{norm}.bias"].to(x.dtype)
+    return F.layer_norm(x, scale.shape, scale, shift, encoder.norm.eps)
+
+
+def _scores(features_ne: torch.Tensor, weights: Weights, head: str) -> torch.Tensor:
+    dtype = features_ne.dtype
+    return F.linear(features_ne, weights["token"].to(dtype), weights[f"{head}.bias"].to(dtype))

@@ -1,0 +1,104 @@
+"""The loss of each term of a stage, as sums that can be added over parts of a batch.
+
+Axes: b examples, s positions, k predictions of a row, n = b*k, h hidden.
+"""
+
+from typing import Literal, assert_never
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.encoder import Encoder
+from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop
+from bertc.ir.resolved import Stage
+from bertc.objectives.columns import Boundaries, Columns, Predictions, TermLoss
+from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.heads import Weights, mlm_features, pair_logits, sbo_features
+
+
+def losses(
+    stage: Stage,
+    encoder: Encoder,
+    columns: Columns,
+    hidden_bsh: torch.Tensor,
+    pooled_bh: torch.Tensor | None,
+    weights: Weights,
+) -> dict[str, TermLoss]:
+    """The loss of every term, by kind of objective; factors of terms are not applied.
+
+    ``weights`` has the heads' tensors by name and as ``token`` the table (vocab, embedding). The
+    loss of a whole batch is the sum of all sums over the ``denominator`` of the sum of all counts.
+    """
+    found: dict[str, TermLoss] = {}
+    for term in stage.objective:
+        match term.objective:
+            case Mlm():
+                assert columns.mlm is not None, "mlm without its columns"
+                found["mlm"] = _mlm_loss(encoder, columns.mlm, hidden_bsh, weights)
+            case Sbo():
+                assert columns.sbo is not None, "sbo without its columns"
+                found["sbo"] = _sbo_loss(encoder, columns.sbo, hidden_bsh, weights)
+            case Nsp() | Sop() as objective:
+                assert pooled_bh is not None, "a question about pairs without a pooler"
+                found[objective.kind] = _pair_loss(
+                    objective.kind, columns.pair_labels, pooled_bh, weights
+                )
+            case _:
+                assert_never(term.objective)
+    return found
+
+
+def denominator(objective: Objective, count: torch.Tensor) -> torch.Tensor:
+    """What the summed loss of a whole batch is divided by, from its summed count; at least 1."""
+    match objective:
+        case Sbo(extra_pair=True):
+            return count + 1
+        case Mlm() | Sbo() | Nsp() | Sop():
+            return count.clamp(min=1)
+        case _:
+            assert_never(objective)
+
+
+def _rows_at(hidden_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
+    """The hidden states (n, h) at positions (b, k)."""
+    b, s, h = hidden_bsh.shape
+    first_b = torch.arange(b, device=hidden_bsh.device) * s
+    rows_n = (first_b[:, None] + positions_bk).reshape(-1)
+    return hidden_bsh.reshape(b * s, h).index_select(0, rows_n)
+
+
+def _token_loss(
+    features_ne: torch.Tensor,
+    bias_v: torch.Tensor,
+    asked: Predictions | Boundaries,
+    weights: Weights,
+) -> TermLoss:
+    table_ve = weights["token"].to(features_ne.dtype)
+    losses_n, hits_n = vocabulary_loss(features_ne, table_ve, bias_v, asked.targets.reshape(-1))
+    weight_n = asked.weights.reshape(-1)
+    return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
+
+
+def _mlm_loss(
+    encoder: Encoder, asked: Predictions, hidden_bsh: torch.Tensor, weights: Weights
+) -> TermLoss:
+    hidden_nh = _rows_at(hidden_bsh, asked.positions)
+    features_ne = mlm_features(encoder, hidden_nh, weights)
+    return _token_loss(features_ne, weights["mlm.bias"], asked, weights)
+
+
+def _sbo_loss(
+    encoder: Encoder, asked: Boundaries, hidden_bsh: torch.Tensor, weights: Weights
+) -> TermLoss:
+    left_nh, right_nh = _rows_at(hidden_bsh, asked.left), _rows_at(hidden_bsh, asked.right)
+    features_ne = sbo_features(encoder, left_nh, right_nh, asked.place.reshape(-1), weights)
+    return _token_loss(features_ne, weights["sbo.bias"], asked, weights)
+
+
+def _pair_loss(
+    kind: Literal["nsp", "sop"], labels_b: torch.Tensor, pooled_bh: torch.Tensor, weights: Weights
+) -> TermLoss:
+    logits_b2 = pair_logits(kind, pooled_bh, weights).float()
+    total = F.cross_entropy(logits_b2, labels_b, reduction="sum")
+    correct = (logits_b2.argmax(1) == labels_b).float().sum()
+    return TermLoss(total, torch.full_like(total, float(len(labels_b))), correct)

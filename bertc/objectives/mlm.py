@@ -1,0 +1,107 @@
+"""Masked language modelling: which tokens are predicted, and what the encoder reads there.
+
+Axes: b examples, s positions of a row, k predictions.
+"""
+
+from typing import assert_never
+
+import torch
+
+from bertc.ir.objective import Mlm, NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.objectives.columns import Inputs, Predictions, Tables
+from bertc.objectives.draws import below, bits, happens, order_keys, unit64
+from bertc.objectives.selection import counts, lowest, marked, runs
+from bertc.objectives.words import choose_words, find_words, read_text
+
+
+def mask_tokens(
+    objective: Mlm,
+    inputs: Inputs,
+    real_bs: torch.Tensor,
+    tables: Tables,
+    key: int,
+    predictions: int,
+) -> tuple[torch.Tensor, Predictions]:
+    """The token ids (b, s) the encoder reads, and the predictions asked of it."""
+    seq = inputs.token_ids.shape[1]
+    lanes = [1, *_unit_lanes(objective, seq), predictions, predictions]
+    drawn = bits(key, inputs.copies, inputs.example_ids, sum(lanes)).split(lanes, dim=1)
+    positions_bk = _choose(objective, inputs, real_bs, tables, drawn[0], drawn[1:-2], predictions)
+
+    used_bk = positions_bk < seq
+    slots_bk = torch.where(used_bk, positions_bk, 0)
+    targets_bk = inputs.token_ids.gather(1, slots_bk)
+    kind_bits_bk = drawn[-2]
+    if objective.replace_per == "span":
+        kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
+    written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, drawn[-1])
+    # Slots not used write into a column beyond the row, which is dropped.
+    token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
+    token_ids[:, :seq] = inputs.token_ids
+    token_ids.scatter_(1, positions_bk, written_bk)
+    return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
+
+
+def _unit_lanes(objective: Mlm, seq: int) -> list[int]:
+    """How many random numbers a row needs to choose its tokens, by use."""
+    match objective.unit:
+        case TokenUnit() | WordUnit():
+            return [seq]
+        case _:
+            assert_never(objective.unit)
+
+
+def _choose(
+    objective: Mlm,
+    inputs: Inputs,
+    real_bs: torch.Tensor,
+    tables: Tables,
+    chance: torch.Tensor,
+    lanes: tuple[torch.Tensor, ...],
+    predictions: int,
+) -> torch.Tensor:
+    """Positions (b, k) to predict, ascending, s in the slots not used."""
+    text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
+    counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
+    if isinstance(objective.unit, TokenUnit):
+        return lowest(order_keys(lanes[0], text.allowed), counts_b, predictions)
+    words = find_words(inputs.token_ids, text, tables)
+    match objective.unit:
+        case WordUnit():
+            chosen_bs = choose_words(words, lanes[0], counts_b, predictions)
+            return marked(chosen_bs, predictions)
+        case _:
+            assert_never(objective.unit)
+
+
+def _replace(
+    objective: Mlm,
+    originals_bk: torch.Tensor,
+    tables: Tables,
+    kind_bits_bk: torch.Tensor,
+    random_bits_bk: torch.Tensor,
+) -> torch.Tensor:
+    """What stands at the predicted positions: [MASK], a random token, or the token itself."""
+    masked, random = objective.replace.mask / 100, objective.replace.random / 100
+    if random:
+        drawn_bk = _random_tokens(objective, tables, random_bits_bk)
+        originals_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, originals_bk)
+    return torch.where(happens(kind_bits_bk, masked), tables.mask, originals_bk)
+
+
+def _random_tokens(objective: Mlm, tables: Tables, bits_bk: torch.Tensor) -> torch.Tensor:
+    """Random ids (b, k) from the whole vocabulary, its ordinary tokens, or as the corpus has them.
+
+    The first is BERT's, the second fairseq's, the third SpanBERT's.
+    """
+    match objective.random_from:
+        case "vocabulary":
+            return below(bits_bk, tables.size)
+        case "ordinary":
+            place_bk = below(bits_bk, tables.ordinary.shape[0])
+            return tables.ordinary[place_bk]
+        case "corpus":
+            ids_bk = torch.searchsorted(tables.unigram_cdf, unit64(bits_bk), right=True)
+            return ids_bk.clamp(max=tables.size - 1)
+        case _:
+            assert_never(objective.random_from)

@@ -1,0 +1,73 @@
+"""How many tokens of a row are predicted, and how choices become positions in text order.
+
+Axes: b examples, s positions of a row, k predictions. An unused slot of (b, k) positions holds s,
+so that it sorts last.
+"""
+
+from typing import assert_never
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.objective import Mlm
+from bertc.objectives.draws import LAST, lane_of, unit
+from bertc.objectives.words import Text
+
+
+def counts(
+    objective: Mlm, lengths_b: torch.Tensor, text: Text, bits_b: torch.Tensor, most: int
+) -> torch.Tensor:
+    """Tokens to predict in each row, (b,) long, at most ``most``.
+
+    Products are in fp64, so that they round as the official Python code does: nearest is BERT's
+    round-half-even over all tokens and at least 1 (create_pretraining_data.py), up SpanBERT's
+    ceil over what may be chosen (masking.py), stochastic fairseq's int(x + u) over all tokens
+    (mask_tokens_dataset.py).
+    """
+    match objective.count:
+        case "nearest":
+            wanted_b = (lengths_b.double() * objective.p).round().clamp(min=1)
+        case "up":
+            wanted_b = (text.allowed.sum(1).double() * objective.p).ceil()
+        case "stochastic":
+            wanted_b = lengths_b.double() * objective.p + unit(bits_b)
+        case _:
+            assert_never(objective.count)
+    return wanted_b.clamp(max=most).long()
+
+
+def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> torch.Tensor:
+    """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never taken.
+
+    The low bits of a key are its position, as ``order_keys`` makes them.
+    """
+    seq = keys_bs.shape[1]
+    first_bk = keys_bs.topk(predictions, dim=1, largest=False, sorted=True).values
+    slot_k = torch.arange(predictions, device=keys_bs.device)
+    taken_bk = (slot_k < counts_b[:, None]) & (first_bk != LAST)
+    return torch.where(taken_bk, lane_of(first_bk, seq), seq).sort(dim=1).values
+
+
+def marked(chosen_bs: torch.Tensor, predictions: int) -> torch.Tensor:
+    """Positions (b, k) of the marks of each row, of which there are at most k."""
+    b, seq = chosen_bs.shape
+    slot_bs = torch.where(chosen_bs, chosen_bs.cumsum(1), 0)
+    lane_bs = torch.arange(seq, device=chosen_bs.device).expand(b, seq)
+    # Slot 0 takes in all that is not marked and is left behind.
+    positions = torch.full((b, predictions + 1), seq, device=chosen_bs.device)
+    return positions.scatter_(1, slot_bs, lane_bs)[:, 1:]
+
+
+def runs(positions_bk: torch.Tensor, used_bk: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each slot the slots (b, k) of the first and last prediction of its unbroken run.
+
+    Neighbouring positions are one run however they came to be chosen.
+    """
+    predictions = positions_bk.shape[1]
+    slot_k = torch.arange(predictions, device=positions_bk.device)
+    joined = (positions_bk.diff(dim=1) == 1) & used_bk[:, 1:]
+    opens_bk = F.pad(~joined, (1, 0), value=True)
+    closes_bk = F.pad(~joined, (0, 1), value=True)
+    first_bk = torch.where(opens_bk, slot_k, 0).cummax(1).values
+    last_bk = torch.where(closes_bk, slot_k, predictions - 1)
+    return first_bk, last_bk.flip(1).cummin(1).values.flip(1)

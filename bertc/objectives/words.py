@@ -1,0 +1,96 @@
+"""Where words begin and end in rows of token ids, for any kind of tokenizer.
+
+Axes: b examples, s positions of a row, m words considered.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from bertc.objectives.columns import Tables
+from bertc.objectives.draws import LAST, lane_of, order_keys
+
+SPARE = 16  # words looked at beyond the budget: long ones are skipped once little of it is left
+ROUNDS = 6  # of taking words up to the first that does not fit; more than ever seen to matter
+
+
+class Text(NamedTuple):
+    """Which tokens are there, and which may be chosen."""
+
+    ordinary: torch.Tensor  # (b, s) bool, neither special nor padding
+    allowed: torch.Tensor  # (b, s) bool, a candidate for prediction
+
+
+class Words(NamedTuple):
+    """The words of each row, numbered from 1. A special or padding token is a word by itself."""
+
+    number: torch.Tensor  # (b, s) long, the word each token is in
+    begin: torch.Tensor  # (b, s+2) long, first position by number; s after the last word
+    heads: torch.Tensor  # (b, s) bool, the first token of a word that may be chosen
+
+
+def look_up(table_v: torch.Tensor, token_ids_bs: torch.Tensor) -> torch.Tensor:
+    """Entries (b, s) of a table (v,); faster than indexing by a matrix on CPUs."""
+    return table_v.index_select(0, token_ids_bs.reshape(-1)).view(token_ids_bs.shape)
+
+
+def read_text(
+    token_ids_bs: torch.Tensor, real_bs: torch.Tensor, tables: Tables, specials: bool
+) -> Text:
+    """What may be chosen: ordinary tokens, and with ``specials`` every token but padding."""
+    ordinary_bs = real_bs > look_up(tables.special, token_ids_bs)
+    return Text(ordinary_bs, real_bs if specials else ordinary_bs)
+
+
+def find_words(token_ids_bs: torch.Tensor, text: Text, tables: Tables) -> Words:
+    """Number the words. The first token after a special one begins a word whatever it is."""
+    b, seq = token_ids_bs.shape
+    apart_bs = ~text.ordinary
+    after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
+    begins_bs = look_up(tables.word_start, token_ids_bs) | apart_bs | after_apart_bs
+    number_bs = begins_bs.cumsum(1)
+    lane_bs = torch.arange(seq, device=token_ids_bs.device).expand(b, seq)
+    begin = torch.full((b, seq + 2), seq, device=token_ids_bs.device)
+    # Entry 0 takes in the tokens that begin no word, and is never read.
+    begin.scatter_(1, torch.where(begins_bs, number_bs, 0), lane_bs)
+    return Words(number_bs, begin, begins_bs & text.allowed)
+
+
+def first_words(
+    words: Words, bits_bs: torch.Tensor, many: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Up to ``many`` words of each row in random order: whether real, head position, number.
+
+    All are (b, m); a word that is not real has head 0 and number that of position 0.
+    """
+    seq = bits_bs.shape[1]
+    keys_bs = order_keys(bits_bs, words.heads)
+    keys_bm = keys_bs.topk(min(many, seq), dim=1, largest=False, sorted=True).values
+    real_bm = keys_bm != LAST
+    head_bm = torch.where(real_bm, lane_of(keys_bm, seq), 0)
+    return real_bm, head_bm, words.number.gather(1, head_bm)
+
+
+def choose_words(
+    words: Words, bits_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int
+) -> torch.Tensor:
+    """Whole words in random order while they fit, as marks (b, s) on their tokens.
+
+    A word longer than what is left of the budget is passed over, not cut (BERT,
+    create_pretraining_data.py). Each round takes the words up to the first misfit at once.
+    """
+    real_bm, head_bm, number_bm = first_words(words, bits_bs, predictions + SPARE)
+    length_bm = words.begin.gather(1, number_bm + 1) - head_bm
+    open_bm, left_b = real_bm, counts_b[:, None]
+    taken_bm = torch.zeros_like(real_bm)
+    for _ in range(ROUNDS):
+        fits_bm = open_bm & (length_bm <= left_b)
+        used_bm = torch.where(fits_bm, length_bm, 0).cumsum(1)
+        now_bm = fits_bm & (used_bm <= left_b)
+        left_b = left_b - torch.where(now_bm, length_bm, 0).sum(1, keepdim=True)
+        taken_bm = taken_bm | now_bm
+        open_bm = fits_bm & ~now_bm
+    marks = torch.zeros_like(words.begin, dtype=torch.bool)
+    marks.scatter_(1, torch.where(taken_bm, number_bm, 0), True)
+    return marks.gather(1, words.number)
