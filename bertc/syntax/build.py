@@ -61,7 +61,9 @@ class Builder:
             case "ratio":
                 return Ratio(span, tuple(v for v in values if isinstance(v, Number)))
             case "scaled":
-                return Scaled(span, values[0], values[1])
+                first, second = values
+                swap = isinstance(second, Number) and not isinstance(first, Number)
+                return Scaled(span, second, first) if swap else Scaled(span, first, second)
             case "sum":
                 return Sum(span, tuple(values))
         raise AssertionError(f"the grammar has a rule {rule} that is not built")

@@ -275,10 +275,8 @@ class Converter:
         inner = value
         self.parts[place] = value.span
         if isinstance(value, Scaled):
-            factor, inner = value.left, value.right
-            if isinstance(inner, Number):
-                factor, inner = inner, factor
-            weight = self.convert(factor, arguments(shape.node)["weight"], (*place, "weight"))
+            inner = value.term
+            weight = self.convert(value.factor, arguments(shape.node)["weight"], (*place, "weight"))
         part = self.convert(inner, shape.inner, (*place, shape.field))
         if part is BAD or weight is BAD:
             return BAD

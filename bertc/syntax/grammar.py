@@ -21,9 +21,10 @@ END = "$END"
 
 @dataclass(frozen=True)
 class Production:
-    """``name -> length symbols``; ``inline``: its children go to the parent, ``lone``: a single
-    child stands for it.
-    """  # fmt: skip
+    """``name -> length symbols``.
+
+    ``inline``: its children go to the parent; ``lone``: a single child stands for it.
+    """
 
     name: str
     length: int

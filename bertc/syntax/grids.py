@@ -24,9 +24,7 @@ def alternatives(value: Value) -> list[Value]:
     if isinstance(value, Grid):
         return [each for choice in value.choices for each in alternatives(choice)]
     parts, rebuild = _parts(value)
-    if all(points(part) == 1 and not isinstance(part, Grid) for part in parts) and not any(
-        _has_grid(part) for part in parts
-    ):
+    if not any(map(_has_grid, parts)):
         return [value]
     return [rebuild(list(chosen)) for chosen in product(*map(alternatives, parts))]
 
@@ -51,5 +49,7 @@ def _parts(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
         case Sum():
             return list(value.terms), lambda new: replace(value, terms=tuple(new))
         case Scaled():
-            return [value.left, value.right], lambda new: replace(value, left=new[0], right=new[1])
+            return [value.factor, value.term], lambda new: replace(
+                value, factor=new[0], term=new[1]
+            )
     return [], lambda new: value

@@ -1,23 +1,18 @@
-"""Specs from where they are kept: a file, a shipped name, or the text itself; and their bases."""
+"""Programs of specs, with the specs that they extend."""
 
 import os
-import re
-import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import Diagnostics, Fix, MissingInputError, Note, Span, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.program import Program
-from bertc.resources import folder, shipped_specs
+from bertc.resources import shipped_specs
+from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lower import lower_tree
 from bertc.syntax.parse import parse
-from bertc.syntax.scan import LARGEST_TEXT
 from bertc.syntax.tree import Extends, Text, Tree
 
 DEEPEST_BASE = 16
-SUFFIX = ".bertc"
-_TEXT = re.compile(r"[={\"'\n#]|\bextends\s")
 
 
 def load(
@@ -33,9 +28,8 @@ def load(
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     found = Diagnostics() if diagnostics is None else diagnostics
-    place = _find(spec)
-    text = place.text if place.path is None else _read_main(place.path)
-    tree = parse(text, place.name, found)
+    place = find(spec)
+    tree = parse(place.read(), place.name, found)
     sets = [parse(text, f"--set #{i}", found) for i, text in enumerate(overrides, 1)]
     base = _Bases(place.root, found).of(tree, place.here, [place])
     programs = lower_tree(tree, found, place.title, base, sets)
@@ -52,76 +46,12 @@ def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
     """
     found = Diagnostics() if diagnostics is None else diagnostics
     here = Path.cwd()
-    place = _Place(tree.source.name, "spec", None, here, here)
+    place = Place(tree.source.name, "spec", None, here, here)
     base = _Bases(here, found).of(tree, here, [place])
     programs = lower_tree(tree, found, "spec", base)
     if diagnostics is None:
         found.raise_if_any()
     return programs
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a spec is: its name in messages, its title, its file, and the folders for bases."""
-
-    name: str
-    title: str
-    path: Path | None
-    here: Path
-    root: Path
-    text: str = ""
-    span: Span | None = None
-
-
-def _find(spec: str) -> _Place:
-    """Decide what a SPEC argument is."""
-    shipped = shipped_specs()
-    if spec in shipped:
-        return _shipped(spec)
-    here = Path.cwd()
-    short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
-    if short and spec and os.path.lexists(spec):
-        path = Path(spec)
-        return _Place(spec, path.stem, path, path.parent, path.parent)
-    if not spec.strip() or _TEXT.search(spec):
-        return _Place("<spec>", "spec", None, here, here, spec)
-    if spec.endswith(SUFFIX) or "/" in spec or os.sep in spec:
-        raise MissingInputError(f"there is no spec {spec[:200]}", "check the path")
-    near = nearest(spec, shipped)
-    help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
-    message = f"there is no file or shipped spec called `{spec[:60]}`"
-    raise MissingInputError(message, help if shipped else "")
-
-
-def _shipped(name: str, span: Span | None = None) -> _Place:
-    specs = folder("specs")
-    return _Place(f"{name}{SUFFIX}", name, shipped_specs()[name], specs, specs, span=span)
-
-
-def _read_main(path: Path) -> str:
-    try:
-        return _read(path)
-    except _UnreadableError as reason:
-        raise MissingInputError(f"cannot read {path}: {reason}") from None
-
-
-class _UnreadableError(Exception):
-    """A file that is no text of a fair size."""
-
-
-def _read(path: Path) -> str:
-    """The text of a regular file, its size checked before its content."""
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise _UnreadableError("it is not a file")
-        if found.st_size > 4 * LARGEST_TEXT:
-            raise _UnreadableError(f"{found.st_size:,} bytes are too many for a spec")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise _UnreadableError("it is not UTF-8 text") from None
-    except OSError as error:
-        raise _UnreadableError((error.strerror or "unreadable").lower()) from None
 
 
 class _Bases:
@@ -131,7 +61,7 @@ class _Bases:
         self.root = root
         self.diagnostics = diagnostics
 
-    def of(self, tree: Tree, here: Path, chain: list[_Place]) -> Program | None:
+    def of(self, tree: Tree, here: Path, chain: list[Place]) -> Program | None:
         """The base of a tree, with its own bases; None if it has none, or a wrong one."""
         extends = [item for item in tree.items if isinstance(item, Extends)]
         if not extends:
@@ -150,11 +80,11 @@ class _Bases:
             return None
         return self.program(place, extends[0], chain)
 
-    def program(self, place: _Place, extends: Extends, chain: list[_Place]) -> Program | None:
+    def program(self, place: Place, extends: Extends, chain: list[Place]) -> Program | None:
         assert place.path is not None, "a base is a file"
         try:
-            text = _read(place.path)
-        except _UnreadableError as reason:
+            text = read_file(place.path)
+        except UnreadableError as reason:
             message = f"cannot read {place.name}: {reason}"
             self.diagnostics.error("E305", message, extends.target.span)
             return None
@@ -171,12 +101,12 @@ class _Bases:
             return None
         return programs[0]
 
-    def find(self, extends: Extends, here: Path) -> _Place | None:
+    def find(self, extends: Extends, here: Path) -> Place | None:
         target = extends.target
         if not isinstance(target, Text):
             if target.text in shipped_specs():
-                return _shipped(target.text, extends.span)
-            self.no_shipped(extends)
+                return shipped_place(target.text, extends.span)
+            self.noshipped_place(extends)
             return None
         path = here / target.value
         if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
@@ -194,9 +124,9 @@ class _Bases:
                 help="copy it beside the spec",
             )
             return None
-        return _Place(target.value, target.value, path, path.parent, self.root, span=extends.span)
+        return Place(target.value, target.value, path, path.parent, self.root, span=extends.span)
 
-    def no_shipped(self, extends: Extends) -> None:
+    def noshipped_place(self, extends: Extends) -> None:
         name, known = extends.target.span.text, shipped_specs()
         near = nearest(name, known)
         self.diagnostics.error(
@@ -209,7 +139,7 @@ class _Bases:
             fix=Fix(extends.target.span, near) if near else None,
         )
 
-    def sound(self, place: _Place, extends: Extends, chain: list[_Place]) -> bool:
+    def sound(self, place: Place, extends: Extends, chain: list[Place]) -> bool:
         """Whether the chain of bases does not come back to itself, nor grows too long."""
         assert place.path is not None, "a base is a file"
         for earlier in chain:

@@ -52,8 +52,8 @@ def lower_tree(
 ) -> list[Program]:
     """The programs of a tree, one for each point of its grids.
 
-    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree``, its
-    stages and its bases say. ``base`` is the program that the tree extends, if it extends one.
+    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree`` and
+    its stages say. ``base`` is the program that the tree extends, if it extends one.
     """
     lowering = _Lowering(diagnostics)
     main = lowering.scope(tree.items)
@@ -63,20 +63,7 @@ def lower_tree(
     for scope in (main, *stages):
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes}
     main.axes |= forced.axes
-    return lowering.programs(name, main, stages, _without(base, set(forced.axes)))
-
-
-def _without(base: Program | None, forced: set[str]) -> Program | None:
-    """A base whose stages leave alone what the command line sets."""
-    if base is None or not forced:
-        return base
-    stages = tuple(
-        StageGiven(
-            stage.name, {k: v for k, v in stage.settings.items() if k not in forced}, stage.span
-        )
-        for stage in base.stages
-    )
-    return Program(base.name, base.settings, stages, _without(base.base, forced))
+    return lowering.programs(name, main, stages, base)
 
 
 class _Lowering:

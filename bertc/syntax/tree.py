@@ -74,10 +74,10 @@ class Ratio(Placed):
 
 @dataclass(frozen=True)
 class Scaled(Placed):
-    """A weight and what it weighs: ``50*sop``; the two may stand in either order."""
+    """A weight and what it weighs: ``50*sop``, or ``sop*50``."""
 
-    left: "Value"
-    right: "Value"
+    factor: "Value"
+    term: "Value"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,137 @@
+"""Where specs are kept: a file, a shipped name, or the text itself."""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
+from bertc.resources import folder, shipped_specs
+from bertc.syntax.format import format_text
+from bertc.syntax.scan import LARGEST_TEXT
+
+SUFFIX = ".bertc"
+_TEXT = re.compile(r"[={\"'\n#]|\bextends\s")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a spec is: its name in messages, its title, its file, and the folders for bases.
+
+    A spec that is no file has its ``text`` here. ``span`` is where another spec extends it.
+    """
+
+    name: str
+    title: str
+    path: Path | None
+    here: Path
+    root: Path
+    text: str = ""
+    span: Span | None = None
+
+    def read(self) -> str:
+        """The text of the spec.
+
+        Raises:
+            MissingInputError: if its file cannot be read.
+        """
+        if self.path is None:
+            return self.text
+        try:
+            return read_file(self.path)
+        except UnreadableError as reason:
+            raise MissingInputError(f"cannot read {self.path}: {reason}") from None
+
+
+class UnreadableError(Exception):
+    """A file that is no text of a fair size."""
+
+
+def find(spec: str) -> Place:
+    """Decide what a SPEC argument is: a shipped name, a file, or the text itself.
+
+    Raises:
+        MissingInputError: if it looks like a name or a path, and nothing is there.
+    """
+    shipped = shipped_specs()
+    if spec in shipped:
+        return shipped_place(spec)
+    here = Path.cwd()
+    short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
+    if short and spec and os.path.lexists(spec):
+        path = Path(spec)
+        return Place(spec, path.stem, path, path.parent, path.parent)
+    if not spec.strip() or _TEXT.search(spec):
+        return Place("<spec>", "spec", None, here, here, spec)
+    shown = spec[:60]
+    if spec.endswith(SUFFIX) or "/" in spec or os.sep in spec:
+        raise MissingInputError(f"there is no spec {shown}", "check the path")
+    near = nearest(spec, shipped)
+    help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
+    message = f"there is no file or shipped spec called `{shown}`"
+    raise MissingInputError(message, help if shipped else "")
+
+
+def shipped_place(name: str, span: Span | None = None) -> Place:
+    """Where a shipped spec is."""
+    specs = folder("specs")
+    return Place(f"{name}{SUFFIX}", name, shipped_specs()[name], specs, specs, span=span)
+
+
+def read_file(path: Path) -> str:
+    """The text of a regular file, its size checked before its content.
+
+    Raises:
+        UnreadableError: with the reason.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise UnreadableError("it is not a file")
+        if found.st_size > 4 * LARGEST_TEXT:
+            raise UnreadableError(f"{found.st_size:,} bytes are too many for a spec")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableError("it is not UTF-8 text") from None
+    except OSError as error:
+        raise UnreadableError((error.strerror or "unreadable").lower()) from None
+
+
+def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
+    """The text of a SPEC argument as given; overrides follow as comments.
+
+    Raises:
+        MissingInputError: if there is no such spec.
+    """
+    text = find(spec).read()
+    return text + "".join(f"\n# --set {' '.join(each.split())}\n" for each in overrides)
+
+
+def format_file(file: Path, write: bool) -> bool:
+    """Whether canonical text differs from a file's; ``write`` puts it there.
+
+    ``-`` is the standard input, and its canonical text goes to the standard output.
+
+    Raises:
+        MissingInputError: if the file cannot be read.
+        CannotWriteError: if it cannot be written.
+        SpecError: if its text has mistakes.
+    """
+    standard = str(file) == "-"
+    place = Place(str(file), file.stem, None if standard else file, file.parent, file.parent)
+    text = sys.stdin.read(LARGEST_TEXT + 1) if standard else place.read()
+    tidy = format_text(text, "<stdin>" if standard else str(file))
+    if write and standard:
+        sys.stdout.write(tidy)
+    elif write and tidy != text:
+        aside = file.with_name(f".{file.name}.new")
+        try:
+            aside.write_text(tidy, encoding="utf-8")
+            os.replace(aside, file)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise CannotWriteError(f"cannot write {file}: {error.strerror}") from None
+    return tidy != text
