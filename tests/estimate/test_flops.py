@@ -15,7 +15,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 @pytest.mark.parametrize("line", GOLDEN["electra, train_total"])
 def test_electra_s_counter(line: str) -> None:
     name, *settings = line.split()
-    resolved = resolve(f"extends {name} {' '.join(settings)} stage {{}}")
+    resolved = resolve(name, settings)
     found = estimate(resolved, convention="electra").flops.train_total
     assert found == pytest.approx(GOLDEN["electra, train_total"][line], rel=1e-9)
 
@@ -29,7 +29,7 @@ def test_electra_s_counter_on_one_example(seq: str) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN["torch, all positions predicted, 128 tokens, forward"])
 def test_products_of_one_example_with_every_position_predicted(name: str) -> None:
-    resolved = resolve(f"extends {name} objective=mlm(p=100%) seq=128 steps=100k stage {{}}")
+    resolved = resolve(name, ["objective=mlm(p=100%)", "seq=128"])
     expected = GOLDEN["torch, all positions predicted, 128 tokens, forward"][name]
     assert estimate(resolved).flops.forward_per_example == expected
     assert estimate(resolved).flops.train_per_example == 3 * expected

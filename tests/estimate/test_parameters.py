@@ -27,7 +27,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("extra", SHAPES)
 def test_counts_are_sums_over_the_weight_table(extra: str) -> None:
-    resolved = resolve(f"layers=4 hidden=32 heads=4 vocab=100 seq=16 {extra}")
+    resolved = resolve(f"layers=4 hidden=32 vocab=100 seq=16 {extra}")
     found = estimate(resolved).parameters
     heads = sum(w.numel for w in head_weights(resolved))
     assert found.total == sum(w.numel for w in model_weights(resolved))
@@ -40,7 +40,7 @@ def test_counts_are_sums_over_the_weight_table(extra: str) -> None:
 @pytest.mark.parametrize("line", GOLDEN["parameters"])
 def test_published_systems(line: str) -> None:
     name, *settings = line.split()
-    found = estimate(resolve(f"extends {name} {' '.join(settings)}")).parameters
+    found = estimate(resolve(name, settings)).parameters
     for part, expected in GOLDEN["parameters"][line].items():
         assert getattr(found, part) == expected
 
