@@ -41,9 +41,10 @@ def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[int, ...
     """The most examples at once that fit on a machine, one number a stage; 0 if not even one."""
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
-    asked = resolved.run.precision
-    automatic = "bf16" if machine.fast_bf16 else "fp32"
-    room = Room(machine.memory_bytes, machine.device, automatic if asked == "auto" else asked)
+    precision = resolved.run.precision
+    if precision == "auto":
+        precision = "bf16" if machine.fast_bf16 else "fp32"
+    room = Room(machine.memory_bytes, machine.device, precision)
     return tuple(
         stage_memory(stage, encoder, parameters, room).largest_microbatch
         for stage in resolved.stages

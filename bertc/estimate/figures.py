@@ -29,7 +29,7 @@ def convention_named(name: str) -> Convention:
 
 
 class _Figures(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Parameters(_Figures):

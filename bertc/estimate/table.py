@@ -14,7 +14,8 @@ from bertc.estimate.units import bytes_text, change_text, count_text, duration_t
 if TYPE_CHECKING:
     from rich.table import Table
 
-WIDTH = 118
+WIDTH = 120
+LABEL, COLUMN = 22, 16
 PARTS = ("embeddings", "attention", "ffn", "norm", "pooler", "head")
 
 
@@ -26,95 +27,107 @@ def as_json(estimates: Sequence[Estimate]) -> str:
 
 
 def as_table(estimates: Sequence[Estimate], color: bool = False) -> str:
-    """One estimate by stage and part; several side by side, with differences to the first."""
+    """One estimate by part and stage; several side by side, with differences to the first."""
+    if len(estimates) == 1:
+        return "\n".join((*details(estimates[0]), "", *assumptions(estimates[0])))
+    # Loading rich takes longer than an estimate, so a single one does without.
     from rich.console import Console
 
     console = Console(
         file=io.StringIO(), width=WIDTH, force_terminal=color, no_color=not color, highlight=False
     )
-    table = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
     with console.capture() as text:
-        console.print(table)
-        console.print(assumptions(estimates[0]), style="dim")
-    return text.get().rstrip()
+        console.print(comparison(estimates))
+    return "\n".join((text.get().rstrip(), "", *assumptions(estimates[0])))
 
 
-def assumptions(estimate: Estimate) -> str:
-    """What the figures rest on."""
+def assumptions(estimate: Estimate) -> tuple[str, ...]:
+    """What the figures rest on, a line each."""
     target = device_named(estimate.time.device)
     return (
-        f"FLOPs: {estimate.flops.convention} convention. Time: {target.name} at an assumed MFU of "
-        f"{target.mfu:g} ({target.mfu_source}). Memory: at the micro-batch shown."
+        f"FLOPs in the {estimate.flops.convention} convention; memory at the micro-batch shown.",
+        f"Time on {target.name} at an assumed MFU of {target.mfu:g}:",
+        f"{target.mfu_source}.",
     )
 
 
-def details(estimate: Estimate) -> Table:
+def details(estimate: Estimate) -> list[str]:
     """A column for the whole run, and one a stage where there are several."""
-    from rich.table import Table
-
     stages = estimate.stages if len(estimate.stages) > 1 else ()
     columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
-    table = Table(title=f"{estimate.name}  {estimate.fingerprint[:12]}", title_justify="left")
-    table.add_column("")
-    table.add_column("whole run" if stages else "", justify="right")
-    for stage in stages:
-        table.add_column(f"stage {stage.name}", justify="right")
-    for section in _sections(columns):
-        for label, text in section:
-            table.add_row(label, *(text(column) for column in columns))
-        table.add_section()
-    return table
+    titles = ["whole run", *(f"stage {stage.name}" for stage in stages)]
+    lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
+    lines.append(" " * LABEL + "".join(title.rjust(COLUMN) for title in titles))
+    for title, rows in _sections(columns):
+        lines += ["", title]
+        for label, text in rows:
+            cells = "".join(text(column).rjust(COLUMN) for column in columns)
+            lines.append(f"  {label}".ljust(LABEL) + cells)
+    return lines
 
 
 Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 
-def _sections(columns: Sequence[Estimate | StageEstimate]) -> list[list[Row]]:
+def _sections(columns: Sequence[Estimate | StageEstimate]) -> list[tuple[str, list[Row]]]:
     parts = [part for part in PARTS if part in columns[0].parameters.by_part]
 
     def part_row(part: str) -> Row:
         return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
 
     return [
-        [
-            *(part_row(part) for part in parts),
-            ("encoder", lambda c: f"{c.parameters.encoder:,}"),
-            ("total", lambda c: f"{c.parameters.total:,}"),
-            ("applied", lambda c: f"{c.parameters.applied:,}"),
-        ],
-        [
-            ("steps", lambda c: f"{_steps(c):,}"),
-            ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
-            ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
-            ("training, in all", lambda c: flops_text(c.flops.train_total)),
-        ],
-        [
-            ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
-            ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
-            ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
-            ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
-            ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
-            ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),
-            ("largest that fits", lambda c: f"{c.memory.largest_microbatch:,}"),
-        ],
-        [
-            ("a step", lambda c: duration_text(c.time.seconds_per_step)),
-            ("in all", lambda c: duration_text(c.time.seconds_total)),
-            ("device hours", lambda c: f"{c.time.hours:,.2f}"),
-        ],
+        (
+            "parameters",
+            [
+                *(part_row(part) for part in parts),
+                ("encoder", lambda c: f"{c.parameters.encoder:,}"),
+                ("total", lambda c: f"{c.parameters.total:,}"),
+                ("applied", lambda c: f"{c.parameters.applied:,}"),
+            ],
+        ),
+        (
+            "FLOPs",
+            [
+                ("steps", lambda c: f"{_steps(c):,}"),
+                ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
+                ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
+                ("training, in all", lambda c: flops_text(c.flops.train_total)),
+            ],
+        ),
+        (
+            "memory",
+            [
+                ("weights", lambda c: bytes_text(c.memory.weights_bytes)),
+                ("gradients", lambda c: bytes_text(c.memory.gradients_bytes)),
+                ("optimiser", lambda c: bytes_text(c.memory.optimizer_bytes)),
+                ("activations", lambda c: bytes_text(c.memory.activations_bytes)),
+                ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
+                ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),
+                ("largest that fits", lambda c: f"{c.memory.largest_microbatch:,}"),
+            ],
+        ),
+        (
+            "time",
+            [
+                ("a step", lambda c: duration_text(c.time.seconds_per_step)),
+                ("in all", lambda c: duration_text(c.time.seconds_total)),
+                ("device hours", lambda c: f"{c.time.hours:,.2f}"),
+            ],
+        ),
     ]
 
 
 def comparison(estimates: Sequence[Estimate]) -> Table:
     """A row for each estimate, with differences to the first."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", overflow="fold")
     figures: tuple[tuple[str, Callable[[Estimate], float], Callable[[float], str]], ...] = (
         ("encoder", lambda e: e.parameters.encoder, count_text),
         ("with heads", lambda e: e.parameters.total, count_text),
-        ("train FLOPs", lambda e: e.flops.train_total, flops_text),
+        ("training", lambda e: e.flops.train_total, flops_text),
         ("peak memory", lambda e: e.memory.peak_bytes, bytes_text),
         ("time", lambda e: e.time.seconds_total, duration_text),
     )

@@ -34,7 +34,7 @@ class Node(BaseModel):
     alone, stand for the whole node (``objective=span``).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
     positional: ClassVar[tuple[str, ...]] = ()
     bare_number: ClassVar[tuple[str, ...]] = ()

@@ -52,16 +52,17 @@ def lower_tree(
 ) -> list[Program]:
     """The programs of a tree, one for each point of its grids.
 
-    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree`` and
-    its stages say. ``base`` is the program that the tree extends, if it extends one.
+    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree`` says;
+    stages and bases are left to the passes, but a stage's grid of such a setting makes no points.
+    ``base`` is the program that the tree extends, if it extends one.
     """
     lowering = _Lowering(diagnostics)
     main = lowering.scope(tree.items)
     stages = [s for item in tree.items if isinstance(item, Block) and (s := lowering.block(item))]
     lowering.stage_names(stages)
     forced = lowering.overrides(overrides)
-    for scope in (main, *stages):
-        scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes}
+    for scope in stages:
+        scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
     main.axes |= forced.axes
     return lowering.programs(name, main, stages, base)
 

