@@ -1,8 +1,8 @@
 """Memory of a training step: weights, gradients, optimiser state, and what backward needs.
 
 Counted as autograd keeps it without a compiler, which may keep less: the inputs of every product,
-norm and activation, dropout masks, and log-probabilities at predicted positions. Scores are kept
-only where attention runs unfused.
+norm and activation, dropout masks, and the vocabulary's scores at predicted positions. Those of
+attention are kept only where it runs unfused.
 """
 
 from collections import Counter
@@ -79,8 +79,8 @@ def step_load(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room
     fused = not (on_cpu and encoder.dropout.attention)
     kept = encoder_kept(encoder, stage.seq, fused) + head_kept(stage, encoder)
     bytes_kept = kept.values * value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
-    # Gradients under way: either of the logits and their fp32 copy, or within one layer.
-    logits = stage.predictions() * encoder.vocab_size * (value_bytes + FP32)
+    # Gradients under way: either of the scores over the vocabulary, or within one layer.
+    logits = stage.predictions() * encoder.vocab_size * value_bytes
     widest = max(widths.ffn for widths in encoder.layers)
     layer = stage.seq * (2 * widest + 2 * encoder.hidden) * value_bytes
     # A cast weight lives until backward has used it, once for every layer that applies it.

@@ -123,11 +123,10 @@ class Mlm(Node):
         )
 
     def kept(self, encoder: Encoder, seq: int) -> Kept:
-        """The predicted positions through the transform, and their log-probabilities in fp32."""
+        """The predicted positions through the transform, their scores, and a sum a row."""
         rows = self.predictions(seq)
-        return Kept(
-            values=rows * (encoder.hidden + 3 * encoder.embedding), fp32=rows * encoder.vocab_size
-        )
+        width = encoder.hidden + 3 * encoder.embedding + encoder.vocab_size
+        return Kept(values=rows * width, fp32=rows)
 
 
 class Sbo(Node):
@@ -176,13 +175,10 @@ class Sbo(Node):
         )
 
     def kept(self, encoder: Encoder, predictions: int) -> Kept:
-        """The boundary vectors through two dense layers, and log-probabilities in fp32."""
-        hidden, embedding = encoder.hidden, encoder.embedding
-        features = 2 * hidden + self.position_dim
-        return Kept(
-            values=predictions * (features + 3 * hidden + 3 * embedding),
-            fp32=predictions * encoder.vocab_size,
-        )
+        """The boundary vectors through two dense layers, their scores, and a sum a row."""
+        features = 2 * encoder.hidden + self.position_dim
+        width = features + 3 * encoder.hidden + 3 * encoder.embedding + encoder.vocab_size
+        return Kept(values=predictions * width, fp32=predictions)
 
 
 class _PairTerm(Node):

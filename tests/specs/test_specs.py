@@ -1,0 +1,152 @@
+"""The shipped specs: short, sourced, and what the systems they are named after really are."""
+
+import re
+
+import pytest
+
+from bertc.api import points, resolve
+from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.resolved import model_weights
+from bertc.nn import build
+from bertc.resources import shipped_specs
+
+SPECS = shipped_specs()
+SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
+MOST_SETTINGS = 10
+
+
+def lines(name: str) -> list[str]:
+    return SPECS[name].read_text().splitlines()
+
+
+def settings(name: str) -> list[str]:
+    """Every setting of a spec, those of stages included, not the arguments of calls."""
+    code = "\n".join(line.partition("#")[0] for line in lines(name))
+    while re.search(r"\([^()]*\)", code):
+        code = re.sub(r"\([^()]*\)", "", code)
+    return [match for line in code.splitlines() for match in SETTING.findall(line)]
+
+
+def test_every_promised_system_is_there() -> None:
+    promised = [f"bert-{size}" for size in ("tiny", "mini", "small", "medium", "base", "large")]
+    promised += [f"albert-{size}" for size in ("base", "large", "xlarge", "xxlarge")]
+    promised += [
+        f"{family}-{size}" for family in ("roberta", "spanbert") for size in ("base", "large")
+    ]
+    promised += ["quickstart", "albert-sharing-grid", "albert-groups-grid", "albert-sentence-grid"]
+    assert set(promised) <= set(SPECS)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_short_and_sourced(name: str) -> None:
+    assert 0 < len(settings(name)) <= MOST_SETTINGS
+    above = ""
+    for line in lines(name):
+        assert len(line) <= 100
+        if SETTING.match(line) or line.startswith("stage"):
+            assert "#" in line or above.startswith(("#", "stage")), f"no source: {line}"
+        above = line
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_counted_is_built(name: str) -> None:
+    for point in points(name):
+        model = build(point, device="meta")
+        built = {name: tuple(p.shape) for name, p in model.named_parameters()}
+        assert built == {weight.name: weight.shape for weight in model_weights(point)}
+
+
+def test_bert_as_released() -> None:
+    resolved = resolve("bert-base")
+    short, long = resolved.stages
+    assert (short.steps, short.seq, long.steps, long.seq) == (900_000, 128, 100_000, 512)
+    assert (short.predictions(), long.predictions()) == (20, 77)
+    assert short.warmup_steps == 10_000
+    assert short.schedule_steps == 1_000_000
+    assert short.pairs == "random-next"
+    rule = short.optimizer
+    assert not rule.bias_correction
+    assert (rule.lr, rule.betas, rule.eps, rule.decay) == (1e-4, (0.9, 0.999), 1e-6, 0.01)
+    assert resolved.encoder.ffn.activation == "gelu-tanh"
+    paper = resolve("bert-base-paper")
+    assert paper.stages[0].optimizer.bias_correction
+    assert paper.encoder.ffn.activation == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "hidden", "heads"),
+    [
+        ("bert-tiny", 2, 128, 2), ("bert-mini", 4, 256, 4), ("bert-small", 4, 512, 8),
+        ("bert-medium", 8, 512, 8), ("bert-base", 12, 768, 12), ("bert-large", 24, 1024, 16),
+        ("roberta-large", 24, 1024, 16), ("spanbert-large", 24, 1024, 16),
+        ("albert-large", 24, 1024, 16), ("albert-xlarge", 24, 2048, 16),
+        ("albert-xxlarge", 12, 4096, 64),
+    ],
+)  # fmt: skip
+def test_sizes(name: str, layers: int, hidden: int, heads: int) -> None:
+    encoder = resolve(name).encoder
+    assert (len(encoder.layers), encoder.hidden) == (layers, hidden)
+    assert {(w.heads, w.heads * w.head_dim, w.ffn) for w in encoder.layers} == {
+        (heads, hidden, 4 * hidden)
+    }
+
+
+@pytest.mark.parametrize(("name", "warmup"), [("roberta-base", 24_000), ("roberta-large", 30_000)])
+def test_roberta_as_released(name: str, warmup: int) -> None:
+    resolved = resolve(name)
+    (stage,) = resolved.stages
+    assert (stage.warmup_steps, stage.steps, stage.batch) == (warmup, 500_000, 8192)
+    assert stage.format.kind == "full-sentences"
+    assert (stage.optimizer.clip, stage.optimizer.decay_exempt) == (0, "none")
+    assert stage.optimizer.betas == (0.9, 0.98)
+    (term,) = stage.objective
+    assert isinstance(term.objective, Mlm)
+    assert term.objective.mask_specials
+    assert term.objective.masking.kind == "dynamic"
+    positions = resolved.encoder.positions
+    assert (positions.rows, positions.offset) == (514, 2)
+
+
+def test_albert_as_released() -> None:
+    resolved = resolve("albert-base")
+    (stage,) = resolved.stages
+    assert stage.optimizer.kind == "lamb"
+    assert (stage.warmup_steps, stage.steps, stage.batch) == (3125, 125_000, 4096)
+    assert stage.pairs == "swapped"
+    assert stage.predictions() == 77
+    dropout = resolved.encoder.dropout
+    assert (dropout.hidden, dropout.attention) == (0, 0)
+    assert resolve("albert-base-paper").encoder.dropout.hidden == 0.1
+    assert set(resolved.encoder.attention_owner) == set(resolved.encoder.ffn_owner) == {0}
+
+
+def test_spanbert_as_released() -> None:
+    (stage,) = resolve("spanbert-base").stages
+    assert (stage.warmup_steps, stage.steps) == (10_000, 2_400_000)
+    assert stage.batch * stage.seq == 32 * 4096
+    assert (stage.format.kind, stage.pairs) == ("single-segment", "none")
+    span, boundary = (term.objective for term in stage.objective)
+    assert isinstance(span, Mlm)
+    assert isinstance(boundary, Sbo)
+    assert (span.replace_per, span.count, span.random_from) == ("span", "up", "corpus")
+    assert (stage.optimizer.eps, stage.optimizer.decay) == (1e-8, 0.01)
+    assert resolve("spanbert-base-paper").stages[0].optimizer.decay == 0.1
+
+
+def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:
+    found = points("albert-sentence-grid")
+    assert [point.stages[0].pairs for point in found] == ["consecutive", "random-next", "swapped"]
+    assert {point.stages[0].format.kind for point in found} == {"segment-pair"}
+
+
+def test_the_quickstart_is_small() -> None:
+    resolved = resolve("quickstart")
+    assert sum(weight.numel for weight in model_weights(resolved)) < 10_000_000
+    assert resolved.stages[0].data[0].corpus.kind == "docstrings"
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_shrinks_to_thirty_steps(name: str) -> None:
+    for point in points(name, ["hidden=32", "heads=2", "layers=12", "steps=30", "batch=4"]):
+        assert point.steps == 30
+        assert all(stage.warmup_steps <= stage.schedule_steps for stage in point.stages)
