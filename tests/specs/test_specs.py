@@ -9,6 +9,7 @@ from bertc.ir.objective import Mlm, Sbo
 from bertc.ir.resolved import model_weights
 from bertc.nn import build
 from bertc.resources import shipped_specs
+from bertc.syntax import format_text
 
 SPECS = shipped_specs()
 SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
@@ -43,9 +44,15 @@ def test_short_and_sourced(name: str) -> None:
     above = ""
     for line in lines(name):
         assert len(line) <= 100
-        if SETTING.match(line) or line.startswith("stage"):
-            assert "#" in line or above.startswith(("#", "stage")), f"no source: {line}"
+        if SETTING.match(line.strip()):
+            assert "#" in line or above.startswith("#"), f"no source: {line}"
         above = line
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_canonical(name: str) -> None:
+    text = SPECS[name].read_text()
+    assert format_text(text) == text
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -1,0 +1,62 @@
+"""Counted FLOPs against torch's own counter, on every shipped spec.
+
+Everything runs on the meta device: nothing is computed, and attention is counted as products.
+The gradient of the vocabulary's bias, a sum over rows, is run as a product with one column because
+that is fast; it is no product of the model, and taken off what torch counts.
+"""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertc.api import points
+from bertc.estimate import estimate
+from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.resolved import Resolved, Stage
+from bertc.nn import build
+from bertc.objectives import Boundaries, Columns, Predictions, losses
+from bertc.passes.stages import asks_about_pairs
+from bertc.resources import shipped_specs
+
+BATCH = 2
+
+
+def columns(stage: Stage) -> Columns:
+    """The columns of a batch, without values."""
+    rows = torch.zeros(BATCH, stage.seq, dtype=torch.long)
+    asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
+    weights = asked.float()
+    return Columns(
+        token_ids=rows,
+        segment_ids=rows,
+        attention_mask=rows.bool() if stage.padded else None,
+        originals=rows,
+        pair_labels=rows[:, 0],
+        mlm=Predictions(asked, asked, weights),
+        sbo=Boundaries(asked, asked, asked, asked, weights),
+    )
+
+
+def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
+    """FLOPs of one example: forward, and forward with backward."""
+    with torch.device("meta"):
+        model = build(resolved, device="meta")
+        batch = columns(stage)
+        with FlopCounterMode(display=False) as counter:
+            hidden = model.encode(batch.token_ids, batch.segment_ids, batch.attention_mask)
+            pooled = model.pool(hidden) if asks_about_pairs(stage.objective) else None
+            terms = losses(stage, resolved.encoder, batch, hidden, pooled, model.head_weights())
+            forward = counter.get_total_flops()
+            sum((term.sum for term in terms.values()), torch.zeros(())).backward()
+    over_vocabulary = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+    bias = 2 * over_vocabulary * stage.predictions() * resolved.encoder.vocab_size
+    return forward // BATCH, counter.get_total_flops() // BATCH - bias
+
+
+@pytest.mark.parametrize("name", shipped_specs())
+def test_torch_counts_the_same(name: str) -> None:
+    resolved = points(name)[0]
+    for stage, found in zip(resolved.stages, estimate(resolved).stages, strict=True):
+        forward, train = counted_by_torch(resolved, stage)
+        assert found.flops.forward_per_example == pytest.approx(forward, rel=1e-4)
+        assert found.flops.train_per_example == pytest.approx(train, rel=1e-4)
