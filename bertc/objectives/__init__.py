@@ -7,12 +7,10 @@ from bertc.objectives.columns import (
     Predictions,
     Tables,
     TermLoss,
-    make_tables,
-    tables_to,
 )
 from bertc.objectives.corruption import corrupt
 from bertc.objectives.heads import mlm_logits, pair_logits, sbo_logits
-from bertc.objectives.loss import denominator, losses
+from bertc.objectives.loss import losses
 
 __all__ = [
     "Boundaries",
@@ -22,11 +20,8 @@ __all__ = [
     "Tables",
     "TermLoss",
     "corrupt",
-    "denominator",
     "losses",
-    "make_tables",
     "mlm_logits",
     "pair_logits",
     "sbo_logits",
-    "tables_to",
 ]

@@ -3,6 +3,7 @@
 Axes: b examples, s positions of a row, k predictions of a row, v token ids.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -29,8 +30,7 @@ class Tables(NamedTuple):
     mask: int
     word_start: torch.Tensor  # (v,) bool, the token begins a word
     special: torch.Tensor  # (v,) bool
-    ordinary: torch.Tensor  # ids of the tokens that are not special, long
-    unigram_cdf: torch.Tensor  # (v,) double, cumulative frequency of the ordinary tokens
+    unigram_cdf: torch.Tensor  # (v,) float, cumulative frequency in the training text
 
 
 class Predictions(NamedTuple):
@@ -63,46 +63,14 @@ class Columns(NamedTuple):
     sbo: Boundaries | None
 
 
-class TermLoss(NamedTuple):
-    """The loss of one term over a batch as 0-d tensors, so that parts of a batch can be added."""
+@dataclass(frozen=True)
+class TermLoss:
+    """One term over the rows given, as 0-d fp32 tensors, so that parts of a batch can be added.
 
-    sum: torch.Tensor
-    count: torch.Tensor
-    correct: torch.Tensor
-
-
-def make_tables(
-    *,
-    size: int,
-    pad: int,
-    cls: int,
-    sep: int,
-    mask: int,
-    word_start: torch.Tensor,
-    special: torch.Tensor,
-    unigram: torch.Tensor,
-) -> Tables:
-    """Tables on the CPU from the facts of a vocabulary; ``tables_to`` moves them.
-
-    ``word_start`` and ``special`` are (v,) bool; ``unigram`` (v,) relative frequencies, of which
-    those of special tokens do not count.
+    The loss of a batch is the sum of the sums over that of the counts; for ``sbo`` with
+    ``extra_pair`` one is added to the count of the whole batch.
     """
-    frequency_v = unigram.double().masked_fill(special, 0.0)
-    cdf_v = (frequency_v / frequency_v.sum()).cumsum(0)
-    return Tables(
-        size=size,
-        pad=pad,
-        cls=cls,
-        sep=sep,
-        mask=mask,
-        word_start=word_start.bool(),
-        special=special.bool(),
-        ordinary=(~special.bool()).nonzero()[:, 0],
-        unigram_cdf=cdf_v,
-    )
 
-
-def tables_to(tables: Tables, device: torch.device | str) -> Tables:
-    """The same tables on another device."""
-    moved = (part.to(device) if isinstance(part, torch.Tensor) else part for part in tables)
-    return Tables(*moved)  # type: ignore[arg-type]
+    sum: torch.Tensor  # cross entropy in nats
+    count: torch.Tensor  # predictions made
+    correct: torch.Tensor  # predictions whose target scored highest

@@ -7,8 +7,9 @@ import torch
 from bertc.ir.address import key
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
-from bertc.objectives.columns import Boundaries, Columns, Inputs, Predictions, Tables
+from bertc.objectives.columns import Columns, Inputs, Predictions, Tables
 from bertc.objectives.mlm import mask_tokens
+from bertc.objectives.sbo import find_boundaries
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -26,23 +27,23 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, seed: int) -> Columns:
     real_bs = lane_s < inputs.lengths[:, None]
     token_ids_bs = inputs.token_ids
     mlm: Predictions | None = None
-    sbo: Boundaries | None = None
+    boundary: Sbo | None = None
     for term in stage.objective:
         match term.objective:
             case Mlm() as objective:
-                token_ids_bs, mlm = mask_tokens(
-                    objective, inputs, real_bs, tables, _mask_key(seed), stage.predictions()
-                )
-            case Sbo() | Nsp() | Sop():
-                pass
+                token_ids_bs, mlm = mask_tokens(objective, inputs, real_bs, tables, _mask_key(seed))
+            case Sbo() as objective:
+                boundary = objective
+            case Nsp() | Sop():
+                pass  # their labels come with the rows
             case _:
                 assert_never(term.objective)
     return Columns(
-        token_ids_bs,
-        inputs.segment_ids,
-        real_bs if stage.padded else None,
-        inputs.token_ids,
-        inputs.pair_labels,
-        mlm,
-        sbo,
+        token_ids=token_ids_bs,
+        segment_ids=inputs.segment_ids,
+        attention_mask=real_bs if stage.padded else None,
+        originals=inputs.token_ids,
+        pair_labels=inputs.pair_labels,
+        mlm=mlm,
+        sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
     )

@@ -26,7 +26,9 @@ def vocabulary_loss(
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
         return losses_n, logits_nv.argmax(1) == targets_n
-    losses_n, hits_n = _VocabularyLoss.apply(x_ne, table_ve, bias_v, targets_n)
+    losses_n, hits_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
+        x_ne, table_ve, bias_v, targets_n
+    )
     return losses_n, hits_n
 
 
@@ -65,7 +67,7 @@ class _VocabularyLoss(torch.autograd.Function):
         return losses_n, hits_n
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(
         ctx: Any, upstream_n: torch.Tensor, _: torch.Tensor
     ) -> tuple[torch.Tensor | None, ...]:

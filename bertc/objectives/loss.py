@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
 from bertc.objectives.columns import Boundaries, Columns, Predictions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
@@ -26,8 +26,7 @@ def losses(
 ) -> dict[str, TermLoss]:
     """The loss of every term, by kind of objective; factors of terms are not applied.
 
-    ``weights`` has the heads' tensors by name and as ``token`` the table (vocab, embedding). The
-    loss of a whole batch is the sum of all sums over the ``denominator`` of the sum of all counts.
+    ``weights`` has the heads' tensors by name and as ``token`` the table (vocab, embedding).
     """
     found: dict[str, TermLoss] = {}
     for term in stage.objective:
@@ -46,17 +45,6 @@ def losses(
             case _:
                 assert_never(term.objective)
     return found
-
-
-def denominator(objective: Objective, count: torch.Tensor) -> torch.Tensor:
-    """What the summed loss of a whole batch is divided by, from its summed count; at least 1."""
-    match objective:
-        case Sbo(extra_pair=True):
-            return count + 1
-        case Mlm() | Sbo() | Nsp() | Sop():
-            return count.clamp(min=1)
-        case _:
-            assert_never(objective)
 
 
 def _rows_at(hidden_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:

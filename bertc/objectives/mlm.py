@@ -10,7 +10,9 @@ import torch
 from bertc.ir.objective import Mlm, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.columns import Inputs, Predictions, Tables
 from bertc.objectives.draws import below, bits, happens, order_keys, unit64
+from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, lowest, marked, runs
+from bertc.objectives.spans import span_draws, span_keys
 from bertc.objectives.words import choose_words, find_words, read_text
 
 
@@ -20,12 +22,12 @@ def mask_tokens(
     real_bs: torch.Tensor,
     tables: Tables,
     key: int,
-    predictions: int,
 ) -> tuple[torch.Tensor, Predictions]:
     """The token ids (b, s) the encoder reads, and the predictions asked of it."""
     seq = inputs.token_ids.shape[1]
-    lanes = [1, *_unit_lanes(objective, seq), predictions, predictions]
-    drawn = bits(key, inputs.copies, inputs.example_ids, sum(lanes)).split(lanes, dim=1)
+    predictions = objective.predictions(seq)
+    lanes = [1, *_lanes(objective, seq, predictions), predictions, predictions]
+    drawn = torch.split(bits(key, inputs.copies, inputs.example_ids, sum(lanes)), lanes, dim=1)
     positions_bk = _choose(objective, inputs, real_bs, tables, drawn[0], drawn[1:-2], predictions)
 
     used_bk = positions_bk < seq
@@ -42,11 +44,16 @@ def mask_tokens(
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 
 
-def _unit_lanes(objective: Mlm, seq: int) -> list[int]:
+def _lanes(objective: Mlm, seq: int, predictions: int) -> tuple[int, ...]:
     """How many random numbers a row needs to choose its tokens, by use."""
     match objective.unit:
         case TokenUnit() | WordUnit():
-            return [seq]
+            return (seq,)
+        case NgramUnit(max=most):
+            return (seq, ngram_draws(most, objective.p, predictions))
+        case SpanUnit() as span:
+            draws = span_draws(span, objective.p, predictions)
+            return (draws, draws)
         case _:
             assert_never(objective.unit)
 
@@ -68,8 +75,14 @@ def _choose(
     words = find_words(inputs.token_ids, text, tables)
     match objective.unit:
         case WordUnit():
-            chosen_bs = choose_words(words, lanes[0], counts_b, predictions)
-            return marked(chosen_bs, predictions)
+            return marked(choose_words(words, lanes[0], counts_b, predictions), predictions)
+        case NgramUnit(max=most):
+            return marked(
+                choose_ngrams(most, words, text, lanes[0], lanes[1], counts_b), predictions
+            )
+        case SpanUnit() as span:
+            keys_bs = span_keys(span, words, text, inputs.lengths, lanes[0], lanes[1])
+            return lowest(keys_bs, counts_b, predictions)
         case _:
             assert_never(objective.unit)
 
@@ -98,10 +111,12 @@ def _random_tokens(objective: Mlm, tables: Tables, bits_bk: torch.Tensor) -> tor
         case "vocabulary":
             return below(bits_bk, tables.size)
         case "ordinary":
-            place_bk = below(bits_bk, tables.ordinary.shape[0])
-            return tables.ordinary[place_bk]
+            rank_v = (~tables.special).cumsum(0)
+            rank_bk = below(bits_bk, rank_v[-1]) + 1
+            return torch.searchsorted(rank_v, rank_bk)
         case "corpus":
-            ids_bk = torch.searchsorted(tables.unigram_cdf, unit64(bits_bk), right=True)
+            drawn_bk = unit64(bits_bk).to(tables.unigram_cdf.dtype)
+            ids_bk = torch.searchsorted(tables.unigram_cdf, drawn_bk, right=True)
             return ids_bk.clamp(max=tables.size - 1)
         case _:
             assert_never(objective.random_from)

@@ -57,6 +57,14 @@ def find_words(token_ids_bs: torch.Tensor, text: Text, tables: Tables) -> Words:
     return Words(number_bs, begin, begins_bs & text.allowed)
 
 
+def next_stop(text: Text) -> torch.Tensor:
+    """For each position the next one at or after it that may not be chosen, (b, s); s if none."""
+    seq = text.allowed.shape[1]
+    lane_s = torch.arange(seq, device=text.allowed.device)
+    stops_bs = torch.where(text.allowed, seq, lane_s)
+    return stops_bs.flip(1).cummin(1).values.flip(1)
+
+
 def first_words(
     words: Words, bits_bs: torch.Tensor, many: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import torch
 
-from bertc.ir.objective import Mlm, NgramUnit, Sbo, SpanUnit, Term, TokenUnit, Unit, WordUnit
-from bertc.objectives import Inputs, Tables, corrupt, make_tables
+from bertc.ir.objective import Mlm, NgramUnit, SpanUnit, Term, TokenUnit, Unit, WordUnit
+from bertc.objectives import Inputs, Tables, corrupt
 
 SHAPES = ((32, 128), (256, 128), (32, 512))
 VOCAB, SPECIALS, PIECES = 30_522, 1000, 0.25
@@ -18,10 +18,10 @@ VOCAB, SPECIALS, PIECES = 30_522, 1000, 0.25
 def vocabulary() -> Tables:
     """A made-up WordPiece vocabulary whose last quarter continues words."""
     ids = torch.arange(VOCAB)
-    return make_tables(
+    return Tables(
         size=VOCAB, pad=0, cls=101, sep=102, mask=103,
         word_start=ids < VOCAB * (1 - PIECES), special=ids < SPECIALS,
-        unigram=torch.ones(VOCAB),
+        unigram_cdf=torch.linspace(0, 1, VOCAB),
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def rate(terms: tuple[Term, ...], rows: int, seq: int) -> float:
 def main() -> None:
     """Print one line for each unit and shape."""
     torch.set_num_threads(1)
-    units: tuple[Unit, ...] = (TokenUnit(), WordUnit())
+    units: tuple[Unit, ...] = (TokenUnit(), WordUnit(), NgramUnit(), SpanUnit())
     for unit in units:
         for rows, seq in SHAPES:
             figure = rate((Term(objective=Mlm(unit=unit)),), rows, seq)

@@ -1,0 +1,64 @@
+"""A small made-up vocabulary, rows of it, and stages to corrupt them for."""
+
+import torch
+
+from bertc.api import resolve
+from bertc.ir.resolved import Resolved
+from bertc.objectives import Columns, Inputs, Tables, corrupt
+
+VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
+PAD, CLS, SEP, MASK = 0, 2, 3, 4
+
+
+def tables(continues: int = CONTINUES) -> Tables:
+    """Ids 0-9 are special, those from ``continues`` on go on with a word."""
+    ids = torch.arange(VOCAB)
+    frequency = (1 / (ids + 1.0)).double()
+    frequency[:ORDINARY] = 0
+    return Tables(
+        size=VOCAB, pad=PAD, cls=CLS, sep=SEP, mask=MASK,
+        word_start=ids < continues, special=ids < ORDINARY,
+        unigram_cdf=(frequency / frequency.sum()).cumsum(0),
+    )  # fmt: skip
+
+
+def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: int = 1) -> Inputs:
+    """[CLS] A [SEP] B [SEP] or [CLS] A [SEP], of any length from 4 to ``seq`` unless ``full``."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(ORDINARY, VOCAB, (count, seq), generator=generator)
+    lengths = torch.randint(4, seq + 1, (count,), generator=generator)
+    if full:
+        lengths = torch.full((count,), seq)
+    lane = torch.arange(seq)
+    ids[:, 0] = CLS
+    ids[lane == lengths[:, None] - 1] = SEP
+    middle = lengths[:, None] // 2
+    if pairs:
+        ids[lane == middle] = SEP
+    ids[lane >= lengths[:, None]] = PAD
+    segments = ((lane > middle) & (lane < lengths[:, None]) & pairs).long()
+    labels = torch.randint(0, 2, (count,), generator=generator)
+    return Inputs(ids, segments, lengths, torch.arange(count), torch.zeros_like(labels), labels)
+
+
+def program(objective: str, seq: int, extra: str = "") -> Resolved:
+    """A toy encoder trained on one objective."""
+    size = "layers=1 hidden=16 heads=2 ffn=32 vocab=1000 dropout=0 "
+    return resolve(f"{size} objective={objective} seq={seq} {extra}")
+
+
+def corrupted(
+    objective: str, inputs: Inputs, vocabulary: Tables | None = None, seed: int = 0
+) -> Columns:
+    """What an objective makes of rows."""
+    stage = program(objective, inputs.token_ids.shape[1]).stages[0]
+    return corrupt(stage, inputs, vocabulary or tables(), seed)
+
+
+def chosen(columns: Columns) -> torch.Tensor:
+    """Marks (b, s) on the tokens to predict, once it is sure that each is named once."""
+    assert columns.mlm is not None
+    positions, weights = columns.mlm.positions, columns.mlm.weights
+    marks = torch.zeros_like(columns.originals).scatter_add_(1, positions, weights.long())
+    assert marks.max() <= 1
+    return marks.bool()

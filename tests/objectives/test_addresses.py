@@ -1,0 +1,55 @@
+"""A mask belongs to its example: batches, orders, copies and seeds."""
+
+import pytest
+import torch
+
+from bertc.objectives import Columns, Inputs, corrupt
+from tests.objectives.material import chosen, corrupted, program, rows, tables
+
+TERMS = (
+    "mlm",
+    "mlm(unit=word)+nsp",
+    "mlm(unit=ngram(3))+sop",
+    "mlm(unit=span, replace_per=span, random_from=corpus)+sbo",
+    "mlm(count=stochastic, mask_specials=true, random_from=ordinary)",
+)
+
+
+def tensors(columns: Columns) -> list[torch.Tensor]:
+    flat: list[torch.Tensor] = []
+    for part in columns:
+        if isinstance(part, torch.Tensor):
+            flat.append(part)
+        elif part is not None:
+            flat.extend(part)
+    return flat
+
+
+def some(inputs: Inputs, which: torch.Tensor) -> Inputs:
+    return Inputs(*(part[which] for part in inputs))
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_a_row_does_not_depend_on_the_rows_beside_it(terms: str) -> None:
+    inputs, vocabulary = rows(24, 48), tables()
+    stage = program(terms, 48).stages[0]
+    whole = tensors(corrupt(stage, inputs, vocabulary, 3))
+    shuffled = torch.randperm(24, generator=torch.Generator().manual_seed(0))
+    for which in (shuffled, torch.arange(5), torch.tensor([17])):
+        part = tensors(corrupt(stage, some(inputs, which), vocabulary, 3))
+        assert all(torch.equal(a, b[which]) for a, b in zip(part, whole, strict=True))
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_the_same_address_gives_the_same_mask_and_another_a_new_one(terms: str) -> None:
+    inputs = rows(64, 48, full=True)
+    base = chosen(corrupted(terms, inputs))
+    torch.manual_seed(1)  # no part of any address
+    assert torch.equal(base, chosen(corrupted(terms, inputs)))
+    for other in (
+        corrupted(terms, inputs._replace(copies=inputs.copies + 1)),
+        corrupted(terms, inputs._replace(example_ids=inputs.example_ids + 64)),
+        corrupted(terms, inputs, seed=1),
+    ):
+        same = (base & chosen(other)).sum() / base.sum()
+        assert same < 0.35  # two masks of 15% share 15% of their tokens

@@ -1,0 +1,41 @@
+"""Corruption and losses trace as one graph, and the trace computes the same."""
+
+import pytest
+import torch
+
+from bertc.objectives import TermLoss, corrupt, losses
+from tests.objectives.material import program, rows, tables
+from tests.objectives.test_addresses import TERMS, tensors
+from tests.objectives.test_losses import setting
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_corruption_is_one_graph(terms: str) -> None:
+    stage, vocabulary = program(terms, 24).stages[0], tables()
+    torch.compiler.reset()
+    traced = torch.compile(corrupt, fullgraph=True, dynamic=False, backend="aot_eager")
+    for seed in (1, 2):
+        inputs = rows(4, 24, seed=seed)
+        plain = tensors(corrupt(stage, inputs, vocabulary, 5))
+        for a, b in zip(tensors(traced(stage, inputs, vocabulary, 5)), plain, strict=True):
+            assert torch.equal(a, b)
+
+
+def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
+    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
+    torch.compiler.reset()
+    traced = torch.compile(losses, fullgraph=True, dynamic=False, backend="aot_eager")
+    leaves = [*w.values(), hidden, pooled]
+
+    def gradients(terms: dict[str, TermLoss]) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(torch.stack([term.sum for term in terms.values()]).sum(), leaves)
+
+    stage, encoder = resolved.stages[0], resolved.encoder
+    plain = losses(stage, encoder, columns, hidden, pooled, w)
+    compiled = traced(stage, encoder, columns, hidden, pooled, w)
+    for kind, term in plain.items():
+        torch.testing.assert_close(compiled[kind].sum, term.sum)
+        assert compiled[kind].count == term.count
+        assert compiled[kind].correct == term.correct
+    for a, b in zip(gradients(compiled), gradients(plain), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,111 @@
+"""The hash behind every mask is even, independent of all neighbours, and the same everywhere."""
+
+import itertools
+
+import pytest
+import torch
+from scipy import stats
+
+from bertc.ir.address import key
+from bertc.objectives.draws import below, bits, happens, uniform, unit64
+
+B, N = 512, 256
+ROWS = torch.arange(B)
+NONE = torch.zeros(B, dtype=torch.long)
+
+
+def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
+    """In standard deviations of what independent numbers would give."""
+    both = torch.stack([a.double().flatten(), b.double().flatten()])
+    return abs(torch.corrcoef(both)[0, 1].item()) * a.numel() ** 0.5
+
+
+def even(values: torch.Tensor, cells: int) -> bool:
+    counts = torch.bincount(values.flatten(), minlength=cells)
+    return float(stats.chisquare(counts.numpy()).pvalue) > 1e-4
+
+
+@pytest.mark.parametrize("which", [0, 1, key(7, "mask"), 2**63 - 1])
+def test_values_fill_the_unit_interval_evenly(which: int) -> None:
+    u = uniform(which, NONE, ROWS, N)
+    assert u.dtype == torch.float32
+    assert u.min() >= 0
+    assert u.max() < 1
+    assert stats.kstest(u.flatten().numpy(), "uniform").pvalue > 1e-4
+    assert even((u * 256).long(), 256)
+
+
+def test_pairs_and_triples_of_lanes_fill_their_squares_and_cubes() -> None:
+    cell = (uniform(3, NONE, ROWS, 3 * 85) * 16).long().view(B, 85, 3)
+    assert even(cell[..., 0] * 16 + cell[..., 1], 256)
+    assert even((cell[..., 0] * 16 + cell[..., 1]) * 16 + cell[..., 2], 4096)
+
+
+def test_neighbouring_rows_fill_the_square() -> None:
+    cell = (uniform(3, NONE, ROWS, N) * 16).long()
+    assert even(cell[:-1:2] * 16 + cell[1::2], 256)
+
+
+def test_no_correlation_between_neighbours_of_any_kind() -> None:
+    base = uniform(5, NONE, ROWS, N)
+    others = [
+        uniform(6, NONE, ROWS, N),
+        uniform(5, NONE + 1, ROWS, N),
+        uniform(5, NONE, ROWS + 1, N),
+        uniform(5, NONE, ROWS + 2**32, N),
+        uniform(5, NONE + 1, ROWS - 1, N),
+    ]
+    for a, b in itertools.combinations([base, *others], 2):
+        assert correlation(a, b) < 5
+    for lag in (1, 2, 3, 64):
+        assert correlation(base[:, lag:], base[:, :-lag]) < 5
+        assert correlation(base[lag:], base[:-lag]) < 5
+
+
+def test_every_high_bit_is_fair_and_independent_of_the_next() -> None:
+    drawn = bits(11, NONE, ROWS, N)
+    places = torch.stack([(drawn >> shift) & 1 for shift in range(24, 64)])
+    mean = places.double().mean((1, 2))
+    assert ((mean - 0.5).abs() < 5 * 0.5 / (B * N) ** 0.5).all()
+    assert all(correlation(a, b) < 5 for a, b in itertools.pairwise(places))
+
+
+def test_changing_one_bit_of_an_address_changes_half_the_bits_drawn() -> None:
+    before = bits(0, NONE, ROWS, 8)
+    for shift in (0, 5, 17, 31, 40):
+        after = bits(0, NONE, ROWS ^ (1 << shift), 8)
+        flipped = ((before ^ after)[..., None] >> torch.arange(32, 64)) & 1
+        assert abs(flipped.double().mean().item() - 0.5) < 0.005
+
+
+def test_a_row_does_not_depend_on_its_batch() -> None:
+    whole = bits(9, NONE + 4, ROWS, N)
+    order = torch.randperm(B, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(bits(9, NONE + 4, ROWS[order], N), whole[order])
+    assert torch.equal(bits(9, NONE[:3] + 4, ROWS[:3], N // 2), whole[:3, : N // 2])
+
+
+def test_values_are_the_same_for_ever() -> None:
+    drawn = bits(key(1, "mask"), torch.tensor([2]), torch.tensor([3]), 2)
+    assert drawn.tolist() == [[2176260011948055161, -6357495606103328644]]
+
+
+@pytest.mark.parametrize("limit", [2, 3, 30_522, 1_000_003])
+def test_integers_are_even_below_their_limit(limit: int) -> None:
+    drawn = below(bits(2, NONE, ROWS, N), limit)
+    assert drawn.min() >= 0
+    assert drawn.max() < limit
+    assert even(drawn * min(limit, 64) // limit, min(limit, 64)) or limit % 64
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.8, 1.0])
+def test_events_happen_at_their_rate(probability: float) -> None:
+    happened = happens(bits(2, NONE, ROWS, N), probability).double().mean().item()
+    spread = (probability * (1 - probability) / (B * N)) ** 0.5
+    assert abs(happened - probability) <= 4 * spread
+
+
+def test_fine_values_have_53_bits() -> None:
+    fine = unit64(bits(2, NONE, ROWS, N))
+    assert fine.dtype == torch.float64
+    assert stats.kstest((fine * 2**30 % 1).flatten().numpy(), "uniform").pvalue > 1e-4

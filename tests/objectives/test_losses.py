@@ -1,0 +1,190 @@
+"""Losses against loops over predictions, and gradients against those of the plain formula."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.resolved import Resolved, head_weights
+from bertc.objectives import (
+    Columns,
+    TermLoss,
+    corrupt,
+    cross_entropy,
+    losses,
+    mlm_logits,
+    pair_logits,
+    sbo_logits,
+)
+from tests.objectives.material import program, rows, tables
+
+Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+def heads(resolved: Resolved) -> dict[str, torch.Tensor]:
+    """Random values for every weight of the heads, and the token table."""
+    generator = torch.Generator().manual_seed(4)
+    shapes = {w.name: w.shape for w in head_weights(resolved)}
+    shapes["token"] = (resolved.encoder.vocab_size, resolved.encoder.embedding)
+    return {
+        name: (torch.randn(shape, generator=generator) * 0.3).requires_grad_()
+        for name, shape in shapes.items()
+    }
+
+
+def setting(
+    objective: str, extra: str = ""
+) -> tuple[Resolved, Columns, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
+    columns = corrupt(resolved.stages[0], rows(6, 40), tables(), 0)
+    generator = torch.Generator().manual_seed(9)
+    hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
+    pooled = torch.randn(6, 16, generator=generator).requires_grad_()
+    return resolved, columns, hidden, pooled, heads(resolved)
+
+
+def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
+    resolved, columns, hidden, pooled, weights = setting(objective, extra)
+    return losses(resolved.stages[0], resolved.encoder, columns, hidden, pooled, weights)
+
+
+def layer(
+    x: torch.Tensor, w: dict[str, torch.Tensor], dense: str, norm: str, f: Activation, eps: float
+) -> torch.Tensor:
+    x = f(w[f"{dense}.weight"] @ x + w[f"{dense}.bias"])
+    x = (x - x.mean()) / (x.var(unbiased=False) + eps).sqrt()
+    return x * w[f"{norm}.weight"] + w[f"{norm}.bias"]
+
+
+@pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
+def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
+    extra = f"activation={name} norm=post(1e-3)"
+    resolved, columns, hidden, _, w = setting("mlm", extra)
+    assert columns.mlm is not None
+    total, count, correct = 0.0, 0, 0
+    for row in range(6):
+        asked = zip(*(part[row].tolist() for part in columns.mlm), strict=True)
+        for position, target, weight in asked:
+            if not weight:
+                continue
+            x = layer(hidden[row, position], w, "mlm.dense", "mlm.norm", f, 1e-3)
+            scores = w["token"] @ x + w["mlm.bias"]
+            one_row = mlm_logits(resolved.encoder, hidden[row, position][None], w)[0]
+            torch.testing.assert_close(one_row, scores, atol=1e-5, rtol=1e-5)
+            total -= scores.log_softmax(0)[target].item()
+            count += 1
+            correct += int(scores.argmax() == target)
+    term = found("mlm", extra)["mlm"]
+    assert term.sum.item() == pytest.approx(total, rel=1e-5)
+    assert (term.count.item(), term.correct.item()) == (count, correct)
+
+
+def test_sbo_is_the_sum_over_the_pairs() -> None:
+    resolved, columns, hidden, _, w = setting("span+sbo")
+    asked, eps = columns.sbo, resolved.encoder.norm.eps
+    assert asked is not None
+    total, count = 0.0, 0
+    for row in range(6):
+        for slot in asked.weights[row].nonzero()[:, 0].tolist():
+            left = hidden[row, asked.left[row, slot]]
+            right = hidden[row, asked.right[row, slot]]
+            place = asked.place[row, slot]
+            x = torch.cat([left, right, w["sbo.position.weight"][place]])
+            x = layer(x, w, "sbo.first", "sbo.first_norm", F.gelu, eps)
+            x = layer(x, w, "sbo.second", "sbo.second_norm", F.gelu, eps)
+            scores = w["token"] @ x + w["sbo.bias"]
+            alone = sbo_logits(resolved.encoder, left[None], right[None], place[None], w)[0]
+            torch.testing.assert_close(alone, scores, atol=1e-5, rtol=1e-5)
+            total -= scores.log_softmax(0)[asked.targets[row, slot]].item()
+            count += 1
+    term = found("span+sbo")["sbo"]
+    assert count > 5
+    assert term.sum.item() == pytest.approx(total, rel=1e-5)
+    assert term.count.item() == count
+
+
+@pytest.mark.parametrize("kind", ["nsp", "sop"])
+def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
+    _, columns, _, pooled, w = setting(f"mlm+{kind}")
+    scores = pooled @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
+    torch.testing.assert_close(pair_logits(kind, pooled, w), scores)  # type: ignore[arg-type]
+    labels = columns.pair_labels
+    wanted = -scores.log_softmax(1).gather(1, labels[:, None]).sum()
+    term = found(f"mlm+{kind}")[kind]
+    torch.testing.assert_close(term.sum, wanted)
+    assert term.count.item() == 6
+    assert term.correct.item() == (scores.argmax(1) == labels).sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
+    dtype: torch.dtype,
+) -> None:
+    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
+    terms = losses(
+        resolved.stages[0], resolved.encoder, columns, hidden.to(dtype), pooled.to(dtype), w
+    )
+    assert set(terms) == {"mlm", "sbo", "sop"}
+    assert all(term.sum.dtype == torch.float32 for term in terms.values())
+    torch.stack([term.sum for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
+    for name, tensor in {**w, "hidden": hidden, "pooled": pooled}.items():
+        assert tensor.grad is not None, name
+        assert tensor.grad.isfinite().all(), name
+        assert tensor.grad.abs().sum() > 0, name
+
+
+def operands(dtype: torch.dtype) -> tuple[list[torch.Tensor], torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(2)
+    shapes = ((37, 24), (501, 24), (501,))
+    leaves = [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
+    targets = torch.randint(0, 501, (37,), generator=generator)
+    return leaves, targets, torch.rand(37, generator=generator)
+
+
+@pytest.mark.parametrize("chunk", [1, 5 * 501, 2**19])
+def test_vocabulary_loss_is_the_plain_formula(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(cross_entropy, "CPU_CHUNK", chunk)
+    (x, table, bias), targets, scale = operands(torch.float32)
+    logits = x @ table.t() + bias
+    plain = F.cross_entropy(logits, targets, reduction="none")
+    wanted = torch.autograd.grad((plain * scale).sum(), (x, table, bias))
+    value, hits = cross_entropy.vocabulary_loss(x, table, bias, targets)
+    torch.testing.assert_close(value, plain)
+    assert torch.equal(hits, logits.argmax(1) == targets)
+    given = torch.autograd.grad((value * scale).sum(), (x, table, bias))
+    for a, b in zip(given, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(cross_entropy.vocabulary_loss(x, table, bias, targets)[0], plain)
+
+
+def test_in_half_precision_only_the_products_are_rounded() -> None:
+    leaves, targets, scale = operands(torch.bfloat16)
+    x, table, bias = leaves
+    exact = [leaf.detach().float().requires_grad_() for leaf in leaves]
+    plain = F.cross_entropy(exact[0] @ exact[1].t() + exact[2], targets, reduction="none")
+    value, _ = cross_entropy.vocabulary_loss(x, table, bias, targets)
+    assert value.dtype == torch.float32
+    # A logit of size 16 is off by 2^-5 at most.
+    torch.testing.assert_close(value, plain, atol=0.1, rtol=0.01)
+    given = torch.autograd.grad((value * scale).sum(), leaves)
+    wanted = torch.autograd.grad((plain * scale).sum(), exact)
+    for a, b in zip(given, wanted, strict=True):
+        assert a.dtype == torch.bfloat16
+        assert (a.float() - b).norm() < 0.02 * b.norm()
+
+
+def test_parts_of_a_batch_add_up() -> None:
+    resolved, columns, hidden, pooled, w = setting("span+sbo+nsp")
+    stage, encoder = resolved.stages[0], resolved.encoder
+    whole = losses(stage, encoder, columns, hidden, pooled, w)
+    inputs = rows(6, 40)
+    summed = {kind: torch.zeros(3) for kind in whole}
+    for part in (slice(0, 2), slice(2, 6)):
+        columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), tables(), 0)
+        for kind, term in losses(stage, encoder, columns, hidden[part], pooled[part], w).items():
+            summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
+    for kind, term in whole.items():
+        parts = torch.stack([term.sum, term.count, term.correct])
+        torch.testing.assert_close(summed[kind], parts, atol=1e-4, rtol=1e-5)

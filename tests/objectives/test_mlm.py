@@ -1,0 +1,172 @@
+"""Masking of single tokens: how many, which, and what is written in their place."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+
+from bertc.objectives import corrupt
+from tests.objectives.material import (
+    MASK,
+    ORDINARY,
+    PAD,
+    VOCAB,
+    chosen,
+    corrupted,
+    program,
+    rows,
+    tables,
+)
+
+UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
+
+
+def mlm(**settings: object) -> str:
+    return f"mlm({', '.join(f'{name}={value}' for name, value in settings.items())})"
+
+
+def lengths_in_turn(seq: int) -> object:
+    inputs = rows(seq - 3, seq)
+    lengths = torch.arange(4, seq + 1)
+    ids = torch.full((seq - 3, seq), 77)
+    ids[:, 0] = 2
+    lane = torch.arange(seq)
+    ids[lane == lengths[:, None] - 1] = 3
+    ids[lane >= lengths[:, None]] = PAD
+    return inputs._replace(token_ids=ids, lengths=lengths)
+
+
+@pytest.mark.parametrize("p", ["15%", "12.5%", "50%"])
+@pytest.mark.parametrize("seq", [128, 512])
+def test_the_count_of_every_length_is_that_of_the_official_code(p: str, seq: int) -> None:
+    rate = float(p[:-1]) / 100
+    inputs = lengths_in_turn(seq)
+    most = math.ceil(rate * seq)
+    lengths = range(4, seq + 1)
+    nearest = chosen(corrupted(mlm(p=p), inputs)).sum(1).tolist()
+    # Of 4 tokens two are special, so that 2 can be predicted at most.
+    assert nearest == [min(n - 2, most, max(1, round(n * rate))) for n in lengths]
+    up = chosen(corrupted(mlm(p=p, count="up"), inputs)).sum(1).tolist()
+    assert up == [min(most, math.ceil((n - 2) * rate)) for n in lengths]
+    capped = chosen(corrupted(mlm(p=p, max_predictions=5), inputs)).sum(1).tolist()
+    assert capped == [min(n - 2, 5, max(1, round(n * rate))) for n in lengths]
+
+
+def test_the_stochastic_count_is_right_on_average() -> None:
+    inputs = rows(8000, 16, full=True)
+    counts = chosen(corrupted(mlm(count="stochastic", mask_specials="true"), inputs)).sum(1)
+    assert set(counts.tolist()) == {2, 3}  # 0.15 x 16 = 2.4
+    assert abs(counts.double().mean().item() - 2.4) < 4 * math.sqrt(0.24 / 8000)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_specials_and_padding_are_left_alone(unit: str) -> None:
+    inputs = rows(300, 48)
+    columns = corrupted(mlm(p="40%", unit=unit), inputs)
+    assert columns.mlm is not None
+    marks = chosen(columns)
+    assert (inputs.token_ids[marks] >= ORDINARY).all()
+    assert torch.equal(columns.token_ids[~marks], inputs.token_ids[~marks])
+    assert torch.equal(columns.originals, inputs.token_ids)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_specials_can_be_candidates_and_padding_never(unit: str) -> None:
+    inputs = rows(300, 48)
+    marks = chosen(corrupted(mlm(p="40%", unit=unit, mask_specials="true"), inputs))
+    assert marks[:, 0].any()
+    assert (inputs.token_ids[marks] != PAD).all()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_predictions_stand_in_the_order_of_the_text(unit: str) -> None:
+    inputs = rows(200, 64)
+    asked = corrupted(mlm(unit=unit), inputs).mlm
+    assert asked is not None
+    assert asked.positions.shape == asked.targets.shape == asked.weights.shape == (200, 10)
+    used = asked.weights.bool()
+    assert set(asked.weights.unique().tolist()) <= {0.0, 1.0}
+    assert not (used[:, 1:] & ~used[:, :-1]).any()  # unused slots are the last ones
+    assert (asked.positions.diff(dim=1)[used[:, 1:]] > 0).all()
+    assert (asked.positions[~used] == 0).all()
+    assert torch.equal(asked.targets[used], inputs.token_ids.gather(1, asked.positions)[used])
+
+
+def test_every_ordinary_position_is_chosen_equally_often() -> None:
+    inputs = rows(6000, 20, full=True)
+    marks = chosen(corrupted(mlm(), inputs)).sum(0)
+    ordinary = torch.ones(20, dtype=torch.bool)
+    ordinary[[0, 10, 19]] = False
+    assert (marks[~ordinary] == 0).all()
+    assert stats.chisquare(marks[ordinary].numpy()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("parts", [(80, 10, 10), (100, 0, 0), (0, 0, 100), (85, 0, 15)])
+def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> None:
+    inputs = rows(2000, 64, full=True)
+    columns = corrupted(mlm(replace="/".join(map(str, parts))), inputs)
+    marks = chosen(columns)
+    old, new = inputs.token_ids[marks], columns.token_ids[marks]
+    masked, kept = int((new == MASK).sum()), int((new == old).sum())
+    counts = [masked, len(new) - masked - kept, kept]
+    # A token drawn at random is [MASK] or the old one once in 1000 each.
+    expected = [
+        (parts[0] + parts[1] / VOCAB) / 100,
+        parts[1] / 100 * (1 - 2 / VOCAB),
+        (parts[2] + parts[1] / VOCAB) / 100,
+    ]
+    for count, share in zip(counts, expected, strict=True):
+        spread = math.sqrt(len(new) * share * (1 - share))
+        assert abs(count - len(new) * share) <= 4.5 * spread
+
+
+def random_tokens(source: str) -> torch.Tensor:
+    """Tokens written where all are replaced at random."""
+    inputs = rows(3000, 64, full=True)
+    columns = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
+    return columns.token_ids[chosen(columns)]
+
+
+def test_random_tokens_come_from_the_whole_vocabulary() -> None:
+    counts = torch.bincount(random_tokens("vocabulary"), minlength=VOCAB)
+    assert counts[:ORDINARY].min() > 0
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-4
+
+
+def test_random_tokens_come_from_the_ordinary_ones() -> None:
+    counts = torch.bincount(random_tokens("ordinary"), minlength=VOCAB)
+    assert (counts[:ORDINARY] == 0).all()
+    assert counts[ORDINARY:].min() > 0
+    assert stats.chisquare(counts[ORDINARY:].numpy()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
+    inputs = rows(3000, 64, full=True)
+    vocabulary = tables()
+    vocabulary = vocabulary._replace(unigram_cdf=vocabulary.unigram_cdf.to(dtype))
+    columns = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
+    drawn = columns.token_ids[chosen(columns)]
+    counts = torch.bincount(drawn, minlength=VOCAB)[ORDINARY:]
+    share = tables().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
+    assert counts.sum() == len(drawn)
+    assert stats.chisquare(counts.numpy(), (share * len(drawn)).numpy()).pvalue > 1e-4
+
+
+def test_without_masking_nothing_changes() -> None:
+    inputs = rows(8, 32)
+    columns = corrupted("sop", inputs)
+    assert columns.mlm is None
+    assert torch.equal(columns.token_ids, inputs.token_ids)
+    assert torch.equal(columns.pair_labels, inputs.pair_labels)
+
+
+def test_padding_is_not_attended_to_where_there_is_any() -> None:
+    inputs = rows(8, 32)
+    padded = program("mlm", 32, "format=single-segment").stages[0]
+    full = program("mlm", 32, "format=full-sentences").stages[0]
+    mask = corrupt(padded, inputs, tables(), 0).attention_mask
+    assert mask is not None
+    assert torch.equal(mask, inputs.token_ids != PAD)
+    assert corrupt(full, inputs, tables(), 0).attention_mask is None
