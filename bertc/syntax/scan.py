@@ -186,7 +186,7 @@ class _Scanner:
             "E009",
             "this string is never closed",
             self.span(position, end),
-            label=f"no {quote} on the rest of the line",
+            label="the closing quote is missing",
             help=found.group()[:60] + quote,
             fix=Fix(self.span(end, end), quote),
         )
