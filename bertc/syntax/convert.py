@@ -184,6 +184,9 @@ class Converter:
         self.parts[place] = value.span
         if isinstance(value, Scaled):
             inner = value.term
+            if isinstance(value.factor, Name | Call):
+                mistakes.product_of_terms(value, self.diagnostics)
+                return BAD
             factor = arguments(shape.node)["weight"]
             weight = self.convert(value.factor, factor, (*place, "weight"))
         part = self.convert(inner, shape.inner, (*place, shape.field))

@@ -120,6 +120,19 @@ def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, found: Diagnostics) 
     )
 
 
+def product_of_terms(value: Scaled, found: Diagnostics) -> None:
+    """Two terms joined by ``*``, which joins a number and a term."""
+    text = f"{value.factor.span.text} + {value.term.span.text}"
+    found.error(
+        "E108",
+        f"a weight is a number, not {described(value.factor)}",
+        value.factor.span,
+        label="terms are joined by +",
+        help=text if len(text) <= 80 else "join the two by +",
+        fix=Fix(value.span, text),
+    )
+
+
 def in_line(first: Placed, whole: Placed) -> str:
     """What follows a name within its setting or argument, if it is short enough to repeat."""
     rest = whole.span.source.text[first.span.end : whole.span.end]
