@@ -4,7 +4,7 @@ The pages are data, in ``codes.toml``. E0xx: the text cannot be read; E1xx: a na
 wrong; E2xx: settings disagree; E3xx: ``extends`` and files.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -14,12 +14,16 @@ from bertc.diagnostics.near import listed, nearest
 
 @dataclass(frozen=True)
 class Page:
-    """A code explained: what it means, a spec that has the mistake, and one that does not."""
+    """A code explained: what it means, a spec that has the mistake, and one that does not.
+
+    ``beside`` are other files, by name, that the examples need.
+    """
 
     title: str
     text: str
     bad: str
     good: str
+    beside: dict[str, str] = field(default_factory=dict)
 
 
 @cache

@@ -9,6 +9,7 @@ help: hidden
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 
 from bertc.diagnostics.diagnostic import Diagnostic, Note
 from bertc.diagnostics.span import Source, Span
@@ -90,13 +91,14 @@ class _Page:
             left = room - len(lines) - (len(notes) - index - 1)
             if left < 1:
                 break
-            head = f"{self.paint('note', 'note')}: {escaped(note.message)}"
+            word = self.paint("note", "note")
             if note.span and left >= 4:
-                lines += [head, *self.excerpt(note.span, "", gutter, "-", "note")]
-            elif note.span:
-                lines.append(f"{head}, at {escaped(str(note.span))}")
-            else:
-                lines.append(head)
+                lines.append(f"{word}: {escaped(note.message)}")
+                lines += self.excerpt(note.span, "", gutter, "-", "note")
+                continue
+            at = f", at {note.span}" if note.span else ""
+            first, *more = wrap(escaped(note.message + at), WIDTH - 6, max_lines=left)
+            lines += [f"{word}: {first}", *(" " * 6 + line for line in more)]
         return lines
 
     def excerpt(self, span: Span, label: str, gutter: int, mark: str, style: str) -> list[str]:

@@ -1,9 +1,9 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
-from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.diagnostics import Diagnostics, Fix, Note, Span
 from bertc.ir.data import PAIRED
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, SpanUnit
-from bertc.ir.program import Program
+from bertc.ir.program import Given, Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values
@@ -29,6 +29,13 @@ def _note(message: str, span: Span | None) -> tuple[Note, ...]:
     return (Note(message, span),) if span else ()
 
 
+def _fix(given: Given | None, instead: str) -> Fix | None:
+    """Write a setting anew, where this spec writes it."""
+    if given is None or given.origin.kind != "written" or given.origin.span is None:
+        return None
+    return Fix(given.origin.span, instead)
+
+
 def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
@@ -45,6 +52,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 label=f"{hidden} / {heads} leaves {hidden % heads}",
                 notes=_note(f"hidden = {hidden}", program.span("hidden")),
                 help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
+                fix=_fix(program.settings["heads"], f"heads={near[0]}"),
             )
             return
 
@@ -111,6 +119,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
+            fix=_fix(stage.given("format"), "format=segment-pair"),
         )
     if asking and not stage.program.settings["pooler"].value:
         diagnostics.error(
@@ -135,12 +144,17 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
     positions, seq = stage.program.settings["positions"].value, stage.value("seq")
     room = positions.rows - positions.offset
     if seq > room:
+        more_rows = f"positions={seq + positions.offset}"
+        written = stage.program.settings["positions"]
         diagnostics.error(
             "E203",
             f"rows of {seq} tokens need {seq} positions, and there are {room}",
             stage.span("seq") or stage.program.span("positions"),
             notes=_note(f"positions = {positions.rows} rows", stage.program.span("positions")),
-            help=f"positions={seq + positions.offset}" if not positions.offset else f"seq={room}",
+            help=f"seq={room}" if positions.offset else more_rows,
+            fix=_fix(stage.given("seq"), f"seq={room}")
+            if positions.offset
+            else _fix(written, more_rows),
         )
 
 

@@ -4,13 +4,28 @@ A bracket left open swallows the settings after it, so it is taken to close wher
 setting begins, or at the end. Then one lost bracket is one message.
 """
 
+from dataclasses import dataclass
+
 from bertc.diagnostics import Diagnostics, Fix, Note, Source, Span
 from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
 
 
 def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
-    """The same tokens with missing closing brackets added and surplus ones left out."""
+    """The same tokens with missing brackets added and surplus ones left out."""
     return _Balancer(tokens, source, diagnostics).run()
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An opening bracket; ``block``: of a block, ``surplus``: it opens nothing and is left out."""
+
+    token: Token
+    block: bool = False
+    surplus: bool = False
+
+    @property
+    def closer(self) -> str:
+        return OPENERS[self.token.kind]
 
 
 class _Balancer:
@@ -18,18 +33,17 @@ class _Balancer:
         self.tokens = tokens
         self.source = source
         self.diagnostics = diagnostics
-        self.open: list[tuple[Token, bool]] = []  # an opening bracket, and whether of a block
+        self.open: list[_Opened] = []
         self.done: list[Token] = []
         self.closed_later = _closed_later(tokens)
 
     def run(self) -> list[Token]:
         for index, token in enumerate(self.tokens):
             if self.in_value() and self.begins_setting(index) and not self.closed_later[index]:
-                self.close_values()
+                while self.in_value():
+                    self.close_last()
             if token.kind in OPENERS:
-                block = token.kind == "LBRACE" and not self.in_value() and self.after_name()
-                self.open.append((token, block))
-                self.done.append(token)
+                self.open_with(token)
             elif token.kind in CLOSERS:
                 self.close(token)
             else:
@@ -38,75 +52,131 @@ class _Balancer:
             self.close_last()
         return self.done
 
-    def in_value(self) -> bool:
-        return bool(self.open) and not self.open[-1][1]
+    def span(self, first: Token, last: Token) -> Span:
+        return Span(self.source, first.start, last.end)
 
-    def after_name(self) -> bool:
-        return bool(self.done) and self.done[-1].kind in ("NAME", "STRING")
+    def in_value(self) -> bool:
+        return bool(self.open) and not self.open[-1].block
 
     def begins_setting(self, index: int) -> bool:
         """Whether a new item starts here although a bracket of a value is still open."""
         kinds = [token.kind for token in self.tokens[index : index + 3]]
+        before = self.done[-1].kind if self.done else ""
         if kinds[0] == "EXTENDS":
             return True
-        if kinds[0] != "NAME" or self.done[-1].kind in ("PLUS", "STAR"):
+        if kinds[0] != "NAME" or before in ("PLUS", "STAR"):
             return False
         if kinds[1:2] == ["LBRACE"] or kinds[1:] == ["STRING", "LBRACE"]:
             return True
-        as_argument = self.open[-1][0].kind == "LPAR" and self.done[-1].kind in ("LPAR", "COMMA")
+        as_argument = self.open[-1].token.kind == "LPAR" and before in ("LPAR", "COMMA")
         return kinds[1:2] == ["EQUAL"] and not as_argument
 
-    def close_values(self) -> None:
-        while self.in_value():
-            self.close_last()
+    def open_with(self, token: Token) -> None:
+        before = self.done[-1].kind if self.done else ""
+        block = token.kind == "LBRACE" and not self.in_value() and before in ("NAME", "STRING")
+        surplus = token.kind == "LPAR" and before != "NAME"
+        self.open.append(_Opened(token, block, surplus))
+        if not surplus:
+            self.done.append(token)
 
     def close_last(self) -> None:
         """Report the innermost open bracket and close it after what was read last."""
-        opener, _ = self.open.pop()
-        end, closer = self.done[-1].end, OPENERS[opener.kind]
+        opened = self.open.pop()
+        opener, closer = opened.token, SPELLING[opened.closer]
+        if opened.surplus:
+            self.report_surplus(opener, None)
+            return
+        end = self.done[-1].end
         self.diagnostics.error(
             "E002",
             f"`{opener.text}` is never closed",
             Span(self.source, end, end),
-            label=f"`{SPELLING[closer]}` is missing here",
-            notes=(Note("opened here", Span(self.source, opener.start, opener.end)),),
-            help=f"insert {SPELLING[closer]}",
-            fix=Fix(Span(self.source, end, end), SPELLING[closer]),
+            label=f"`{closer}` is missing here",
+            notes=(Note("opened here", self.span(opener, opener)),),
+            help=f"insert {closer}",
+            fix=Fix(Span(self.source, end, end), closer),
         )
-        self.done.append(Token(closer, SPELLING[closer], end, end))
+        self.done.append(Token(opened.closer, closer, end, end))
 
     def close(self, token: Token) -> None:
         """Match a closing bracket with the innermost opening one of its kind."""
-        kinds = [OPENERS[opener.kind] for opener, _ in self.open]
-        if not kinds:
-            span = Span(self.source, token.start, token.end)
+        if all(opened.closer != token.kind for opened in self.open):
+            if not self.in_value():
+                self.close_nothing(token)
+                return
+            opened = self.open.pop()
+            self.report_wrong(opened.token, token)
+            if not opened.surplus:
+                self.done.append(
+                    Token(opened.closer, SPELLING[opened.closer], token.start, token.end)
+                )
+            return
+        while self.open[-1].closer != token.kind:
+            self.close_last()
+        opened = self.open.pop()
+        if opened.surplus:
+            self.report_surplus(opened.token, token)
+        else:
+            self.done.append(token)
+
+    def close_nothing(self, token: Token) -> None:
+        """A closing bracket that no bracket opens: a lost opening one, or one too many."""
+        span = self.span(token, token)
+        place = self.lost_opener(token)
+        if place is None:
             message = f"`{token.text}` closes nothing"
             self.diagnostics.error("E003", message, span, help="remove it", fix=Fix(span, ""))
             return
-        if token.kind not in kinds or (self.open[-1][1] and token.kind != kinds[-1]):
-            self.wrong_closer(token)
-            return
-        while OPENERS[self.open[-1][0].kind] != token.kind:
-            self.close_last()
-        self.open.pop()
+        kind = next(opener for opener, closer in OPENERS.items() if closer == token.kind)
+        end = self.done[place - 1].end
+        at = Span(self.source, end, end)
+        self.diagnostics.error(
+            "E003",
+            f"`{token.text}` has no `{SPELLING[kind]}`",
+            span,
+            notes=(Note(f"`{SPELLING[kind]}` may be missing here", at),),
+            help=f"insert {SPELLING[kind]}",
+            fix=Fix(at, SPELLING[kind]),
+        )
+        self.done[place:place] = [Token(kind, SPELLING[kind], end, end)]
         self.done.append(token)
 
-    def wrong_closer(self, token: Token) -> None:
-        opener, block = self.open[-1]
-        span = Span(self.source, token.start, token.end)
+    def lost_opener(self, token: Token) -> int | None:
+        """Where the opening bracket was probably lost: after the last kind, or the last `=`."""
+        for place in range(len(self.done) - 1, max(0, len(self.done) - 40), -1):
+            before, after = self.done[place - 1 : place + 1]
+            if before.kind in CLOSERS or before.kind in OPENERS:
+                return None
+            if token.kind == "RSQB" and before.kind == "EQUAL" and after.kind == "NUMBER":
+                return place
+            argument = after.kind in ("NUMBER", "STRING", "NAME") and place >= 2
+            if token.kind == "RPAR" and before.kind == "NAME" and argument:
+                return place if self.done[place - 2].kind in ("EQUAL", "PLUS", "STAR") else None
+        return None
+
+    def report_wrong(self, opener: Token, token: Token) -> None:
         right = SPELLING[OPENERS[opener.kind]]
-        note = Note("opened here", Span(self.source, opener.start, opener.end))
-        message = f"`{opener.text}` is closed by `{token.text}`"
-        if block:
-            self.diagnostics.error(
-                "E003", f"`{token.text}` closes nothing", span, help="remove it", fix=Fix(span, "")
-            )
-            return
+        span = self.span(token, token)
         self.diagnostics.error(
-            "E003", message, span, notes=(note,), help=f"write {right}", fix=Fix(span, right)
+            "E003",
+            f"`{opener.text}` is closed by `{token.text}`",
+            span,
+            notes=(Note("opened here", self.span(opener, opener)),),
+            help=f"write {right}",
+            fix=Fix(span, right),
         )
-        self.open.pop()
-        self.done.append(Token(OPENERS[opener.kind], right, token.start, token.end))
+
+    def report_surplus(self, opener: Token, closer: Token | None) -> None:
+        """Parentheses that group terms: only a kind has parentheses, for its arguments."""
+        span = self.span(opener, closer or opener)
+        self.diagnostics.error(
+            "E007",
+            "`(` does not follow a kind",
+            self.span(opener, opener),
+            label="parentheses hold the arguments of a kind",
+            help="remove the parentheses" if closer else "remove it",
+            fix=Fix(span, span.text[1:-1] if closer else ""),
+        )
 
 
 def _closed_later(tokens: list[Token]) -> list[bool]:

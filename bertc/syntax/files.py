@@ -14,7 +14,7 @@ from bertc.syntax.format import format_text
 from bertc.syntax.scan import LARGEST_TEXT
 
 SUFFIX = ".bertc"
-_TEXT = re.compile(r"[={\"'\n#]|\bextends\s")
+_TEXT = re.compile(r"[={}\"'\n#,]|\bextends\s")
 
 
 @dataclass(frozen=True)

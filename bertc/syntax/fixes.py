@@ -10,7 +10,7 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     text = source.text
     fixes = [d.fix for d in diagnostics if d.fix and d.fix.span.source == source]
     edges = len(text) + 1
-    for fix in sorted(fixes, key=lambda fix: (fix.span.start, fix.span.end), reverse=True):
+    for fix in reversed(sorted(fixes, key=lambda fix: (fix.span.start, fix.span.end))):
         if fix.span.end <= edges:
             text = text[: fix.span.start] + fix.replacement + text[fix.span.end :]
             edges = fix.span.start

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import islice
+from pathlib import Path, PurePath
 
-from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program import Program
 from bertc.resources import shipped_specs
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lower import lower_tree
 from bertc.syntax.parse import parse
+from bertc.syntax.show import quoted
 from bertc.syntax.tree import Extends, Text, Tree
 
 DEEPEST_BASE = 16
@@ -106,14 +108,11 @@ class _Bases:
         if not isinstance(target, Text):
             if target.text in shipped_specs():
                 return shipped_place(target.text, extends.span)
-            self.noshipped_place(extends)
+            self.no_shipped(extends)
             return None
         path = here / target.value
         if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
-            wrong = "" if path.suffix == SUFFIX else f", and it does not end in {SUFFIX}"
-            self.diagnostics.error(
-                "E301", f"there is no spec {target.value[:200]}{wrong}", target.span
-            )
+            self.no_file(target.value, target.span, path)
             return None
         if not path.resolve().is_relative_to(self.root.resolve()):
             self.diagnostics.error(
@@ -126,7 +125,23 @@ class _Bases:
             return None
         return Place(target.value, target.value, path, path.parent, self.root, span=extends.span)
 
-    def noshipped_place(self, extends: Extends) -> None:
+    def no_file(self, written: str, span: Span, path: Path) -> None:
+        wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
+        near = ""
+        if "\0" not in written and path.parent.resolve().is_relative_to(self.root.resolve()):
+            beside = (each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), 1000))
+            near = nearest(path.name, beside)
+        right = quoted(str(PurePath(written).parent / near)) if near else ""
+        self.diagnostics.error(
+            "E301",
+            f"there is no spec {written[:200]}{wrong}",
+            span,
+            label=f"did you mean `{near}`?" if near else "",
+            help=f"extends {right}" if near else "check the path",
+            fix=Fix(span, right) if near else None,
+        )
+
+    def no_shipped(self, extends: Extends) -> None:
         name, known = extends.target.span.text, shipped_specs()
         near = nearest(name, known)
         self.diagnostics.error(

@@ -14,9 +14,10 @@ from bertc.ir.program import Given, Origin, OriginKind, Program, StageGiven
 from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.syntax.convert import Converter
 from bertc.syntax.grids import MOST_POINTS, alternatives, points
+from bertc.syntax.mistakes import in_line
 from bertc.syntax.scalars import BAD
 from bertc.syntax.shapes import setting_shape
-from bertc.syntax.show import show_value
+from bertc.syntax.show import quoted, show_value
 from bertc.syntax.tree import Block, Extends, Grid, Item, Setting, Tree
 
 MOST_MISTAKES = 100
@@ -40,6 +41,7 @@ class _Scope:
 
     name: str = ""
     span: Span | None = None
+    label: Span | None = None
     axes: dict[str, _Axis] = field(default_factory=dict)
 
 
@@ -131,7 +133,7 @@ class _Lowering:
                 block.name.span,
                 label=f"did you mean `{near}`?" if near else "",
                 notes=(Note(f"blocks: {listed(BLOCKS)}"),),
-                help='stage "name" { ... }',
+                help=(near or BLOCKS[0]) + ' "name" { ... }',
                 fix=Fix(block.name.span, near or BLOCKS[0]) if block.label else None,
             )
             return None
@@ -140,6 +142,7 @@ class _Lowering:
                 self.misplaced(item)
         scope = self.scope(block.items, block.name.text)
         scope.name, scope.span = (block.label.value if block.label else ""), block.name.span
+        scope.label = block.label.span if block.label else None
         return scope
 
     def misplaced(self, item: Block | Extends) -> None:
@@ -169,10 +172,16 @@ class _Lowering:
                     fix=Fix(after, example),
                 )
             elif stage.name in first:
-                note = Note("the first one is here", first[stage.name].span)
+                note = Note("the first one is here", first[stage.name].label)
                 message = f'two stages are called "{stage.name[:40]}"'
+                other = quoted(f"{stage.name}-{index + 1}")
                 self.diagnostics.error(
-                    "E114", message, stage.span, notes=(note,), help="give one another name"
+                    "E114",
+                    message,
+                    stage.label,
+                    notes=(note,),
+                    help=f"stage {other[:60]} {{ ... }}",
+                    fix=Fix(stage.label, other) if stage.label else None,
                 )
             first.setdefault(stage.name, stage)
 
@@ -201,7 +210,7 @@ class _Lowering:
             item.name.span,
             label=f"did you mean `{near}`?" if near else "",
             notes=(Note(f"settings: {listed(known, limit=400)}"),),
-            help=near or "remove it",
+            help=near + in_line(item.name, item) if near else "remove it",
             fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
         )
 

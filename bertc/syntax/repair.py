@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.syntax.grammar import END
 from bertc.syntax.machine import accepted_after, first_mistake
-from bertc.syntax.scan import SPELLING, Token
+from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
 
 MOST_REPAIRS = 5
 _OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")
@@ -111,7 +111,8 @@ class _Report:
     def surplus(self, token: Token) -> None:
         code, message = "E007", f"{token.shown()} has no place here"
         label = "" if token is self.found else f"before {self.found.shown()}"
-        if token.kind == "COMMA" and token is self.found:
+        inside = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in self.tokens[: self.place])
+        if token.kind == "COMMA" and token is self.found and not inside:
             code, message = "E006", "a comma between settings"
             label = "settings are separated by white space or new lines"
         span = self.span(token)

@@ -21,6 +21,10 @@ SPELLING = {
 }  # fmt: skip
 
 _STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
+_CURLY_STRING = re.compile(
+    '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
+)
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
@@ -57,6 +61,7 @@ class _Scanner:
         self.comments: list[Comment] = []
         self.depth = 0
         self.strays = 0
+        self.glued = False  # whether a stray stands between the last word and the next
 
     def run(self) -> tuple[list[Token], list[Comment]]:
         text, position = self.source.text, 0
@@ -69,6 +74,13 @@ class _Scanner:
                     break
                 continue
             kind, position = str(found.lastgroup), found.end()
+            if kind == "STRING" and text[position : position + 1].isalnum():
+                position = self.open_string(found.start())  # it swallowed the next opening quote
+                continue
+            if self.glued and kind in ("NAME", "NUMBER"):
+                self.extend(found.group(), position)
+                continue
+            self.glued = False
             if kind == "COMMENT":
                 self.comments.append(Comment(self.span(*found.span()), found.group().rstrip()))
             elif kind != "SPACE" and not self.add(Token(kind, found.group(), *found.span())):
@@ -93,6 +105,12 @@ class _Scanner:
             self.diagnostics.error("E011", message, self.span(token.start, token.end))
         return not message
 
+    def extend(self, more: str, end: int) -> None:
+        """Join a word that a stray character has cut in two."""
+        last = self.tokens[-1]
+        self.tokens[-1] = Token("NAME", last.text + more, last.start, end)
+        self.glued = False
+
     def check_number(self, token: Token) -> None:
         try:
             read_number(token.text)
@@ -113,6 +131,8 @@ class _Scanner:
         self.strays += 1
         if text[position] in "\"'":
             return self.open_string(position)
+        if curly := _CURLY_STRING.match(text, position):
+            return self.curly_string(curly)
         found = _STRAY.match(text, position)
         assert found is not None, "the pattern takes any character"
         end = found.end()
@@ -122,8 +142,9 @@ class _Scanner:
             self.tokens.append(Token("EQUAL", ":", position, end))
         else:
             message, label = f"{_described(found.group())} has no meaning here", ""
-            instead = ""
-        help = f"write {instead}" if instead else "remove it"
+            instead = _plain(found.group())
+            self.glue(position, instead)
+        help = f"write {instead}" if instead.strip() else "remove it"
         self.diagnostics.error(
             "E001", message, span, label=label, help=help, fix=Fix(span, instead)
         )
@@ -132,6 +153,27 @@ class _Scanner:
                 "E011", f"more than {MOST_STRAYS} such mistakes; the rest is not read", span
             )
             self.strays += 1
+        return end
+
+    def glue(self, position: int, instead: str) -> None:
+        """Remember that a stray follows a word at once, so that what follows it belongs to it."""
+        last = self.tokens[-1] if self.tokens else None
+        self.glued = instead != " " and bool(last and last.kind == "NAME" and last.end == position)
+        if self.glued and last and instead:
+            self.tokens[-1] = Token("NAME", last.text + instead, last.start, last.end)
+
+    def curly_string(self, found: re.Match[str]) -> int:
+        """Typographic quotes, which text processors put in the place of plain ones."""
+        start, end = found.span()
+        plain = f'"{found.group(1)}"'
+        self.diagnostics.error(
+            "E001",
+            f"`{found.group()[0]}` is no quote that bertc reads",
+            self.span(start, end),
+            help=plain if len(plain) <= 60 else "write plain quotes",
+            fix=Fix(self.span(start, end), plain),
+        )
+        self.tokens.append(Token("STRING", plain, start, end))
         return end
 
     def open_string(self, position: int) -> int:
@@ -144,12 +186,19 @@ class _Scanner:
             "E009",
             "this string is never closed",
             self.span(position, end),
-            label=f"no {quote} on the rest of the line",
+            label="the closing quote is missing",
             help=found.group()[:60] + quote,
             fix=Fix(self.span(end, end), quote),
         )
         self.tokens.append(Token("STRING", found.group().replace("\\", "") + quote, position, end))
         return end
+
+
+def _plain(stray: str) -> str:
+    """What to write instead of a stray character: a space, a hyphen, or nothing."""
+    if stray.isspace():
+        return " "
+    return "-" if stray in _DASHES else ""
 
 
 def _described(stray: str) -> str:

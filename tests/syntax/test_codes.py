@@ -1,0 +1,52 @@
+"""The list of codes is closed, and the examples on each page are what they claim to be."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bertc import passes, syntax
+from bertc.diagnostics import Diagnostics, UsageError, codes, explain
+
+PACKAGE = Path(__file__).parents[2] / "bertc"
+
+
+def found(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The codes that a spec gives, read from a file and passed through every pass."""
+    (folder / "example.bertc").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    diagnostics = Diagnostics()
+    for program in syntax.load("example.bertc", (), diagnostics)[:1]:
+        passes.complete(program, diagnostics)
+    return {diagnostic.code for diagnostic in diagnostics.found}
+
+
+@pytest.mark.parametrize("code", codes())
+def test_examples(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = codes()[code]
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    for name, text in page.beside.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    assert found(folder, page.bad, monkeypatch) == {code}
+    assert found(folder, page.good, monkeypatch) == set()
+
+
+def test_every_code_in_use_has_a_page_and_every_page_a_use() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    used = {code for source in sources for code in re.findall(r'"(E\d{3})"', source)}
+    assert used == set(codes())
+
+
+def test_explain_shows_both_examples() -> None:
+    text = explain("e201")
+    assert text.startswith("E201: heads that do not divide the width")
+    assert "    hidden = 512  heads = 10" in text
+    assert "    hidden = 512  heads = 8" in text
+
+
+def test_explain_of_an_unknown_code_names_a_near_one() -> None:
+    with pytest.raises(UsageError) as error:
+        explain("E20")
+    assert error.value.help.startswith("bertc explain E2")
