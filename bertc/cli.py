@@ -86,7 +86,7 @@ def estimate(
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
     estimates = [run(point, device, counting) for point in found]
-    typer.echo(as_json(estimates) if json else as_table(estimates, color=_color(sys.stdout)))
+    typer.echo(as_json(estimates) if json else as_table(estimates))
 
 
 @app.command()
