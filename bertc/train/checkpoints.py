@@ -1,0 +1,257 @@
+"""Checkpoints: a folder a step, complete and verified or not there at all.
+
+    checkpoints/step-00001234/
+        weights.safetensors      every weight of the weight table
+        optimizer.safetensors    m.<weight> and v.<weight>
+        progress.json            where the run stands
+        manifest.json            size and sha256 of the others, and what they belong to
+
+A checkpoint is written under another name, synced, and renamed. Older ones go only after
+the new one has been read back. Nothing is pickled.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertc.diagnostics import DataError
+from bertc.ir.base import Weight
+from bertc.train import durable
+
+WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST = (
+    "weights.safetensors",
+    "optimizer.safetensors",
+    "progress.json",
+    "manifest.json",
+)
+CONTENT = (WEIGHTS, OPTIMIZER, PROGRESS)
+HEADER_LIMIT_BYTES = 16 * 2**20
+JSON_LIMIT_BYTES = 2**20
+_TEMPORARY = ".tmp-"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint. ``facts`` is what the run noted of itself in the manifest."""
+
+    folder: Path
+    step: int
+    progress: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A checkpoint that cannot be used, and why."""
+
+    folder: Path
+    reason: str
+
+
+def save(
+    parent: Path,
+    step: int,
+    weights: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
+    progress: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    keep: int,
+) -> Path:
+    """Write one checkpoint, verify it, then remove all but the newest ``keep``.
+
+    Raises:
+        CannotWriteError: if the disk has no room; checkpoints that were there stay.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    final, temporary = parent / f"step-{step:08d}", parent / f"{_TEMPORARY}step-{step:08d}"
+    needed = 65_536 + sum(
+        tensor.nbytes for tensors in (weights, moments) for tensor in tensors.values()
+    )
+    with durable.writing(final, needed):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            _write(temporary, step, weights, moments, progress, facts)
+            # A folder of this name can only be a damaged one: a good one would have been resumed.
+            shutil.rmtree(final, ignore_errors=True)
+            durable.rename(temporary, final)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    _prune(parent, verify(final), keep)
+    return final
+
+
+def _write(
+    folder: Path,
+    step: int,
+    weights: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
+    progress: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> None:
+    for name, tensors in ((WEIGHTS, weights), (OPTIMIZER, moments)):
+        host = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        save_file(host, folder / name)
+        durable.sync(folder / name)
+    durable.write(folder / PROGRESS, _render(progress))
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": durable.digest(folder / name)}
+        for name in CONTENT
+    }
+    durable.write(folder / MANIFEST, _manifest(step, files, facts))
+    durable.sync(folder)
+
+
+def _render(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
+    """The manifest, which ends in a checksum of itself."""
+    content = {"schema": 1, "step": step, "files": files, "facts": facts}
+    own = hashlib.sha256(_render(content)).hexdigest()
+    return _render({"content": content, "sha256": own})
+
+
+def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
+    """Remove the oldest. Damaged ones count as any other: none is kept for being damaged."""
+    others = [folder for folder in _folders(parent) if folder != newest.folder]
+    for folder in others[keep - 1 :]:
+        # Renamed first, so that a kill in the middle leaves nothing that looks like a checkpoint.
+        doomed = parent / f"{_TEMPORARY}old-{folder.name}"
+        shutil.rmtree(doomed, ignore_errors=True)
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def _folders(parent: Path) -> list[Path]:
+    """All folders named as checkpoints, the newest first."""
+    if not parent.is_dir():
+        return []
+    named = [p for p in parent.iterdir() if re.fullmatch(r"step-\d{8,18}", p.name)]
+    return sorted(named, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+
+
+def remove_unfinished(parent: Path) -> None:
+    """Remove what a killed run had not finished writing or removing."""
+    for path in parent.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def newest(parent: Path, fingerprint: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
+    """The newest checkpoint of the program that verifies, and the newer ones that do not."""
+    damaged = []
+    for folder in _folders(parent):
+        try:
+            checkpoint = verify(folder)
+        except DataError as error:
+            damaged.append(Damage(folder, error.message))
+            continue
+        if checkpoint.facts.get("resolved") == fingerprint:
+            return checkpoint, tuple(damaged)
+        damaged.append(Damage(folder, f"{folder} belongs to another run"))
+    return None, tuple(damaged)
+
+
+def verify(folder: Path) -> Checkpoint:
+    """Read a checkpoint back and compare every byte with the manifest.
+
+    Raises:
+        DataError: naming the file and what is wrong with it.
+    """
+    for reason in _faults(folder):
+        raise DataError(f"damaged checkpoint {folder}: {reason}")
+    content = _read_manifest(folder)
+    progress = json.loads((folder / PROGRESS).read_bytes())
+    return Checkpoint(folder, content["step"], progress, content["facts"])
+
+
+def _faults(folder: Path) -> Iterator[str]:
+    """What is wrong with a checkpoint, one reason after the other."""
+    try:
+        found = {path.name for path in folder.iterdir()}
+        for name in sorted({*CONTENT, MANIFEST} - found):
+            yield f"{name} is missing"
+        for name in sorted(found - {*CONTENT, MANIFEST}):
+            yield f"{name} does not belong there"
+        for name in sorted(found):
+            if (folder / name).is_symlink() or not (folder / name).is_file():
+                yield f"{name} is not a plain file"
+        try:
+            content = _read_manifest(folder)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            yield f"{MANIFEST} is damaged"
+            return
+        if folder.name != f"step-{content['step']:08d}":
+            yield f"{MANIFEST} is of step {content['step']}"
+        for name in CONTENT:
+            stated, path = content["files"][name], folder / name
+            if path.stat().st_size != stated["bytes"]:
+                yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
+            if durable.digest(path) != stated["sha256"]:
+                yield f"{name} is not what was written"
+    except OSError as error:
+        yield f"cannot be read ({error.strerror})"
+
+
+def _read_manifest(folder: Path) -> Any:
+    """The content of a manifest whose own checksum holds, to the byte."""
+    path = folder / MANIFEST
+    if path.stat().st_size > JSON_LIMIT_BYTES:
+        raise ValueError("too large")
+    raw = path.read_bytes()
+    content = json.loads(raw)["content"]
+    if raw != _manifest(content["step"], content["files"], content["facts"]):
+        raise ValueError("checksum differs")
+    return content
+
+
+def load_weights(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
+    """The tensors of a weights file, if they are those of the weight table.
+
+    Raises:
+        DataError: naming the first tensor that is missing, unknown or of another shape or type.
+    """
+    return _load(path, {weight.name: weight.shape for weight in table})
+
+
+def load_moments(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
+    """The tensors of an optimizer file, if they are two moments for each weight of the table.
+
+    Raises:
+        DataError: as ``load_weights``.
+    """
+    return _load(path, {f"{m}.{weight.name}": weight.shape for m in "mv" for weight in table})
+
+
+def _load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    try:
+        with open(path, "rb") as file:
+            header_bytes = int.from_bytes(file.read(8), "little")
+        if header_bytes > HEADER_LIMIT_BYTES:
+            raise DataError(f"{path}: a header of {header_bytes} bytes is over the limit")
+        with safe_open(path, framework="pt") as tensors:
+            names = set(tensors.keys())
+            for name in sorted(names.symmetric_difference(shapes)):
+                state = "missing" if name in shapes else "unknown"
+                raise DataError(f"{path}: tensor {name} is {state}")
+            for name, shape in shapes.items():
+                part = tensors.get_slice(name)
+                if tuple(part.get_shape()) != shape or part.get_dtype() != "F32":
+                    raise DataError(
+                        f"{path}: tensor {name} is {part.get_dtype()} {part.get_shape()}, "
+                        f"not F32 {list(shape)}"
+                    )
+            return {name: tensors.get_tensor(name) for name in shapes}
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path} cannot be read as safetensors") from error

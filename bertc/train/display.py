@@ -1,0 +1,220 @@
+"""What a person sees while a run goes on: a live line on a terminal, plain lines elsewhere.
+
+All of it goes to stderr.
+"""
+
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+PLAIN_SECONDS = 30.0
+"""Between two plain lines."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands after a step. ``memory_bytes`` is the most that was in use so far."""
+
+    step: int
+    steps: int
+    stage: str
+    loss: float
+    tokens_per_second: float
+    seconds_left: float
+    memory_bytes: int
+
+
+class Display(Protocol):
+    """Shows the course of a run; also of a preparation, whose methods are those of the data's."""
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """A part of the preparation starts; ``total`` is 0 if unknown."""
+
+    def advance(self, amount: int) -> None:
+        """``amount`` more of it is done."""
+
+    def end(self) -> None:
+        """It is done."""
+
+    def note(self, message: str) -> None:
+        """Something worth a line."""
+
+    def step(self, standing: Standing) -> None:
+        """A step is done."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+def choose(quiet: bool) -> Display:
+    """Live on a terminal, plain lines elsewhere, nothing if ``quiet``."""
+    if quiet:
+        return Quiet()
+    console = Console(stderr=True, highlight=False)
+    return Live(console) if console.is_terminal else Plain(console)
+
+
+def peak_memory_bytes() -> int:
+    """The most main memory this process has used."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Nothing."""
+
+    def advance(self, amount: int) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+    def note(self, message: str) -> None:
+        """Nothing."""
+
+    def step(self, standing: Standing) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Plain:
+    """A line now and then, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last = -PLAIN_SECONDS
+        self._task, self._unit, self._done, self._total, self._began = "", "", 0, 0, 0.0
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Say what starts."""
+        self._task, self._unit, self._done, self._total = task, unit, 0, total
+        self._began = self._last = time.monotonic()
+        self._say(f"{task} ...")
+
+    def advance(self, amount: int) -> None:
+        """Say how far it is, at times."""
+        self._done += amount
+        if self._due():
+            rate = self._done / max(1e-9, time.monotonic() - self._began)
+            left = max(0, self._total - self._done) / max(1e-9, rate)
+            of = f" of {self._total:,}, {clock(left)} left" if self._total else ""
+            self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
+
+    def end(self) -> None:
+        """Let the next step be shown at once."""
+        self._last = -PLAIN_SECONDS
+
+    def note(self, message: str) -> None:
+        """Say it."""
+        self._say(message)
+
+    def step(self, standing: Standing) -> None:
+        """Say where the run stands, at times."""
+        if self._due():
+            self._say(
+                f"step {standing.step:,}/{standing.steps:,} ({standing.stage}): "
+                f"loss {standing.loss:.3f}, {_figures(standing)}, "
+                f"{clock(standing.seconds_left)} left"
+            )
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _due(self) -> bool:
+        if time.monotonic() - self._last < PLAIN_SECONDS:
+            return False
+        self._last = time.monotonic()
+        return True
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+
+class Live:
+    """One line that moves."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._training = False
+
+    def begin(self, task: str, total: int, unit: str) -> None:
+        """Start a bar."""
+        self._start(f"{task} ({unit})", total or None)
+
+    def advance(self, amount: int) -> None:
+        """Move it."""
+        if self._task is not None:
+            self._progress.advance(self._task, amount)
+
+    def end(self) -> None:
+        """Take it away."""
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = None
+
+    def note(self, message: str) -> None:
+        """A line above the bar."""
+        self._progress.console.print(message, markup=False)
+
+    def step(self, standing: Standing) -> None:
+        """Move the bar of the run."""
+        if not self._training:
+            self._training = True
+            self._start(standing.stage, standing.steps)
+        assert self._task is not None, "the bar was started above"
+        self._progress.update(
+            self._task,
+            completed=standing.step,
+            description=standing.stage,
+            figures=f"loss {standing.loss:.3f}  {_figures(standing)}",
+        )
+
+    def close(self) -> None:
+        """Take the bar away and give the terminal back."""
+        self._progress.stop()
+
+    def _start(self, description: str, total: int | None) -> None:
+        self.end()
+        self._progress.start()
+        self._task = self._progress.add_task(description, total=total, figures="")
+
+
+def _figures(standing: Standing) -> str:
+    return f"{standing.tokens_per_second:,.0f} tokens/s, {standing.memory_bytes / 2**30:.1f} GiB"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as "41 s", "5:03" or "2:05:03"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,108 @@
+"""Held-out evaluation: loss and accuracy of each objective, beside what guessing would reach.
+
+Axes: t terms of the objective, v vocabulary.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertc.data import RawBatch, Vocabulary
+from bertc.ir.resolved import Stage
+from bertc.nn import Model
+from bertc.objectives import Columns, Tables, corrupt, counts
+from bertc.train.feed import to_inputs
+from bertc.train.step import Objective, kinds, term_weights
+from bertc.train.stopping import Stop
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over the held-out predictions, in nats; ``accuracy`` is a part of 1.
+
+    ``unigram_loss`` is the cross-entropy of the very tokens that masked language modelling was
+    asked for, under their frequencies in the training text: what a model reaches that has
+    learned nothing but how common tokens are. None without masked language modelling.
+    """
+
+    loss: float
+    losses: dict[str, float]
+    accuracy: dict[str, float]
+    unigram_loss: float | None
+    examples: int
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a line of metrics."""
+        fields = {"loss": self.loss, "losses": self.losses, "accuracy": self.accuracy}
+        return fields if self.unigram_loss is None else {**fields, "unigram_loss": self.unigram_loss}
+
+
+def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
+    """-log p of every token (v,), p its frequency in the training text with one added to each."""
+    frequency_v = torch.from_numpy(vocabulary.unigram).double()
+    count_v = frequency_v * training_tokens + 1
+    return -torch.log(count_v / count_v.sum())
+
+
+@torch.no_grad()
+def evaluate(
+    model: Model,
+    stage: Stage,
+    objective: Objective,
+    batches: Iterable[RawBatch],
+    tables: Tables,
+    nats_v: Tensor,
+    seed: int,
+    stop: Stop,
+) -> Evaluation:
+    """Evaluate on all of ``batches``. Masks are keyed by example, so they are the same every time.
+
+    Raises:
+        StoppedError: if someone asked the run to stop meanwhile.
+    """
+    names, device = kinds(stage), nats_v.device
+    sums_t, hits_t, counted_t, examples = _zeros(names), _zeros(names), _zeros(names), 0
+    guessed = asked = 0.0
+    model.eval()
+    try:
+        for batch in batches:
+            stop.check()
+            columns = corrupt(stage, to_inputs(batch, device), tables, seed)
+            counts_t = counts(stage, [columns])
+            _, statistics = objective(columns, torch.ones_like(counts_t))
+            # One wait for the device a batch.
+            for total, part in zip(
+                (sums_t, hits_t, counted_t),
+                torch.stack([*statistics, counts_t]).tolist(),
+                strict=True,
+            ):
+                for name, value in zip(names, part, strict=True):
+                    total[name] += value
+            if "mlm" in names:
+                cost, number = _guess(columns, nats_v)
+                guessed, asked = guessed + cost, asked + number
+            examples += len(batch.lengths)
+    finally:
+        model.train()
+    losses = {name: sums_t[name] / max(1.0, counted_t[name]) for name in names}
+    return Evaluation(
+        loss=math.fsum(w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)),
+        losses=losses,
+        accuracy={name: hits_t[name] / max(1.0, counted_t[name]) for name in names},
+        unigram_loss=guessed / asked if asked else None,
+        examples=examples,
+    )
+
+
+def _zeros(names: tuple[str, ...]) -> dict[str, float]:
+    return dict.fromkeys(names, 0.0)
+
+
+def _guess(columns: Columns, nats_v: Tensor) -> tuple[float, float]:
+    """Summed cost of the masked tokens under the unigram distribution, and their number."""
+    weights = columns.weights.double()
+    return (weights * nats_v[columns.targets]).sum().item(), weights.sum().item()

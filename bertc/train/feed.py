@@ -1,0 +1,49 @@
+"""From the data's rows to tensors, one batch ahead of the step that reads it."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
+
+import torch
+
+from bertc.data import RawBatch, StageData
+from bertc.objectives import Inputs
+
+
+def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
+    """The rows of a batch as tensors on ``device``."""
+    return on_device(host_inputs(batch, pinned=device.type == "cuda"), device)
+
+
+class Feed:
+    """The batches of a stage in order, each fetched while the one before is being used.
+
+    Batch k is a function of (seed, k), so starting anywhere costs the same.
+    """
+
+    def __init__(self, data: StageData, first: int, end: int, device: torch.device) -> None:
+        self._data, self._next, self._end, self._device = data, first, end, device
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._waiting: Future[Inputs] | None = None
+
+    def __enter__(self) -> Self:
+        self._order()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def take(self) -> Inputs:
+        """The next batch, on the device."""
+        assert self._waiting is not None, "a stage takes as many batches as it has steps"
+        inputs = self._waiting.result()
+        self._order()
+        return on_device(inputs, self._device)
+
+    def _order(self) -> None:
+        self._waiting = None
+        if self._next < self._end:
+            self._waiting = self._executor.submit(self._fetch, self._next)
+            self._next += 1
+
+    def _fetch(self, step: int) -> Inputs:
+        return host_inputs(self._data.train(step), pinned=self._device.type == "cuda")

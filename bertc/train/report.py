@@ -1,0 +1,63 @@
+"""What a run came to, for a person and for a program."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bertc.train.display import clock
+from bertc.train.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of a run, or of an evaluation of one. ``notes`` are sentences for the reader."""
+
+    folder: Path
+    step: int
+    steps: int
+    tokens: int
+    seconds: float
+    evaluation: Evaluation | None
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        """All of it as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
+
+    def summary(self) -> str:
+        """A table of the held-out losses, and a line about the run."""
+        console = Console(width=100, highlight=False, no_color=True)
+        with console.capture() as captured:
+            if self.evaluation is not None:
+                console.print(_table(self.evaluation))
+            console.print(self._line(), markup=False, soft_wrap=True)
+            for note in self.notes:
+                console.print(note, markup=False, soft_wrap=True)
+        return captured.get().rstrip()
+
+    def _line(self) -> str:
+        speed = f", {self.tokens / self.seconds:,.0f} tokens/s" if self.seconds else ""
+        return (
+            f"{self.step:,} of {self.steps:,} steps, {self.tokens:,} tokens "
+            f"in {clock(self.seconds)}{speed}: {self.folder}"
+        )
+
+
+def _table(evaluation: Evaluation) -> Table:
+    table = Table(title=f"held out, {evaluation.examples:,} examples", title_justify="left")
+    table.add_column("objective")
+    for heading in ("loss", "unigram", "below it", "accuracy"):
+        table.add_column(heading, justify="right")
+    for name, loss in evaluation.losses.items():
+        unigram = evaluation.unigram_loss if name == "mlm" else None
+        table.add_row(
+            name,
+            f"{loss:.3f}",
+            "" if unigram is None else f"{unigram:.3f}",
+            "" if unigram is None else f"{unigram - loss:.3f}",
+            f"{evaluation.accuracy[name]:.1%}",
+        )
+    return table

@@ -1,0 +1,193 @@
+"""The run folder: all that a run needs to go on and a reader needs to understand it.
+
+    spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
+    resolved.json    the resolved program             checkpoints/    see checkpoints.py
+    lock.json        versions, data, machine, plan    model/          the trained model
+    tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bertc.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    ResumeRefusedError,
+    StoppedError,
+    UsageError,
+)
+from bertc.ir.resolved import Resolved
+from bertc.train import durable
+
+SHOWN_DIFFERENCES = 12
+
+
+class RunFolder:
+    """The names of the things in a run folder, and how they are written and read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = path / "spec.bertc"
+        self.resolved = path / "resolved.json"
+        self.lock = path / "lock.json"
+        self.tokenizer = path / "tokenizer"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model"
+        self.plot = path / "losses.png"
+
+    @property
+    def holds_a_run(self) -> bool:
+        """Whether a run was started here. The resolved program is the first thing written."""
+        return self.resolved.exists()
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """The folder, made if need be, for this process alone.
+
+        Raises:
+            StoppedError: if another run is using it.
+            CannotWriteError: if it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise CannotWriteError(
+                f"cannot write in {self.path}: {error.strerror}", help="choose another --out"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise StoppedError(
+                f"another run is using {self.path}", help="wait for it, or choose another --out"
+            ) from None
+        finally:
+            os.close(descriptor)
+
+    def start(self, resolved: Resolved, spec_text: str) -> None:
+        """Write what is known before the first step."""
+        durable.replace(self.spec, spec_text.encode())
+        durable.replace(self.resolved, (resolved.model_dump_json(indent=1) + "\n").encode())
+
+    def read_resolved(self) -> Resolved:
+        """The program of the run.
+
+        Raises:
+            MissingInputError: if the folder holds no run.
+            DataError: if the file is not a resolved program.
+        """
+        if not self.holds_a_run:
+            raise MissingInputError(
+                f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
+            )
+        try:
+            return Resolved.model_validate_json(self.resolved.read_bytes())
+        except ValidationError as error:
+            raise DataError(f"{self.resolved} is not a resolved program of this bertc") from error
+
+    def read_lock(self) -> dict[str, Any]:
+        """What the run noted of its surroundings; empty before it did."""
+        if not self.lock.exists():
+            return {}
+        try:
+            lock: dict[str, Any] = json.loads(self.lock.read_bytes())
+        except ValueError as error:
+            raise DataError(f"{self.lock} is damaged", help="start a new run") from error
+        return lock
+
+    def write_lock(self, lock: dict[str, Any]) -> None:
+        """Note the surroundings of the run."""
+        durable.replace(self.lock, (json.dumps(lock, indent=1) + "\n").encode())
+
+
+def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
+    """Refuse a folder that this run must not use.
+
+    ``resume`` where no run was started is a start, so that one command line does for both.
+
+    Raises:
+        UsageError: if it holds a run that nobody asked to resume, or things of others.
+        ResumeRefusedError: if the run in it is of another program.
+    """
+    if not folder.holds_a_run:
+        # A run killed at its very beginning leaves a lock and perhaps its spec.
+        others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))
+        if others:
+            raise UsageError(
+                f"{folder.path} is not empty and holds no run ({', '.join(others[:3])})",
+                help="choose another --out",
+            )
+        return
+    if not resume:
+        raise UsageError(
+            f"{folder.path} holds a run already",
+            help="--resume to go on with it, or another --out",
+        )
+    refuse_changes(
+        differences(folder.read_resolved().model_dump(mode="json"), resolved.model_dump(mode="json"))
+    )
+
+
+def _leftover(name: str) -> bool:
+    return name in (".lock", "spec.bertc") or name.startswith(".tmp-")
+
+
+def refuse_changes(changes: list[str]) -> None:
+    """Refuse to resume where anything differs.
+
+    Raises:
+        ResumeRefusedError: listing what was and what is asked for now.
+    """
+    if changes:
+        listed = "; ".join(changes[:SHOWN_DIFFERENCES])
+        more = len(changes) - SHOWN_DIFFERENCES
+        raise ResumeRefusedError(
+            f"the run was started with other settings: {listed}"
+            + (f"; and {more} more" if more > 0 else ""),
+            help="resume with what it was started with, or start a new run in another --out; "
+            "steps and how often to save, evaluate and log are settings too",
+        )
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Every setting in which two dumped programs differ, as "batch: 32 -> 64"."""
+    left, right = dict(_leaves(old)), dict(_leaves(new))
+    return [
+        f"{_readable(address)}: {_shown(left, address)} -> {_shown(right, address)}"
+        for address in {**left, **right}
+        if address[0] not in ("name", "origins") and left.get(address) != right.get(address)
+    ]
+
+
+def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict) and value:
+        for name, part in value.items():
+            yield from _leaves(part, (*address, name))
+    elif isinstance(value, list) and value:
+        for index, part in enumerate(value):
+            yield from _leaves(part, (*address, str(index)))
+    else:
+        yield address, value
+
+
+def _readable(address: tuple[str, ...]) -> str:
+    """``run.seed`` as ``seed``, and the first stage's settings by their bare names."""
+    if address[0] == "run":
+        address = address[1:]
+    elif address[:2] == ("stages", "0") or address[:2] == ("encoders", "encoder"):
+        address = address[2:]
+    return ".".join(address)
+
+
+def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
+    return json.dumps(leaves[address]) if address in leaves else "none"

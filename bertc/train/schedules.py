@@ -1,0 +1,42 @@
+"""Learning rates, as pure functions of the step."""
+
+import math
+from typing import assert_never
+
+from bertc.ir.optimizer import ConstantRate, Cosine, Polynomial
+from bertc.ir.resolved import Stage
+
+
+def rate(stage: Stage, step: int) -> float:
+    """The learning rate of the update that follows ``step`` finished ones of the whole run.
+
+    Updates are counted from 0, and the count is read before the update, as global_step is in
+    BERT's optimization.py: the first update of a warm-up has rate 0, update W the full rate
+    (or, with ``decay_from=start``, the rate that has been falling since update 0), and the last
+    one is a step short of the end of the decay.
+    """
+    done = step - stage.schedule_start
+    if done < stage.warmup_steps:
+        return stage.optimizer.lr * done / stage.warmup_steps
+    return stage.optimizer.lr * _decay(stage, done)
+
+
+def _decay(stage: Stage, done: int) -> float:
+    """The factor on the peak rate after warm-up."""
+    total, warmup = stage.schedule_steps, stage.warmup_steps
+    match stage.optimizer.schedule:
+        case Polynomial(power=power, end=end, decay_from=decay_from):
+            start = 0 if decay_from == "start" else warmup
+            return float(end + (1 - end) * (1 - _progress(done, start, total)) ** power)
+        case Cosine(end=end):
+            angle = math.pi * _progress(done, warmup, total)
+            return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
+        case ConstantRate():
+            return 1.0
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _progress(done: int, start: int, total: int) -> float:
+    """The part of the way from ``start`` to ``total``, 1 from ``total`` on."""
+    return min(1.0, (done - start) / max(1, total - start))

@@ -1,0 +1,65 @@
+"""A tiny program and a tiny corpus, so that a whole run takes a second."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.ir.data import Files, Share, WordPiece
+from bertc.ir.encoder import Dropout
+from bertc.ir.objective import Mlm, Term
+from bertc.ir.optimizer import Adam, Polynomial
+from bertc.ir.program import Given, Origin, Program, StageGiven
+from bertc.ir.resolved import Resolved
+from bertc.passes import resolve
+
+WORDS = "hens ducks geese cackle quack hiss in on under the a old red barn pond gate and or".split()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty documents of a few simple sentences, the same every time."""
+    draw = random.Random(7)
+    documents = []
+    for _ in range(60):
+        sentences = [
+            " ".join(draw.choices(WORDS, k=draw.randint(5, 12))).capitalize() + "."
+            for _ in range(draw.randint(4, 9))
+        ]
+        documents.append("\n".join(sentences))
+    path = tmp_path_factory.mktemp("corpus") / "farm.txt"
+    path.write_text("\n\n".join(documents) + "\n")
+    return path
+
+
+def given(values: dict[str, object]) -> dict[str, Given]:
+    return {name: Given(value, Origin("written")) for name, value in values.items()}
+
+
+@pytest.fixture
+def tiny(corpus_file: Path) -> Callable[..., Resolved]:
+    """Two layers of width 32 on the tiny corpus, with settings of one's own."""
+
+    def make(*, stages: dict[str, dict[str, object]] | None = None, **settings: object) -> Resolved:
+        values: dict[str, object] = {
+            "layers": 2, "hidden": 32, "heads": 2, "seq": 24, "batch": 8, "steps": 12,
+            "vocab": WordPiece(size=120),
+            "data": (Share(corpus=Files(path=str(corpus_file), sentences="lines")),),
+            "objective": (Term(objective=Mlm()),),
+            "optimizer": Adam(lr=1e-3, warmup=2, schedule=Polynomial()),
+            "dropout": Dropout(hidden=0.1, attention=0.1),
+            "holdout": 0.2, "eval_examples": 16, "precision": "fp32", "compile": "off",
+            "save_every": 4, "eval_every": 6, "log_every": 3, "device": "cpu",
+            **settings,
+        }  # fmt: skip
+        blocks = tuple(StageGiven(name, given(own)) for name, own in (stages or {}).items())
+        return resolve(Program("tiny", given(values), blocks))
+
+    return make

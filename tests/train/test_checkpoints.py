@@ -1,0 +1,232 @@
+import json
+import random
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.diagnostics import CannotWriteError, DataError
+from bertc.ir.base import Normal, Weight
+from bertc.train import checkpoints, durable
+
+TABLE = (
+    Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
+    Weight("a.bias", (3,), ("hidden",), Normal(), "ffn", "bias"),
+)
+FACTS = {"resolved": "f" * 64, "threads": 1}
+
+
+def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    draw = torch.Generator().manual_seed(step)
+    weights = {w.name: torch.randn(w.shape, generator=draw) for w in TABLE}
+    moments = {f"{m}.{w.name}": torch.randn(w.shape, generator=draw) for m in "mv" for w in TABLE}
+    return weights, moments
+
+
+def save(parent: Path, step: int, keep: int = 3) -> Path:
+    progress = {"step": step, "tokens": step * 10}
+    return checkpoints.save(parent, step, *tensors(step), progress, FACTS, keep)
+
+
+def newest_step(parent: Path) -> int | None:
+    found, _ = checkpoints.newest(parent, FACTS["resolved"])
+    return found.step if found else None
+
+
+def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
+    folder = save(tmp_path, 1234)
+    assert folder.name == "step-00001234"
+    found, damaged = checkpoints.newest(tmp_path, FACTS["resolved"])
+    assert found is not None
+    assert (found.step, dict(found.progress)) == (1234, {"step": 1234, "tokens": 12340})
+    assert found.facts == FACTS
+    assert damaged == ()
+    weights, moments = tensors(1234)
+    loaded = checkpoints.load_weights(folder / "weights.safetensors", TABLE)
+    assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+    loaded = checkpoints.load_moments(folder / "optimizer.safetensors", TABLE)
+    assert all(torch.equal(loaded[name], moments[name]) for name in moments)
+
+
+def test_only_the_newest_are_kept(tmp_path):
+    for step in range(1, 6):
+        save(tmp_path, step, keep=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
+
+
+def test_one_of_another_run_is_passed_over(tmp_path):
+    save(tmp_path, 1)
+    checkpoints.save(tmp_path, 2, *tensors(2), {}, {"resolved": "other"}, 3)
+    found, damaged = checkpoints.newest(tmp_path, FACTS["resolved"])
+    assert found is not None
+    assert found.step == 1
+    assert "another run" in damaged[0].reason
+
+
+DISK_CALLS = ("save_file", "sync", "write", "rename")
+
+
+@pytest.mark.parametrize("failing", range(12))
+def test_a_save_that_dies_at_any_write_leaves_the_last_good_one(tmp_path, monkeypatch, failing):
+    """Every write, fsync and rename of a save in turn is the last thing that happens."""
+    save(tmp_path, 1)
+    calls = 0
+
+    def dying(real: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            nonlocal calls
+            real(*arguments)
+            calls += 1
+            if calls > failing:
+                raise KeyboardInterrupt
+
+        return call
+
+    for name in ("sync", "write", "rename"):
+        monkeypatch.setattr(durable, name, dying(getattr(durable, name)))
+    monkeypatch.setattr(checkpoints, "save_file", dying(checkpoints.save_file))
+    # A killed process cleans up nothing.
+    real_remove = shutil.rmtree
+    monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *a, **k: None)
+    interrupted = False
+    try:
+        save(tmp_path, 2)
+    except KeyboardInterrupt:
+        interrupted = True
+    monkeypatch.undo()
+    monkeypatch.setattr(checkpoints.shutil, "rmtree", real_remove)
+    assert interrupted == (failing < calls)
+    assert newest_step(tmp_path) in ((1, 2) if interrupted else (2,))
+    checkpoints.remove_unfinished(tmp_path)
+    assert not list(tmp_path.glob(".tmp-*"))
+    save(tmp_path, 2)
+    assert newest_step(tmp_path) == 2
+
+
+def damage(folder: Path, draw: random.Random) -> str:
+    """Harm a checkpoint in one of many ways; returns what was done."""
+    files = sorted(folder.iterdir())
+    victim = draw.choice(files)
+    raw = victim.read_bytes()
+    match draw.choice(["flip", "flip", "cut", "grow", "missing", "extra", "swap", "link", "blank"]):
+        case "flip":
+            place = draw.randrange(len(raw))
+            changed = raw[place] ^ (1 << draw.randrange(8))
+            victim.write_bytes(raw[:place] + bytes([changed]) + raw[place + 1 :])
+            return f"flip {victim.name} {place}"
+        case "cut":
+            victim.write_bytes(raw[: draw.randrange(len(raw))])
+            return f"cut {victim.name}"
+        case "grow":
+            victim.write_bytes(raw + draw.randbytes(draw.randint(1, 9)))
+            return f"grow {victim.name}"
+        case "missing":
+            victim.unlink()
+            return f"missing {victim.name}"
+        case "extra":
+            (folder / "notes.txt").write_text("x")
+            return "extra"
+        case "swap":
+            other = folder.parent / "step-00000001" / victim.name
+            victim.write_bytes(other.read_bytes())
+            return f"swap {victim.name}"
+        case "link":
+            victim.rename(folder.parent / "elsewhere")
+            victim.symlink_to(folder.parent / "elsewhere")
+            return f"link {victim.name}"
+        case _:
+            victim.write_bytes(b"\0" * len(raw))
+            return f"blank {victim.name}"
+
+
+def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
+    good = tmp_path / "good"
+    for step in (1, 2):
+        save(good, step)
+    draw = random.Random(3)
+    for trial in range(200):
+        parent = tmp_path / str(trial)
+        shutil.copytree(good, parent)
+        what = damage(parent / "step-00000002", draw)
+        found, damaged = checkpoints.newest(parent, FACTS["resolved"])
+        assert found is not None
+        assert found.step == 1, what
+        assert [d.folder.name for d in damaged] == ["step-00000002"], what
+        assert "\n" not in damaged[0].reason
+        shutil.rmtree(parent)
+
+
+def test_a_renamed_checkpoint_is_not_what_it_says(tmp_path):
+    save(tmp_path, 1).rename(tmp_path / "step-00000009")
+    with pytest.raises(DataError, match="is of step 1"):
+        checkpoints.verify(tmp_path / "step-00000009")
+
+
+def test_hostile_manifests_are_damage(tmp_path):
+    folder = save(tmp_path, 1)
+    for text in ("[" * 100_000, "{}", '{"content": 3}', "", "\xff", " " * 2**21):
+        (folder / "manifest.json").write_text(text)
+        assert newest_step(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("a.bias"), "a.bias is missing"),
+        (lambda t: t.update(b=torch.zeros(1)), "b is unknown"),
+        (lambda t: t.update({"a.bias": torch.zeros(4)}), r"a.bias is F32 \[4\], not F32 \[3\]"),
+        (lambda t: t.update({"a.bias": torch.zeros(3).half()}), "a.bias is F16"),
+    ],
+)
+def test_tensors_must_be_those_of_the_weight_table(tmp_path, change, message):
+    weights, moments = tensors(1)
+    change(weights)
+    folder = checkpoints.save(tmp_path, 1, weights, moments, {}, FACTS, 1)
+    with pytest.raises(DataError, match=message):
+        checkpoints.load_weights(folder / "weights.safetensors", TABLE)
+
+
+def test_a_huge_header_is_refused_unread(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
+    with pytest.raises(DataError, match="over the limit"):
+        checkpoints.load_weights(path, TABLE)
+    path.write_bytes(b"\x05")
+    with pytest.raises(DataError, match="cannot be read"):
+        checkpoints.load_weights(path, TABLE)
+
+
+@pytest.mark.parametrize("limit_bytes", [10, 200, 400])
+def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, limit_bytes):
+    save(tmp_path, 1)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
+    try:
+        with pytest.raises(CannotWriteError) as caught:
+            save(tmp_path, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "step-00000002: file too large" in caught.value.message.lower()
+    assert "bytes needed" in caught.value.message
+    assert "free" in caught.value.message
+    assert newest_step(tmp_path) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000001"]
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    monkeypatch.setattr(durable, "_free", lambda path: 1000)
+    with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
+        save(tmp_path, 2)
+    assert newest_step(tmp_path) == 1
+
+
+def test_manifests_state_the_size_and_checksum_of_every_file(tmp_path):
+    folder = save(tmp_path, 1)
+    content = json.loads((folder / "manifest.json").read_text())["content"]
+    assert set(content["files"]) == {p.name for p in folder.iterdir()} - {"manifest.json"}
+    for name, stated in content["files"].items():
+        assert stated["sha256"] == durable.digest(folder / name)

@@ -1,0 +1,136 @@
+import math
+
+import pytest
+import torch
+
+from bertc.ir.base import ONES, ZEROS, Normal, Weight
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.train.optimizers import clip, gradient_norm, make_rule, zero_moments
+
+TABLE = (
+    Weight("dense.weight", (2, 2), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
+    Weight("dense.bias", (2,), ("hidden",), ZEROS, "ffn", "bias"),
+    Weight("norm.weight", (2,), ("hidden",), ONES, "norm", "norm"),
+)
+START = {
+    "dense.weight": [[1.0, -2.0], [0.5, 3.0]],
+    "dense.bias": [0.25, -0.5],
+    "norm.weight": [1.0, 1.5],
+}
+RATES = (0.1, 0.05, 0.2)
+
+
+def parameters():
+    return {name: torch.nn.Parameter(torch.tensor(value)) for name, value in START.items()}
+
+
+def gradients(step):
+    return {
+        name: (torch.tensor(value) * 0.3 + 0.1 * step - 0.2 * (step == 1))
+        for name, value in START.items()
+    }
+
+
+def run(optimizer, steps=3, resume_at=None):
+    weights = parameters()
+    moments = zero_moments(weights)
+    rule = make_rule(optimizer, TABLE, weights, moments, 0)
+    for step in range(steps):
+        if step == resume_at:
+            moments = {name: tensor.clone() for name, tensor in moments.items()}
+            rule = make_rule(optimizer, TABLE, weights, moments, step)
+        for name, gradient in gradients(step).items():
+            weights[name].grad = gradient.clone()
+        rule.update(RATES[step])
+    return weights, moments
+
+
+def by_hand(optimizer, name, role, lamb):
+    """The published formula in plain Python floats, one tensor at a time."""
+    weight = torch.tensor(START[name]).double().flatten().tolist()
+    first, second = [0.0] * len(weight), [0.0] * len(weight)
+    exempt = role != "matrix"
+    decay = 0.0 if exempt and optimizer.decay_exempt == "norms-and-biases" else optimizer.decay
+    beta1, beta2 = optimizer.betas
+    for step, rate in enumerate(RATES):
+        gradient = gradients(step)[name].double().flatten().tolist()
+        update = []
+        for i, g in enumerate(gradient):
+            first[i] = beta1 * first[i] + (1 - beta1) * g
+            second[i] = beta2 * second[i] + (1 - beta2) * g * g
+            m, v = first[i], second[i]
+            if optimizer.bias_correction:
+                m, v = m / (1 - beta1 ** (step + 1)), v / (1 - beta2 ** (step + 1))
+            update.append(m / (math.sqrt(v) + optimizer.eps) + decay * weight[i])
+        ratio = 1.0
+        if lamb and not (exempt and optimizer.adapt_exempt == "norms-and-biases"):
+            ratio = math.hypot(*weight) / math.hypot(*update)
+        weight = [w - rate * ratio * u for w, u in zip(weight, update, strict=True)]
+    return weight
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+@pytest.mark.parametrize("exempt", ["norms-and-biases", "none"])
+@pytest.mark.parametrize("kind", [Adam, Lamb])
+def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
+    options = {"decay": 0.1, "decay_exempt": exempt, "bias_correction": bias_correction}
+    if kind is Lamb:
+        options["adapt_exempt"] = exempt
+    optimizer = kind(**options)
+    weights, _ = run(optimizer)
+    for weight in TABLE:
+        expected = by_hand(optimizer, weight.name, weight.role, kind is Lamb)
+        assert weights[weight.name].flatten().tolist() == pytest.approx(expected, rel=3e-6, abs=3e-7)
+
+
+def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():
+    weights, moments = run(Adam(decay=0.01, decay_exempt="none"))
+    reference = parameters()
+    optimizer = torch.optim.AdamW(reference.values(), eps=1e-6, weight_decay=0.01, fused=True)
+    for step, rate in enumerate(RATES):
+        for name, gradient in gradients(step).items():
+            reference[name].grad = gradient.clone()
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+    for name, weight in reference.items():
+        assert torch.equal(weights[name], weight)
+        assert torch.equal(moments[f"v.{name}"], optimizer.state[weight]["exp_avg_sq"])
+
+
+@pytest.mark.parametrize("optimizer", [Adam(), Adam(bias_correction=False), Lamb()])
+def test_a_rule_made_anew_on_the_same_moments_goes_on_to_the_bit(optimizer):
+    straight, resumed = run(optimizer), run(optimizer, resume_at=2)
+    for one, other in zip(straight, resumed, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("optimizer", [Adam(), Lamb()])
+def test_a_weight_without_gradient_stays(optimizer):
+    weights = parameters()
+    moments = zero_moments(weights)
+    weights["dense.weight"].grad = torch.ones(2, 2)
+    make_rule(optimizer, TABLE, weights, moments, 0).update(0.1)
+    assert weights["norm.weight"].tolist() == START["norm.weight"]
+    assert weights["dense.weight"].tolist() != START["dense.weight"]
+
+
+def test_lamb_of_zero_weights_takes_the_plain_update():
+    weights = {"dense.weight": torch.nn.Parameter(torch.zeros(2, 2))}
+    weights["dense.weight"].grad = torch.full((2, 2), 0.5)
+    rule = make_rule(Lamb(betas=(0.0, 0.0)), TABLE, weights, zero_moments(weights), 0)
+    rule.update(0.1)
+    assert weights["dense.weight"].flatten().tolist() == pytest.approx([-0.1] * 4, rel=1e-5)
+
+
+def test_clipping_scales_the_whole_gradient_to_the_limit():
+    weights = parameters()
+    for weight in weights.values():
+        weight.grad = torch.full_like(weight, 3.0)
+    norm = gradient_norm(weights).item()
+    assert norm == pytest.approx(3 * math.sqrt(8))
+    clip(weights, norm, 0.0)
+    assert gradient_norm(weights).item() == pytest.approx(norm)
+    clip(weights, norm, 1.0)
+    assert gradient_norm(weights).item() == pytest.approx(1.0)
+    clip(weights, 1.0, 5.0)
+    assert gradient_norm(weights).item() == pytest.approx(1.0)

@@ -1,0 +1,63 @@
+import pytest
+
+from bertc.ir.optimizer import Adam, ConstantRate, Cosine, Polynomial
+from bertc.train.schedules import rate
+
+BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 0.0),
+        (1, 1e-8),
+        (5_000, 5e-5),
+        (9_999, 9.999e-5),
+        # the decay has run since step 0, so the rate jumps down by 1% where warm-up ends
+        (10_000, 9.9e-5),
+        (500_000, 5e-5),
+        (999_999, 1e-10),
+    ],
+)
+def test_bert_jumps_down_at_the_end_of_warm_up(tiny, step, expected):
+    stage = tiny(optimizer=BERT, steps=1_000_000).stages[0]
+    assert rate(stage, step) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [(0, 0.0), (6, 0.5), (12, 1.0), (56, 0.5), (99, 1 / 88)]
+)
+def test_decay_from_warm_up_is_continuous(tiny, step, expected):
+    stage = tiny(optimizer=Adam(lr=1.0, warmup=12), steps=100).stages[0]
+    assert rate(stage, step) == pytest.approx(expected)
+
+
+def test_polynomial_power_and_end(tiny):
+    optimizer = Adam(lr=2.0, warmup=0, schedule=Polynomial(power=2, end=0.1))
+    stage = tiny(optimizer=optimizer, steps=10).stages[0]
+    assert rate(stage, 0) == 2.0
+    assert rate(stage, 5) == pytest.approx(2 * (0.1 + 0.9 * 0.25))
+    assert rate(stage, 10) == pytest.approx(0.2)
+    assert rate(stage, 11) == pytest.approx(0.2), "past the end the rate stays"
+
+
+def test_cosine(tiny):
+    stage = tiny(optimizer=Adam(lr=1.0, warmup=20, schedule=Cosine(end=0.1)), steps=120).stages[0]
+    assert [rate(stage, step) for step in (10, 20, 70, 120)] == pytest.approx([0.5, 1, 0.55, 0.1])
+
+
+def test_constant(tiny):
+    stage = tiny(optimizer=Adam(lr=0.3, warmup=2, schedule=ConstantRate()), steps=9).stages[0]
+    assert [rate(stage, step) for step in range(4)] == pytest.approx([0, 0.15, 0.3, 0.3])
+
+
+def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
+    shared = tiny(
+        optimizer=Adam(lr=1.0, warmup=0), stages={"a": {"steps": 30}, "b": {"steps": 10}}
+    )
+    assert rate(shared.stages[1], 30) == pytest.approx(0.25)
+    own = tiny(
+        optimizer=Adam(lr=1.0, warmup=0),
+        stages={"a": {"steps": 30}, "b": {"steps": 10, "optimizer": Adam(lr=4.0, warmup=2)}},
+    )
+    assert [rate(own.stages[1], step) for step in (30, 31, 32, 36)] == pytest.approx([0, 2, 4, 2])
