@@ -148,8 +148,8 @@ def remove_unfinished(parent: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def newest(parent: Path, fingerprint: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
-    """The newest checkpoint of the program that verifies, and the newer ones that do not."""
+def newest(parent: Path, run: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
+    """The newest checkpoint of the run that verifies, and the newer ones that do not."""
     damaged = []
     for folder in _folders(parent):
         try:
@@ -157,7 +157,7 @@ def newest(parent: Path, fingerprint: str) -> tuple[Checkpoint | None, tuple[Dam
         except DataError as error:
             damaged.append(Damage(folder, error.message))
             continue
-        if checkpoint.facts.get("resolved") == fingerprint:
+        if checkpoint.facts.get("run") == run:
             return checkpoint, tuple(damaged)
         damaged.append(Damage(folder, f"{folder} belongs to another run"))
     return None, tuple(damaged)

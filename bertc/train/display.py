@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -66,8 +67,10 @@ def choose(quiet: bool) -> Display:
     return Live(console) if console.is_terminal else Plain(console)
 
 
-def peak_memory_bytes() -> int:
-    """The most main memory this process has used."""
+def peak_memory_bytes(device: str) -> int:
+    """The most memory this process has used, on the device or in main memory."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -5,7 +5,7 @@ Axes: t terms of the objective, v vocabulary.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Tables, corrupt, counts
+from bertc.objectives import Predictions, Tables, corrupt
 from bertc.train.feed import to_inputs
-from bertc.train.step import Objective, kinds, term_weights
+from bertc.train.step import Objective, counts, kinds, term_weights
 from bertc.train.stopping import Stop
 
 
@@ -37,8 +37,7 @@ class Evaluation:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
-        fields = {"loss": self.loss, "losses": self.losses, "accuracy": self.accuracy}
-        return fields if self.unigram_loss is None else {**fields, "unigram_loss": self.unigram_loss}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
@@ -82,15 +81,17 @@ def evaluate(
             ):
                 for name, value in zip(names, part, strict=True):
                     total[name] += value
-            if "mlm" in names:
-                cost, number = _guess(columns, nats_v)
+            if columns.mlm is not None:
+                cost, number = _guess(columns.mlm, nats_v)
                 guessed, asked = guessed + cost, asked + number
             examples += len(batch.lengths)
     finally:
         model.train()
     losses = {name: sums_t[name] / max(1.0, counted_t[name]) for name in names}
     return Evaluation(
-        loss=math.fsum(w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)),
+        loss=math.fsum(
+            w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)
+        ),
         losses=losses,
         accuracy={name: hits_t[name] / max(1.0, counted_t[name]) for name in names},
         unigram_loss=guessed / asked if asked else None,
@@ -102,7 +103,7 @@ def _zeros(names: tuple[str, ...]) -> dict[str, float]:
     return dict.fromkeys(names, 0.0)
 
 
-def _guess(columns: Columns, nats_v: Tensor) -> tuple[float, float]:
+def _guess(masked: Predictions, nats_v: Tensor) -> tuple[float, float]:
     """Summed cost of the masked tokens under the unigram distribution, and their number."""
-    weights = columns.weights.double()
-    return (weights * nats_v[columns.targets]).sum().item(), weights.sum().item()
+    weights = masked.weights.double()
+    return (weights * nats_v[masked.targets]).sum().item(), weights.sum().item()

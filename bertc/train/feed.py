@@ -4,6 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 import torch
+from torch import Tensor
 
 from bertc.data import RawBatch, StageData
 from bertc.objectives import Inputs
@@ -11,7 +12,32 @@ from bertc.objectives import Inputs
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
-    return on_device(host_inputs(batch, pinned=device.type == "cuda"), device)
+    return _on_device(_host_inputs(batch, pinned=False), device)
+
+
+def split(inputs: Inputs, rows: int) -> list[Inputs]:
+    """The batch in parts of ``rows`` examples."""
+    return [Inputs(*parts) for parts in zip(*(t.split(rows) for t in inputs), strict=True)]
+
+
+def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
+    def tensor(array: object) -> Tensor:
+        wide = torch.as_tensor(array).long()
+        return wide.pin_memory() if pinned else wide
+
+    return Inputs(
+        token_ids=tensor(batch.token_ids),
+        segment_ids=tensor(batch.segment_ids),
+        lengths=tensor(batch.lengths),
+        example_ids=tensor(batch.example_ids),
+        copies=tensor(batch.copies),
+        pair_labels=tensor(batch.pair_labels),
+    )
+
+
+def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
+    # Pinned memory is copied while the device works; nothing waits here.
+    return Inputs(*(tensor.to(device, non_blocking=True) for tensor in inputs))
 
 
 class Feed:
@@ -37,7 +63,7 @@ class Feed:
         assert self._waiting is not None, "a stage takes as many batches as it has steps"
         inputs = self._waiting.result()
         self._order()
-        return on_device(inputs, self._device)
+        return _on_device(inputs, self._device)
 
     def _order(self) -> None:
         self._waiting = None
@@ -46,4 +72,4 @@ class Feed:
             self._next += 1
 
     def _fetch(self, step: int) -> Inputs:
-        return host_inputs(self._data.train(step), pinned=self._device.type == "cuda")
+        return _host_inputs(self._data.train(step), pinned=self._device.type == "cuda")

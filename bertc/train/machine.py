@@ -2,15 +2,20 @@
 
 import os
 import platform
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
-from bertc.passes import Machine
+from bertc.estimate import largest_microbatches
+from bertc.ir.resolved import Resolved
+from bertc.passes import Machine, Plan, plan
 
 
 def detect(wanted: str = "auto") -> Machine:
-    """The device a run would use: a CUDA device where there is one, unless ``wanted`` is ``cpu``."""
+    """The device a run would use: CUDA where there is one, unless ``wanted`` is ``cpu``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if wanted != "cpu" and torch.cuda.is_available():
         return Machine(
@@ -60,3 +65,34 @@ def _read(path: str) -> str:
         return Path(path).read_text()
     except OSError:
         return ""
+
+
+def make_plan(resolved: Resolved) -> Plan:
+    """How the program runs here.
+
+    Raises:
+        MachineError: if the machine lacks the device or the memory.
+    """
+    machine = detect(resolved.run.device)
+    return plan(resolved, machine, largest_microbatches(resolved, machine))
+
+
+@contextmanager
+def determinism() -> Iterator[None]:
+    """The same sums in the same order in every run, at the price of a few slower kernels.
+
+    Where a CUDA kernel has no such order, it is used all the same.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    # Read by cuBLAS when it is first used: fixed buffers, fixed results.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*does not have a deterministic")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` 
 
 import math
 from collections.abc import Mapping
-from typing import Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ class AdamRule:
         updates: int,
     ) -> None:
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
-        groups = [
+        groups: list[dict[str, Any]] = [
             {"params": [p for name, p in parameters.items() if name not in spared]},
             {"params": [p for name, p in parameters.items() if name in spared], "weight_decay": 0},
         ]

@@ -13,7 +13,6 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
         CannotWriteError: if the disk has no room.
     """
     # Here and not above: most uses of this package draw nothing, and loading takes time.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
@@ -27,7 +26,9 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
                 if line["kind"] == kind and name in line["losses"]
             ]
             if points:
-                axes.plot(*zip(*points, strict=True), style, color=f"C{index}", label=f"{name}, {label}")
+                axes.plot(
+                    *zip(*points, strict=True), style, color=f"C{index}", label=f"{name}, {label}"
+                )
     unigram = [(line["step"], line["unigram_loss"]) for line in lines if "unigram_loss" in line]
     if unigram:
         axes.plot(*zip(*unigram, strict=True), ":", color="grey", label="mlm, unigram frequencies")
@@ -37,5 +38,5 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
         axes.legend()
     aside = path.with_name(f".tmp-{path.name}")
     with durable.writing(path, 0):
-        FigureCanvasAgg(figure).print_png(str(aside))
+        figure.savefig(aside, format="png")
         aside.replace(path)

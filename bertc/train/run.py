@@ -1,9 +1,9 @@
 """The run folder: all that a run needs to go on and a reader needs to understand it.
 
-    spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
-    resolved.json    the resolved program             checkpoints/    see checkpoints.py
-    lock.json        versions, data, machine, plan    model/          the trained model
-    tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
+resolved.json    the resolved program             checkpoints/    see checkpoints.py
+lock.json        versions, data, machine, plan    model/          the trained model
+tokenizer/       the vocabulary's files           losses.png      the losses over the steps
 """
 
 import fcntl
@@ -134,8 +134,16 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
             help="--resume to go on with it, or another --out",
         )
     refuse_changes(
-        differences(folder.read_resolved().model_dump(mode="json"), resolved.model_dump(mode="json"))
+        differences(
+            folder.read_resolved().model_dump(mode="json"), resolved.model_dump(mode="json")
+        )
     )
+
+
+def identity(resolved: Resolved) -> str:
+    """The fingerprint of what a run computes; how many examples at once does not belong to it."""
+    stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
+    return resolved.model_copy(update={"stages": stages}).fingerprint()
 
 
 def _leftover(name: str) -> bool:
@@ -165,8 +173,12 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return [
         f"{_readable(address)}: {_shown(left, address)} -> {_shown(right, address)}"
         for address in {**left, **right}
-        if address[0] not in ("name", "origins") and left.get(address) != right.get(address)
+        if _matters(address) and left.get(address) != right.get(address)
     ]
+
+
+def _matters(address: tuple[str, ...]) -> bool:
+    return address[0] not in ("name", "origins") and address[-1] != "microbatch"
 
 
 def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

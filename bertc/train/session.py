@@ -1,25 +1,20 @@
 """A run in progress: what it is made of, how it begins or is taken up again, how it is saved."""
 
-import json
-import os
 import platform
-import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-import bertc
-from bertc.data import Corpus, prepare
+from bertc.data import Corpus, Vocabulary, prepare
+from bertc.diagnostics import DataError, UsageError
 from bertc.ir.base import Weight
 from bertc.ir.resolved import Resolved, model_weights
-from bertc.nn import build
+from bertc.nn import Model, build
 from bertc.objectives import Tables
 from bertc.passes import Plan
 from bertc.train import checkpoints
@@ -27,7 +22,7 @@ from bertc.train.display import Display
 from bertc.train.machine import detect, make_plan
 from bertc.train.metrics import Metrics, Sums
 from bertc.train.optimizers import Moments, zero_moments
-from bertc.train.run import RunFolder, refuse_changes
+from bertc.train.run import RunFolder, identity, refuse_changes
 from bertc.train.stopping import Stop
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
@@ -56,7 +51,7 @@ class Progress:
 
 @dataclass
 class Session:
-    """Everything the loop works on. ``weights`` are the parameters that each stage's module holds."""
+    """Everything the loop works on."""
 
     resolved: Resolved
     folder: RunFolder
@@ -65,7 +60,7 @@ class Session:
     tables: Tables
     plan: Plan
     device: torch.device
-    weights: dict[str, nn.Parameter]
+    model: Model
     moments: Moments
     progress: Progress
     metrics: Metrics
@@ -83,7 +78,7 @@ class Session:
             return
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
-            "resolved": self.resolved.fingerprint(),
+            "run": identity(self.resolved),
             "data": self.corpus.fingerprint,
             "threads": torch.get_num_threads(),
             "versions": versions(),
@@ -91,7 +86,7 @@ class Session:
         checkpoints.save(
             self.folder.checkpoints,
             self.progress.step,
-            self.weights,
+            dict(self.model.named_parameters()),
             self.moments,
             asdict(self.progress),
             facts,
@@ -127,57 +122,49 @@ class Watched:
 
 @contextmanager
 def open_session(
-    resolved: Resolved,
-    folder: RunFolder,
-    cache: Path,
-    spec_text: str,
-    display: Display,
-    stop: Stop,
+    resolved: Resolved, folder: RunFolder, cache: Path, spec_text: str, display: Display, stop: Stop
 ) -> Iterator[Session]:
     """Begin a run in its folder, or take up the one that stands there.
 
     Raises:
         ResumeRefusedError: if the data are not those that the run was started with.
+        DataError: if there are checkpoints and every one of them is damaged.
     """
-    lock = folder.read_lock() if folder.holds_a_run else {}
     if not folder.holds_a_run:
         folder.start(resolved, spec_text)
+    lock = folder.read_lock()
     plan = _plan(resolved, lock, display)
     corpus = prepare(resolved, cache, Watched(display, stop))
-    data = {"fingerprint": corpus.fingerprint}
     if lock:
-        old = lock["data"]["fingerprint"]
-        refuse_changes([] if data == lock["data"] else [f"data: {old} -> {corpus.fingerprint}"])
+        old, new = lock["data"], corpus.fingerprint
+        refuse_changes([] if old == new else [f"the text: fingerprint {old} -> {new}"])
     else:
         corpus.vocabulary.save(folder.tokenizer)
-        folder.write_lock(surroundings(resolved, plan, data))
+        folder.write_lock(_surroundings(resolved, plan, corpus))
 
-    checkpoints.remove_unfinished(folder.checkpoints)
-    found, damaged = checkpoints.newest(folder.checkpoints, resolved.fingerprint())
-    for damage in damaged:
-        display.note(f"passed over: {damage.reason}")
     device, table = torch.device(plan.device), model_weights(resolved)
+    found = _newest(folder, resolved, display)
     if found is None:
-        progress = Progress()
-        weights = dict(build(resolved, plan.device).named_parameters())
-        moments = zero_moments(weights)
+        progress, model = Progress(), build(resolved, plan.device)
+        moments = zero_moments(dict(model.named_parameters()))
     else:
-        progress = Progress.of(found.progress)
         display.note(f"resuming at step {found.step:,} of {resolved.steps:,}")
-        loaded = checkpoints.load_weights(found.folder / checkpoints.WEIGHTS, table)
-        weights = {name: nn.Parameter(value.to(device)) for name, value in loaded.items()}
+        progress, model = Progress.of(found.progress), build(resolved, "meta")
+        weights = checkpoints.load_weights(found.folder / checkpoints.WEIGHTS, table)
+        model.load_state_dict({n: t.to(device) for n, t in weights.items()}, assign=True)
         loaded = checkpoints.load_moments(found.folder / checkpoints.OPTIMIZER, table)
-        moments = {name: value.to(device) for name, value in loaded.items()}
+        moments = {name: moment.to(device) for name, moment in loaded.items()}
+    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     with Metrics(folder.metrics, progress.metrics_bytes) as metrics:
         yield Session(
             resolved=resolved,
             folder=folder,
             table=table,
             corpus=corpus,
-            tables=make_tables(corpus, device),
+            tables=vocabulary_tables(corpus.vocabulary, device),
             plan=plan,
             device=device,
-            weights=weights,
+            model=model,
             moments=moments,
             progress=progress,
             metrics=metrics,
@@ -185,3 +172,90 @@ def open_session(
             stop=stop,
             saved=progress.step if found else -1,
         )
+
+
+def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
+    """The facts of a vocabulary that corruption reads, on the device."""
+    unigram = torch.from_numpy(vocabulary.unigram)
+    return Tables(
+        size=vocabulary.size,
+        pad=vocabulary.pad,
+        cls=vocabulary.cls,
+        sep=vocabulary.sep,
+        mask=vocabulary.mask,
+        word_start=torch.from_numpy(vocabulary.word_start).to(device),
+        special=torch.from_numpy(vocabulary.special).to(device),
+        # Summed in double precision: a vocabulary's rare tokens are rarer than float's last digit.
+        unigram_cdf=unigram.double().cumsum(0).float().to(device),
+    )
+
+
+def _newest(
+    folder: RunFolder, resolved: Resolved, display: Display
+) -> checkpoints.Checkpoint | None:
+    """The checkpoint to go on from, None at the beginning of a run."""
+    checkpoints.remove_unfinished(folder.checkpoints)
+    found, damaged = checkpoints.newest(folder.checkpoints, identity(resolved))
+    for damage in damaged:
+        display.note(f"passed over: {damage.reason}")
+    if found is None and damaged:
+        raise DataError(
+            f"no checkpoint in {folder.checkpoints} is sound; the newest: {damaged[0].reason}",
+            help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
+        )
+    if found is None and folder.model.exists():
+        raise UsageError(
+            f"{folder.path} holds an imported model, not a training run",
+            help="choose another --out",
+        )
+    return found
+
+
+def _plan(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
+    """How the run goes on: as it began, where this machine can, so that the same sums are made."""
+    plan = make_plan(resolved)
+    if lock:
+        began = Plan(**{**lock["plan"], **{n: tuple(lock["plan"][n]) for n in _TUPLES}})
+        if began.device == plan.device:
+            asked = tuple(stage.microbatch for stage in resolved.stages)
+            chosen = tuple(a or b for a, b in zip(asked, began.microbatches, strict=True))
+            plan = replace(began, microbatches=chosen)
+        else:
+            display.note(
+                f"warning: the run began on {began.device} and goes on on {plan.device}; "
+                "the result will differ in the last digits"
+            )
+        _restore_threads(lock["threads"], display)
+    display.note("; ".join([f"on {plan.device}", *plan.reasons]))
+    return plan
+
+
+_TUPLES = ("microbatches", "reasons")
+
+
+def _restore_threads(began: int, display: Display) -> None:
+    """Use as many threads as the run began with: another number sums in another order."""
+    if began != torch.get_num_threads():
+        display.note(
+            f"warning: the run began with {began} threads, here it would have "
+            f"{torch.get_num_threads()}; going on with {began}, for the same sums"
+        )
+        torch.set_num_threads(began)
+
+
+def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus) -> dict[str, Any]:
+    """What decides the result beside the program, for lock.json."""
+    return {
+        "schema": 1,
+        "resolved": resolved.fingerprint(),
+        "data": corpus.fingerprint,
+        "threads": torch.get_num_threads(),
+        "plan": asdict(plan),
+        "machine": asdict(detect(resolved.run.device)),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that take part in the arithmetic or the files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

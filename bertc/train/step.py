@@ -4,8 +4,9 @@ Axes: b batch, s sequence; t terms of the objective.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -13,10 +14,12 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Nsp, Sop
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, counts, losses
+from bertc.objectives import Columns, Inputs, Tables, corrupt, losses
+from bertc.train.feed import split
 from bertc.train.optimizers import Rule, clip, gradient_norm
 
 SHOWN_EXAMPLES = 8
@@ -62,6 +65,26 @@ def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool)
     return torch.compile(objective, fullgraph=True, dynamic=False)
 
 
+def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
+    """What each term's loss is divided by (t,): its predictions in all parts of a batch."""
+    counted = [_count(term.objective, parts) for term in stage.objective]
+    return torch.stack(counted).clamp(min=1)
+
+
+def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
+    match objective:
+        case Mlm():
+            return torch.stack([part.mlm.weights.sum() for part in parts if part.mlm]).sum()
+        case Sbo(extra_pair=extra):
+            pairs = torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
+            return pairs + float(extra)
+        case Nsp() | Sop():
+            rows = sum(len(part.pair_labels) for part in parts)
+            return torch.tensor(float(rows), device=parts[0].pair_labels.device)
+        case unreachable:
+            assert_never(unreachable)
+
+
 class TrainStep:
     """The step of one stage. Weights, moments and gradients are fp32 whatever the arithmetic."""
 
@@ -87,21 +110,8 @@ class TrainStep:
             DataError: if a loss or the gradient is not finite; the weights are as before.
         """
         stage, names = self._stage, kinds(self._stage)
-        for parameter in self._parameters.values():
-            parameter.grad = None
-        # Each term is a mean over the predictions of the whole batch, so counts come first.
-        columns = [
-            corrupt(stage, part, self._tables, self._seed)
-            for part in inputs.split(self._microbatch)
-        ]
-        counts_t = counts(stage, columns)
-        factors_t = torch.tensor(term_weights(stage), device=counts_t.device) / counts_t
-        sums = []
-        for index, part in enumerate(columns):
-            torch.manual_seed(key(self._seed, "dropout", step, index))
-            loss, statistics = self._objective(part, factors_t)
-            loss.backward()  # type: ignore[no-untyped-call]
-            sums.append(statistics[0])
+        columns = self._columns(inputs, self._microbatch)
+        sums, counts_t = self._gradients(columns, step)
         norm = gradient_norm(self._parameters)
         # The one wait for the device in a step: nothing may move the weights before this is known.
         *flat, grad_norm = torch.cat([*sums, counts_t, norm[None]]).tolist()
@@ -119,12 +129,44 @@ class TrainStep:
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
 
+    def rehearse(self, inputs: Inputs, microbatch: int) -> None:
+        """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
+        first = Inputs(*(tensor[:microbatch] for tensor in inputs))
+        self._gradients(self._columns(first, microbatch), 0)
+        self._drop_gradients()
+
+    def _columns(self, inputs: Inputs, microbatch: int) -> list[Columns]:
+        return [
+            corrupt(self._stage, part, self._tables, self._seed)
+            for part in split(inputs, microbatch)
+        ]
+
+    def _gradients(self, columns: list[Columns], step: int) -> tuple[list[Tensor], Tensor]:
+        """Leave the gradient of a whole batch in the weights; sums (t,) a part, and counts (t,)."""
+        self._drop_gradients()
+        # Each term is a mean over the predictions of the whole batch, so counts come first.
+        counts_t = counts(self._stage, columns)
+        factors_t = torch.tensor(term_weights(self._stage)).to(counts_t) / counts_t
+        sums = []
+        for index, part in enumerate(columns):
+            torch.manual_seed(key(self._seed, "dropout", step, index))
+            loss, statistics = self._objective(part, factors_t)
+            loss.backward()  # type: ignore[no-untyped-call]
+            sums.append(statistics[0])
+        return sums, counts_t
+
+    def _drop_gradients(self) -> None:
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
     def _refuse_non_finite(
         self, parts: list[list[float]], grad_norm: float, step: int, inputs: Inputs
     ) -> None:
         names = kinds(self._stage)
         for index, part in enumerate(parts):
-            bad = [name for name, value in zip(names, part, strict=True) if not math.isfinite(value)]
+            bad = [
+                name for name, value in zip(names, part, strict=True) if not math.isfinite(value)
+            ]
             if bad:
                 first = index * self._microbatch
                 examples = inputs.example_ids[first : first + SHOWN_EXAMPLES].tolist()

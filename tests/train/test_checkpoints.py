@@ -16,7 +16,7 @@ TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
     Weight("a.bias", (3,), ("hidden",), Normal(), "ffn", "bias"),
 )
-FACTS = {"resolved": "f" * 64, "threads": 1}
+FACTS = {"run": "f" * 64, "threads": 1}
 
 
 def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -32,14 +32,14 @@ def save(parent: Path, step: int, keep: int = 3) -> Path:
 
 
 def newest_step(parent: Path) -> int | None:
-    found, _ = checkpoints.newest(parent, FACTS["resolved"])
+    found, _ = checkpoints.newest(parent, FACTS["run"])
     return found.step if found else None
 
 
 def test_what_was_saved_is_read_back_to_the_bit(tmp_path):
     folder = save(tmp_path, 1234)
     assert folder.name == "step-00001234"
-    found, damaged = checkpoints.newest(tmp_path, FACTS["resolved"])
+    found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
     assert found is not None
     assert (found.step, dict(found.progress)) == (1234, {"step": 1234, "tokens": 12340})
     assert found.facts == FACTS
@@ -59,8 +59,8 @@ def test_only_the_newest_are_kept(tmp_path):
 
 def test_one_of_another_run_is_passed_over(tmp_path):
     save(tmp_path, 1)
-    checkpoints.save(tmp_path, 2, *tensors(2), {}, {"resolved": "other"}, 3)
-    found, damaged = checkpoints.newest(tmp_path, FACTS["resolved"])
+    checkpoints.save(tmp_path, 2, *tensors(2), {}, {"run": "other"}, 3)
+    found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
     assert found is not None
     assert found.step == 1
     assert "another run" in damaged[0].reason
@@ -151,7 +151,7 @@ def test_two_hundred_damaged_checkpoints_are_all_detected(tmp_path):
         parent = tmp_path / str(trial)
         shutil.copytree(good, parent)
         what = damage(parent / "step-00000002", draw)
-        found, damaged = checkpoints.newest(parent, FACTS["resolved"])
+        found, damaged = checkpoints.newest(parent, FACTS["run"])
         assert found is not None
         assert found.step == 1, what
         assert [d.folder.name for d in damaged] == ["step-00000002"], what

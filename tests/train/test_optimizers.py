@@ -80,7 +80,9 @@ def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
     weights, _ = run(optimizer)
     for weight in TABLE:
         expected = by_hand(optimizer, weight.name, weight.role, kind is Lamb)
-        assert weights[weight.name].flatten().tolist() == pytest.approx(expected, rel=3e-6, abs=3e-7)
+        assert weights[weight.name].flatten().tolist() == pytest.approx(
+            expected, rel=3e-6, abs=3e-7
+        )
 
 
 def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():

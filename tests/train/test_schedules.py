@@ -52,9 +52,7 @@ def test_constant(tiny):
 
 
 def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):
-    shared = tiny(
-        optimizer=Adam(lr=1.0, warmup=0), stages={"a": {"steps": 30}, "b": {"steps": 10}}
-    )
+    shared = tiny(optimizer=Adam(lr=1.0, warmup=0), stages={"a": {"steps": 30}, "b": {"steps": 10}})
     assert rate(shared.stages[1], 30) == pytest.approx(0.25)
     own = tiny(
         optimizer=Adam(lr=1.0, warmup=0),

@@ -1,0 +1,245 @@
+"""Training, in the order in which things happen."""
+
+import os
+import time
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from bertc.data import StageData
+from bertc.diagnostics import StoppedError
+from bertc.ir.resolved import Resolved, Stage
+from bertc.objectives import Inputs
+from bertc.train.display import Standing, choose, peak_memory_bytes
+from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
+from bertc.train.feed import Feed, to_inputs
+from bertc.train.finish import finish
+from bertc.train.machine import determinism
+from bertc.train.memory import is_out_of_memory, out_of_memory
+from bertc.train.metrics import Sums
+from bertc.train.optimizers import make_rule
+from bertc.train.rehearsal import rehearse
+from bertc.train.report import Report
+from bertc.train.run import RunFolder, admit
+from bertc.train.schedules import rate
+from bertc.train.session import Session, open_session
+from bertc.train.step import StepResult, TrainStep, make_objective
+from bertc.train.stopping import Stop
+
+
+def train(
+    resolved: Resolved,
+    out: Path,
+    *,
+    spec_text: str = "",
+    resume: bool = False,
+    dry_run: bool = False,
+    cache: Path | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Train a program into the run folder ``out``, or take up the run that stands there.
+
+    Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
+    often the run was stopped or killed and resumed, on the same machine with the same versions.
+    With ``dry_run`` everything is done but training, and nothing is left behind.
+
+    Raises:
+        UsageError: if the folder holds a run and ``resume`` is not asked for.
+        ResumeRefusedError: if the run in it is of another program or other text.
+        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step.
+        DataError: if a loss is not finite; the weights are those before that step.
+        MachineError: if the machine lacks the memory or the device.
+        CannotWriteError: if the disk is full; the last good checkpoint stays.
+    """
+    cache = cache or cache_folder()
+    with Stop() as stop, closing(choose(quiet)) as display, determinism():
+        if dry_run:
+            return rehearse(resolved, out, cache, resume, display, stop)
+        folder = RunFolder(out)
+        with folder.claimed():
+            admit(folder, resolved, resume)
+            with open_session(resolved, folder, cache, spec_text, display, stop) as session:
+                for index in range(len(resolved.stages)):
+                    _train_stage(session, index)
+                return finish(session)
+
+
+def cache_folder() -> Path:
+    """Where tokenised text is kept: $BERTC_CACHE, else bertc in the user's cache folder."""
+    if chosen := os.environ.get("BERTC_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertc"
+
+
+class _Phase:
+    """What the steps and evaluations of one stage share."""
+
+    def __init__(self, session: Session, index: int) -> None:
+        resolved, plan = session.resolved, session.plan
+        self.stage = resolved.stages[index]
+        self.data: StageData = session.corpus.stage(index)
+        self.microbatch = plan.microbatches[index]
+        self.model = session.model
+        self.objective = make_objective(self.model, self.stage, resolved.encoder, plan.compile)
+        self.step = TrainStep(
+            self.model,
+            self.stage,
+            session.tables,
+            make_rule(
+                self.stage.optimizer,
+                session.table,
+                dict(session.model.named_parameters()),
+                session.moments,
+                session.progress.step,
+            ),
+            self.objective,
+            self.microbatch,
+            resolved.run.seed,
+        )
+        self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
+
+    def evaluate(self, session: Session, examples: int) -> Evaluation:
+        """Evaluate on about the first ``examples`` held-out examples."""
+        batches = self.data.heldout(self.microbatch)
+        return evaluate(
+            self.model,
+            self.stage,
+            self.objective,
+            islice(batches, -(-examples // self.microbatch)),
+            session.tables,
+            self.nats,
+            session.resolved.run.seed,
+            session.stop,
+        )
+
+
+def _train_stage(session: Session, index: int) -> None:
+    """All that is left of one stage, in the order in which it happens."""
+    stage, progress = session.resolved.stages[index], session.progress
+    end = stage.first_step + stage.steps
+    if progress.step > end or progress.step == end == progress.evaluated:
+        return
+    phase = _Phase(session, index)
+    if session.plan.compile and progress.step < end:
+        _compile(session, phase)
+    with Feed(phase.data, progress.step - stage.first_step, stage.steps, session.device) as feed:
+        clock = _Clock(session)
+        while True:
+            _pause(session, phase, end)
+            if progress.step == end:
+                return
+            started = time.perf_counter()
+            inputs = feed.take()
+            learning_rate = rate(stage, progress.step)
+            result = _step(session, phase, inputs, learning_rate)
+            progress.step += 1
+            progress.tokens += stage.tokens_per_step
+            progress.seconds += time.perf_counter() - started
+            progress.sums.add(result.loss, result.losses, result.grad_norm)
+            if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
+                _log(session, stage, learning_rate)
+            clock.show(stage, result.loss)
+
+
+def _pause(session: Session, phase: _Phase, end: int) -> None:
+    """Between two steps: evaluate and save when it is time, stop when someone asked for it.
+
+    An evaluation that is cut short is not lost: the checkpoint says that it is still due.
+    """
+    run, progress, stop = session.resolved.run, session.progress, session.stop
+    evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
+    try:
+        if evaluation_due and progress.evaluated < progress.step:
+            _evaluate(session, phase)
+        stop.check()
+    except StoppedError:
+        session.save()
+        raise stop.error(f"stopped after step {progress.step:,}, and saved") from None
+    if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
+        session.save()
+
+
+def _evaluate(session: Session, phase: _Phase) -> None:
+    """Read the held-out text and write a line of what it showed."""
+    progress, stage = session.progress, phase.stage
+    found = phase.evaluate(session, session.resolved.run.eval_examples)
+    session.metrics.write({**_address(session, stage, "eval"), **found.fields()})
+    progress.evaluated = progress.step
+    losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
+    guess = "" if found.unigram_loss is None else f" (unigram {found.unigram_loss:.3f})"
+    session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
+
+
+def _log(session: Session, stage: Stage, learning_rate: float) -> None:
+    """Write a line about the steps since the last one: means, and the last learning rate."""
+    address = _address(session, stage, "train")
+    session.metrics.write({**address, **session.progress.sums.means(), "lr": learning_rate})
+    session.progress.sums = Sums()
+
+
+def _address(session: Session, stage: Stage, kind: str) -> dict[str, object]:
+    progress = session.progress
+    return {
+        "kind": kind,
+        "step": progress.step,
+        "stage": stage.name,
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds, 3),
+    }
+
+
+def _step(session: Session, phase: _Phase, inputs: Inputs, learning_rate: float) -> StepResult:
+    try:
+        return phase.step(inputs, session.progress.step, learning_rate)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    # Out of the except block, so that the tensors of the failed step are let go.
+    session.save()
+    raise out_of_memory(
+        phase.stage, phase.microbatch, lambda rows: phase.step.rehearse(inputs, rows)
+    )
+
+
+def _compile(session: Session, phase: _Phase) -> None:
+    """Compile forward and backward, and evaluation, before the first step that needs them.
+
+    Compiling reads no flag, so there must be nothing to lose while it runs.
+    """
+    if session.progress.step:
+        session.save()
+    session.display.note("compiling the step ...")
+    started = time.perf_counter()
+    with session.stop.immediately():
+        phase.step.rehearse(to_inputs(phase.data.train(0), session.device), phase.microbatch)
+        phase.evaluate(session, 1)
+    session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
+
+
+class _Clock:
+    """Speed since this process began on the stage, for the display."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tokens, self._seconds = session.progress.tokens, session.progress.seconds
+
+    def show(self, stage: Stage, loss: float) -> None:
+        """Show where the run stands."""
+        progress, resolved = self._session.progress, self._session.resolved
+        seconds = max(1e-9, progress.seconds - self._seconds)
+        speed = (progress.tokens - self._tokens) / seconds
+        left = sum(
+            max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * s.tokens_per_step
+            for s in resolved.stages
+        )
+        self._session.display.step(
+            Standing(
+                step=progress.step,
+                steps=resolved.steps,
+                stage=stage.name,
+                loss=loss,
+                tokens_per_second=speed,
+                seconds_left=left / speed,
+                memory_bytes=peak_memory_bytes(self._session.device.type),
+            )
+        )

@@ -1,0 +1,42 @@
+"""What to say when memory runs out in the middle of a step."""
+
+from collections.abc import Callable
+
+import torch
+
+from bertc.diagnostics import MachineError
+from bertc.ir.resolved import Stage
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device or the main memory is full."""
+    # On a CPU torch raises a plain RuntimeError with the allocator's name in it.
+    full = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return full or "DefaultCPUAllocator" in str(error)
+
+
+def out_of_memory(stage: Stage, microbatch: int, rehearse: Callable[[int], None]) -> MachineError:
+    """The error that names the largest micro-batch below ``microbatch`` that can be run.
+
+    ``rehearse`` runs forward and backward of that many examples. Micro-batches divide the batch.
+    """
+    smaller = (n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0)
+    rows = next((n for n in smaller if _fits(rehearse, n)), 0)
+    what = f"stage {stage.name}: {microbatch} examples of {stage.seq} tokens at once do not fit"
+    if not rows:
+        return MachineError(
+            f"{what}, nor does one", help="a smaller model, a shorter seq, or a larger device"
+        )
+    return MachineError(f"{what} in memory; {rows} do", help=f"--resume --set microbatch={rows}")
+
+
+def _fits(rehearse: Callable[[int], None], rows: int) -> bool:
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        rehearse(rows)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            return False
+        raise
+    return True

@@ -1,0 +1,55 @@
+"""``--dry-run``: what can fail before the first step fails now, and nothing is left behind."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bertc.data import prepare
+from bertc.diagnostics import CannotWriteError
+from bertc.ir.resolved import Resolved
+from bertc.nn import build
+from bertc.train import durable
+from bertc.train.display import Display
+from bertc.train.machine import make_plan
+from bertc.train.report import Report
+from bertc.train.run import RunFolder, admit
+from bertc.train.session import Watched
+from bertc.train.stopping import Stop
+
+
+def rehearse(
+    resolved: Resolved, out: Path, cache: Path, resume: bool, display: Display, stop: Stop
+) -> Report:
+    """Plan, prepare the text into the cache, build without memory, read a batch, try to write.
+
+    Raises:
+        UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.
+    """
+    plan = make_plan(resolved)
+    if out.is_dir():
+        admit(RunFolder(out), resolved, resume)
+    model = build(resolved, "meta")
+    parameters = sum(weight.numel() for weight in model.parameters())
+    # Weights, moments, and a checkpoint that is written before an old one goes.
+    _try_to_write(out, 3 * 4 * parameters * (resolved.run.keep + 1))
+    corpus = prepare(resolved, cache, Watched(display, stop))
+    notes = [f"on {plan.device}: {reason}" for reason in plan.reasons]
+    for index, stage in enumerate(resolved.stages):
+        data = corpus.stage(index)
+        data.train(0)
+        passes = stage.steps * stage.batch / data.examples
+        notes.append(
+            f"stage {stage.name}: {stage.steps:,} steps of {stage.batch:,} examples in "
+            f"micro-batches of {plan.microbatches[index]}; {data.examples:,} examples are "
+            f"{data.tokens:,} tokens, read {passes:.2f} times"
+        )
+    notes.append("nothing was trained, and nothing written but the cache of tokens")
+    return Report(out, 0, resolved.steps, 0, 0.0, None, tuple(notes))
+
+
+def _try_to_write(out: Path, needed_bytes: int) -> None:
+    existing = next(p for p in (out, *out.absolute().parents) if p.exists())
+    try:
+        with durable.writing(out, needed_bytes), TemporaryDirectory(dir=existing) as folder:
+            durable.write(Path(folder) / "test", b"test")
+    except CannotWriteError as error:
+        raise CannotWriteError(error.message, help="make room or choose another --out") from error

@@ -1,0 +1,383 @@
+"""Whole runs on a tiny corpus."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
+from bertc.ir.objective import Mlm, Sop, SpanUnit, Term
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.train.checkpoints import newest
+from bertc.train.loop import train
+from bertc.train.run import RunFolder, identity
+
+PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
+
+
+@pytest.fixture
+def go(tmp_path):
+    """Train into a folder, quietly, with one cache for all runs of a test."""
+
+    def run(resolved, name="run", **options):
+        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+
+    return run
+
+
+def lines(folder, timed=False):
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return found if timed else [{k: v for k, v in d.items() if k != "seconds"} for d in found]
+
+
+def final(folder):
+    """Weights and moments of the newest checkpoint."""
+    step = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    return {
+        **load_file(step / "weights.safetensors"),
+        **load_file(step / "optimizer.safetensors"),
+    }
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path):
+    report = go(tiny(), spec_text="layers=2")
+    folder = tmp_path / "run"
+    assert (report.step, report.tokens) == (12, 12 * 8 * 24)
+    assert report.evaluation is not None
+    assert (folder / "spec.bertc").read_text() == "layers=2"
+    assert RunFolder(folder).read_resolved() == tiny()
+    assert (folder / "losses.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "model" / "config.json").exists()
+    assert (folder / "tokenizer" / "tokenizer.json").exists()
+    lock = json.loads((folder / "lock.json").read_text())
+    assert {"versions", "data", "machine", "plan", "threads"} <= lock.keys()
+    assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == [
+        "step-00000008",
+        "step-00000012",
+    ]
+    summary = report.summary()
+    assert "held out" in summary
+    assert "unigram" in summary
+    assert "12 of 12 steps" in summary
+
+
+def test_metrics_are_means_between_lines_and_evaluations_at_their_step(go, tiny, tmp_path):
+    go(tiny(objective=PAIRS, log_every=1), "each")
+    go(tiny(objective=PAIRS, log_every=5), "few")
+    each, few = lines(tmp_path / "each"), lines(tmp_path / "few", timed=True)
+    steps = [line for line in each if line["kind"] == "train"]
+    assert [line["step"] for line in steps] == list(range(1, 13))
+    logged = [line for line in few if line["kind"] == "train"]
+    assert [line["step"] for line in logged] == [5, 10, 12]
+    for line, first in zip(logged, (0, 5, 10), strict=True):
+        part = steps[first : line["step"]]
+        for field in ("loss", "grad_norm"):
+            mean = math.fsum(s[field] for s in part) / len(part)
+            assert line[field] == pytest.approx(mean)
+        assert line["losses"].keys() == {"mlm", "sop"}
+        assert line["lr"] == part[-1]["lr"]
+        assert line["loss"] == pytest.approx(line["losses"]["mlm"] + 0.5 * line["losses"]["sop"])
+        assert line["tokens"] == line["step"] * 8 * 24
+        assert line["seconds"] > 0
+        assert line["stage"] == "main"
+    held_out = [line for line in few if line["kind"] == "eval"]
+    assert [line["step"] for line in held_out] == [6, 12]
+    assert held_out[0]["accuracy"].keys() == {"mlm", "sop"}
+    assert held_out[0]["unigram_loss"] == held_out[1]["unigram_loss"] > 1
+
+
+def test_training_learns(go, tiny, tmp_path):
+    report = go(tiny(steps=150, batch=16, optimizer=Adam(lr=5e-3, warmup=10), eval_every=150))
+    assert report.evaluation is not None
+    train_lines = [line for line in lines(tmp_path / "run") if line["kind"] == "train"]
+    assert train_lines[-1]["loss"] < train_lines[0]["loss"] - 1
+    # Words are drawn at random: nothing but their frequencies can be learned.
+    assert report.evaluation.loss == pytest.approx(report.evaluation.unigram_loss, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"objective": PAIRS, "optimizer": Lamb(lr=1e-2, warmup=2)},
+        {"optimizer": Adam(bias_correction=False, warmup=0), "microbatch": 2, "log_every": 5},
+    ],
+    ids=["adam", "lamb", "accumulated"],
+)
+@pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
+def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, settings, stops):
+    resolved = tiny(save_every=100, **settings)
+    go(resolved, "straight")
+    for step in stops:
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+    go(resolved, "broken", resume=True)
+    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
+
+
+def stop_after(monkeypatch, step, run):
+    """Run until a stop is asked for in the middle of update ``step``."""
+    import signal
+
+    from bertc.train.step import TrainStep
+
+    real = TrainStep.__call__
+
+    def stopping(self, inputs, at, rate):
+        result = real(self, inputs, at, rate)
+        if at == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", stopping)
+        run()
+
+
+def test_a_stop_exits_with_the_code_of_the_signal_and_a_checkpoint(go, tiny, tmp_path, monkeypatch):
+    with pytest.raises(StoppedError) as caught:
+        stop_after(monkeypatch, 5, lambda: go(tiny()))
+    assert caught.value.exit_code == 143
+    assert "stopped after step 5" in caught.value.message
+    found, _ = newest(tmp_path / "run" / "checkpoints", identity(tiny()))
+    assert found is not None
+    assert found.step == 5
+
+
+def test_a_stop_in_an_evaluation_leaves_it_due(go, tiny, tmp_path, monkeypatch):
+    import signal
+
+    from bertc.train import evaluation
+
+    go(tiny(), "straight")
+    real, calls = evaluation.corrupt, 0
+
+    def stopping(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "corrupt", stopping)
+        with pytest.raises(StoppedError) as caught:
+            go(tiny(), "broken")
+    assert caught.value.exit_code == 130
+    assert [line["step"] for line in lines(tmp_path / "broken")] == [3, 6]
+    go(tiny(), "broken", resume=True)
+    assert lines(tmp_path / "broken") == lines(tmp_path / "straight")
+
+
+def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path):
+    go(tiny(), "straight")
+    shutil.copytree(tmp_path / "straight", tmp_path / "broken")
+    shutil.rmtree(tmp_path / "broken" / "checkpoints" / "step-00000012")
+    with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "tra')
+    go(tiny(), "broken", resume=True)
+    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
+    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+
+
+def test_a_damaged_checkpoint_is_passed_over(go, tiny, tmp_path, capsys):
+    go(tiny(), "straight")
+    shutil.copytree(tmp_path / "straight", tmp_path / "broken")
+    victim = tmp_path / "broken" / "checkpoints" / "step-00000012" / "weights.safetensors"
+    raw = bytearray(victim.read_bytes())
+    raw[-5] ^= 4
+    victim.write_bytes(raw)
+    train(tiny(), tmp_path / "broken", cache=tmp_path / "cache", resume=True)
+    assert "passed over" in capsys.readouterr().err
+    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
+
+
+def test_without_a_sound_checkpoint_nothing_is_overwritten(go, tiny, tmp_path):
+    go(tiny())
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        (folder / "progress.json").unlink()
+    with pytest.raises(DataError, match=r"no checkpoint .* is sound"):
+        go(tiny(), resume=True)
+
+
+def test_resuming_a_finished_run_changes_nothing(go, tiny, tmp_path):
+    first = go(tiny())
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    again = go(tiny(), resume=True)
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    assert again == first
+
+
+def test_a_folder_with_a_run_is_refused_without_resume(go, tiny):
+    go(tiny())
+    with pytest.raises(UsageError, match="holds a run already"):
+        go(tiny())
+
+
+def test_a_folder_of_others_is_refused(go, tiny, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("x")
+    with pytest.raises(UsageError, match=r"thesis\.tex"):
+        go(tiny(), resume=True)
+
+
+def test_two_runs_cannot_share_a_folder(go, tiny, tmp_path):
+    with RunFolder(tmp_path / "run").claimed(), pytest.raises(StoppedError) as caught:
+        go(tiny())
+    assert caught.value.exit_code == 75
+    assert "another run is using" in caught.value.message
+
+
+def test_another_program_is_refused_with_the_difference(go, tiny):
+    go(tiny())
+    with pytest.raises(ResumeRefusedError) as caught:
+        go(tiny(steps=20, seq=16, optimizer=Adam(lr=2e-3, warmup=2)), resume=True)
+    for part in ("steps: 12 -> 20", "seq: 24 -> 16", "optimizer.lr: 0.001 -> 0.002"):
+        assert part in caught.value.message
+
+
+def test_other_text_is_refused(go, tiny, corpus_file, tmp_path):
+    go(tiny())
+    before = corpus_file.read_text()
+    corpus_file.write_text(before + "\nThe duck is a lie.\n")
+    try:
+        with pytest.raises(ResumeRefusedError, match="text"):
+            go(tiny(), resume=True)
+    finally:
+        corpus_file.write_text(before)
+
+
+def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):
+    from bertc.ir.encoder import Dropout
+
+    for rows in (8, 4, 2, 1):
+        go(
+            tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0)),
+            str(rows),
+        )
+    whole, held_out = final(tmp_path / "8"), lines(tmp_path / "8")
+    for rows in ("4", "2", "1"):
+        parts = final(tmp_path / rows)
+        assert all(torch.allclose(whole[n], parts[n], atol=2e-5) for n in whole if n[:2] != "v.")
+        for one, other in zip(held_out, lines(tmp_path / rows), strict=True):
+            if one["kind"] == "train":
+                assert other["loss"] == pytest.approx(one["loss"], rel=1e-5)
+
+
+def test_a_run_out_of_memory_goes_on_with_smaller_micro_batches(go, tiny, monkeypatch):
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 5, lambda: go(tiny()))
+    report = go(tiny(microbatch=2), resume=True)
+    assert report.step == 12
+
+
+def test_stages_change_what_is_trained_and_share_the_state(go, tiny, tmp_path, monkeypatch):
+    span = (Term(objective=Mlm(unit=SpanUnit())),)
+    stages = {
+        "short": {"steps": 5, "seq": 16, "objective": PAIRS},
+        "long": {"steps": 4, "seq": 24, "batch": 4, "objective": span},
+    }
+    resolved = tiny(stages=stages, eval_every=3)
+    go(resolved, "straight")
+    found = lines(tmp_path / "straight")
+    assert [(d["kind"], d["step"], d["stage"]) for d in found] == [
+        ("train", 3, "short"),
+        ("eval", 3, "short"),
+        ("train", 5, "short"),
+        ("eval", 5, "short"),
+        ("train", 6, "long"),
+        ("eval", 6, "long"),
+        ("train", 9, "long"),
+        ("eval", 9, "long"),
+    ]
+    assert found[-1]["tokens"] == 5 * 8 * 16 + 4 * 4 * 24
+    assert found[0]["losses"].keys() == {"mlm", "sop"}
+    assert found[-1]["losses"].keys() == {"mlm"}
+    for step in (5, 6):
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+    go(resolved, "broken", resume=True)
+    assert lines(tmp_path / "broken") == found
+    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+
+
+@pytest.mark.parametrize("place", ["loss", "gradient"])
+def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeypatch, place):
+    from bertc.train import loop, step
+
+    real, calls = step.make_objective, 0
+
+    def poisoned(*arguments):
+        objective = real(*arguments)
+
+        def call(columns, factors):
+            nonlocal calls
+            calls += 1
+            loss, statistics = objective(columns, factors)
+            if calls == 6:
+                if place == "loss":
+                    return loss * math.nan, statistics * math.nan
+                return loss * torch.tensor(math.inf), statistics
+            return loss, statistics
+
+        return call
+
+    monkeypatch.setattr(loop, "make_objective", poisoned)
+    with pytest.raises(DataError) as caught:
+        go(tiny(eval_every=100, log_every=1))
+    assert caught.value.message.startswith("step 5: the")
+    assert "mlm" in caught.value.message
+    assert "examples" in caught.value.message
+    assert caught.value.exit_code == 65
+    assert [line["step"] for line in lines(tmp_path / "run")] == [1, 2, 3, 4, 5]
+
+
+def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
+    from bertc.diagnostics import MachineError
+    from bertc.train import loop
+
+    def narrow(*arguments):
+        def call(columns, factors):
+            if len(columns.token_ids) > 2:
+                raise torch.OutOfMemoryError("no")
+            sums = torch.zeros(1, requires_grad=True)
+            return sums.sum(), torch.zeros(2, 1)
+
+        return call
+
+    monkeypatch.setattr(loop, "make_objective", narrow)
+    with pytest.raises(MachineError) as caught:
+        go(tiny())
+    assert "8 examples" in caught.value.message
+    assert "2 do" in caught.value.message
+    assert "--set microbatch=2" in caught.value.help
+
+
+def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
+    report = go(tiny(), dry_run=True)
+    assert not (tmp_path / "run").exists()
+    assert "0 of 12 steps" in report.summary()
+    assert "nothing was trained" in report.summary()
+
+
+def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
+    from bertc.diagnostics import CannotWriteError
+    from bertc.train import durable
+
+    go(tiny(), "taken")
+    with pytest.raises(UsageError, match="holds a run already"):
+        go(tiny(), "taken", dry_run=True)
+    monkeypatch.setattr(durable, "_free", lambda path: 10)
+    with pytest.raises(CannotWriteError, match="10 free"):
+        go(tiny(), dry_run=True)
