@@ -16,7 +16,7 @@ from bertc.ir.resolved import Stage
 from bertc.nn import Model
 from bertc.objectives import Predictions, Tables, corrupt
 from bertc.train.feed import to_inputs
-from bertc.train.step import Objective, counts, kinds, term_weights
+from bertc.train.step import Objective, counts, divisors, kinds, term_weights
 from bertc.train.stopping import Stop
 
 
@@ -87,7 +87,8 @@ def evaluate(
             examples += len(batch.lengths)
     finally:
         model.train()
-    losses = {name: sums_t[name] / max(1.0, counted_t[name]) for name in names}
+    divided_by = divisors(stage, torch.tensor([counted_t[name] for name in names])).tolist()
+    losses = {name: sums_t[name] / part for name, part in zip(names, divided_by, strict=True)}
     return Evaluation(
         loss=math.fsum(
             w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)

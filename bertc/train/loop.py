@@ -1,6 +1,5 @@
 """Training, in the order in which things happen."""
 
-import os
 import time
 from contextlib import closing
 from itertools import islice
@@ -20,7 +19,7 @@ from bertc.train.metrics import Sums
 from bertc.train.optimizers import make_rule
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, admit
+from bertc.train.run import RunFolder, admit, cache_folder
 from bertc.train.schedules import rate
 from bertc.train.session import Session, open_session
 from bertc.train.step import StepResult, TrainStep, make_objective
@@ -62,13 +61,6 @@ def train(
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index)
                 return finish(session)
-
-
-def cache_folder() -> Path:
-    """Where tokenised text is kept: $BERTC_CACHE, else bertc in the user's cache folder."""
-    if chosen := os.environ.get("BERTC_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertc"
 
 
 class _Phase:

@@ -30,6 +30,13 @@ from bertc.train import durable
 SHOWN_DIFFERENCES = 12
 
 
+def cache_folder() -> Path:
+    """Where tokenised text is kept: $BERTC_CACHE, else bertc in the user's cache folder."""
+    if chosen := os.environ.get("BERTC_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertc"
+
+
 class RunFolder:
     """The names of the things in a run folder, and how they are written and read."""
 

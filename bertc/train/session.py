@@ -15,7 +15,7 @@ from bertc.diagnostics import DataError, UsageError
 from bertc.ir.base import Weight
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
-from bertc.objectives import Tables
+from bertc.objectives import Tables, make_tables, tables_to
 from bertc.passes import Plan
 from bertc.train import checkpoints
 from bertc.train.display import Display
@@ -133,7 +133,7 @@ def open_session(
     if not folder.holds_a_run:
         folder.start(resolved, spec_text)
     lock = folder.read_lock()
-    plan = _plan(resolved, lock, display)
+    plan = plan_of(resolved, lock, display)
     corpus = prepare(resolved, cache, Watched(display, stop))
     if lock:
         old, new = lock["data"], corpus.fingerprint
@@ -176,18 +176,17 @@ def open_session(
 
 def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
     """The facts of a vocabulary that corruption reads, on the device."""
-    unigram = torch.from_numpy(vocabulary.unigram)
-    return Tables(
+    tables = make_tables(
         size=vocabulary.size,
         pad=vocabulary.pad,
         cls=vocabulary.cls,
         sep=vocabulary.sep,
         mask=vocabulary.mask,
-        word_start=torch.from_numpy(vocabulary.word_start).to(device),
-        special=torch.from_numpy(vocabulary.special).to(device),
-        # Summed in double precision: a vocabulary's rare tokens are rarer than float's last digit.
-        unigram_cdf=unigram.double().cumsum(0).float().to(device),
+        word_start=torch.from_numpy(vocabulary.word_start),
+        special=torch.from_numpy(vocabulary.special),
+        unigram=torch.from_numpy(vocabulary.unigram),
     )
+    return tables_to(tables, device)
 
 
 def _newest(
@@ -211,7 +210,7 @@ def _newest(
     return found
 
 
-def _plan(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
+def plan_of(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
     """How the run goes on: as it began, where this machine can, so that the same sums are made."""
     plan = make_plan(resolved)
     if lock:

@@ -18,7 +18,7 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, losses
+from bertc.objectives import Columns, Inputs, Tables, corrupt, denominator, losses
 from bertc.train.feed import split
 from bertc.train.optimizers import Rule, clip, gradient_norm
 
@@ -66,18 +66,22 @@ def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool)
 
 
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
-    """What each term's loss is divided by (t,): its predictions in all parts of a batch."""
-    counted = [_count(term.objective, parts) for term in stage.objective]
-    return torch.stack(counted).clamp(min=1)
+    """The predictions of each term (t,) in all parts of a batch, known before any loss is."""
+    return torch.stack([_count(term.objective, parts) for term in stage.objective])
+
+
+def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
+    """What the summed losses of a whole batch are divided by (t,)."""
+    pairs = zip(stage.objective, counts_t, strict=True)
+    return torch.stack([denominator(term.objective, count) for term, count in pairs])
 
 
 def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
     match objective:
         case Mlm():
             return torch.stack([part.mlm.weights.sum() for part in parts if part.mlm]).sum()
-        case Sbo(extra_pair=extra):
-            pairs = torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
-            return pairs + float(extra)
+        case Sbo():
+            return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
             rows = sum(len(part.pair_labels) for part in parts)
             return torch.tensor(float(rows), device=parts[0].pair_labels.device)
@@ -111,19 +115,19 @@ class TrainStep:
         """
         stage, names = self._stage, kinds(self._stage)
         columns = self._columns(inputs, self._microbatch)
-        sums, counts_t = self._gradients(columns, step)
+        sums, divisors_t = self._gradients(columns, step)
         norm = gradient_norm(self._parameters)
         # The one wait for the device in a step: nothing may move the weights before this is known.
-        *flat, grad_norm = torch.cat([*sums, counts_t, norm[None]]).tolist()
+        *flat, grad_norm = torch.cat([*sums, divisors_t, norm[None]]).tolist()
         rows = [flat[i : i + len(names)] for i in range(0, len(flat), len(names))]
-        *parts, counted = rows
+        *parts, divided_by = rows
         self._refuse_non_finite(parts, grad_norm, step, inputs)
 
         clip(self._parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
 
         means = {
-            name: math.fsum(part[t] for part in parts) / counted[t] for t, name in enumerate(names)
+            name: math.fsum(part[t] for part in parts) / divided_by[t] for t, name in enumerate(names)
         }
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
@@ -142,18 +146,18 @@ class TrainStep:
         ]
 
     def _gradients(self, columns: list[Columns], step: int) -> tuple[list[Tensor], Tensor]:
-        """Leave the gradient of a whole batch in the weights; sums (t,) a part, and counts (t,)."""
+        """Leave the gradient of a whole batch in the weights; sums (t,) a part, and divisors (t,)."""
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
-        counts_t = counts(self._stage, columns)
-        factors_t = torch.tensor(term_weights(self._stage)).to(counts_t) / counts_t
+        divisors_t = divisors(self._stage, counts(self._stage, columns))
+        factors_t = torch.tensor(term_weights(self._stage)).to(divisors_t) / divisors_t
         sums = []
         for index, part in enumerate(columns):
             torch.manual_seed(key(self._seed, "dropout", step, index))
             loss, statistics = self._objective(part, factors_t)
             loss.backward()  # type: ignore[no-untyped-call]
             sums.append(statistics[0])
-        return sums, counts_t
+        return sums, divisors_t
 
     def _drop_gradients(self) -> None:
         for parameter in self._parameters.values():

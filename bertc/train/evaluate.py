@@ -1,0 +1,68 @@
+"""``bertc eval``: what a finished, stopped or imported run knows of its held-out text."""
+
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from bertc.data import prepare
+from bertc.diagnostics import DataError
+from bertc.interop import load
+from bertc.ir.resolved import Resolved
+from bertc.nn import Model
+from bertc.train.checkpoints import newest
+from bertc.train.display import choose
+from bertc.train.evaluation import evaluate, unigram_nats
+from bertc.train.machine import determinism
+from bertc.train.report import Report
+from bertc.train.run import RunFolder, cache_folder, identity
+from bertc.train.session import Progress, Watched, plan_of, vocabulary_tables
+from bertc.train.step import make_objective
+from bertc.train.stopping import Stop
+
+
+def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -> Report:
+    """Evaluate the newest good checkpoint, as training does and on the same examples.
+
+    Raises:
+        MissingInputError: if the folder holds no run, or no model yet.
+        DataError: if the run's files are damaged, or its text is no longer the same.
+    """
+    folder = RunFolder(run)
+    resolved = folder.read_resolved()
+    display = choose(quiet)
+    with Stop() as stop, determinism():
+        lock = folder.read_lock()
+        plan = plan_of(resolved, lock, display)
+        model, device = load(run), torch.device(plan.device)
+        progress = _progress(folder, resolved)
+        model.to(device).compute_dtype = (
+            torch.bfloat16 if plan.precision == "bf16" else torch.float32
+        )
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+        if lock and lock["data"] != corpus.fingerprint:
+            raise DataError(
+                "the text is not the one that this run was trained on",
+                help="restore the files, so that held-out text is text the model has not seen",
+            )
+        stage = resolved.stage_at(max(0, progress.step - 1))
+        index = resolved.stages.index(stage)
+        data, rows = corpus.stage(index), plan.microbatches[index]
+        found = evaluate(
+            model,
+            stage,
+            make_objective(model, stage, resolved.encoder, compiled=False),
+            islice(data.heldout(rows), -(-resolved.run.eval_examples // rows)),
+            vocabulary_tables(corpus.vocabulary, device),
+            unigram_nats(corpus.vocabulary, data.tokens).to(device),
+            resolved.run.seed,
+            stop,
+        )
+    display.close()
+    return Report(run, progress.step, resolved.steps, progress.tokens, progress.seconds, found)
+
+
+def _progress(folder: RunFolder, resolved: Resolved) -> Progress:
+    """How far the run got; an imported one has not begun."""
+    found, _ = newest(folder.checkpoints, identity(resolved))
+    return Progress.of(found.progress) if found else Progress()

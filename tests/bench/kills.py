@@ -1,0 +1,121 @@
+"""SIGKILL a run at random moments, resume it each time, and compare with a run left alone.
+
+    python tests/bench/kills.py --kills 25
+
+Weights, optimiser state and metrics (but for their seconds) must be the same to the bit. Prints a
+JSON object with the figures; exits 1 if anything differs or a run needs a person's hand.
+"""
+
+import argparse
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+WORDS = "hens ducks geese cackle quack hiss under the old red barn pond gate".split()
+SPEC = """
+layers=2 hidden=64 heads=2 seq=64 batch=16 steps={steps} vocab=wordpiece(300)
+objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)
+holdout=10% save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
+"""
+
+
+def main() -> int:
+    """Run, kill, resume, compare."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--kills", type=int, default=25)
+    options.add_argument("--steps", type=int, default=400)
+    options.add_argument("--seed", type=int, default=0)
+    chosen = options.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kills-") as name:
+        folder = Path(name)
+        command = _command(folder, chosen.steps)
+        started = time.monotonic()
+        _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
+        straight_seconds = time.monotonic() - started
+        draw = random.Random(chosen.seed)
+        found = _torment(folder, command, chosen.kills, straight_seconds, draw)
+        different = _differences(folder / "straight", folder / "killed")
+    figures = {
+        "kills": chosen.kills,
+        **found,
+        "steps": chosen.steps,
+        "different": different,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    print(json.dumps(figures))
+    return 1 if different else 0
+
+
+def _command(folder: Path, steps: int) -> list[str | Path]:
+    draw, corpus = random.Random(1), folder / "farm.txt"
+    documents = (
+        "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
+    )
+    corpus.write_text("\n\n".join(documents) + "\n")
+    spec = folder / "farm.bertc"
+    spec.write_text(SPEC.format(steps=steps, corpus=corpus))
+    return [sys.executable, "-m", "bertc.cli", "train", spec]
+
+
+def _torment(
+    folder: Path,
+    command: list[str | Path],
+    kills: int,
+    straight_seconds: float,
+    draw: random.Random,
+) -> dict[str, int]:
+    """Kill ``kills`` runs at moments drawn over their whole life, then let one finish."""
+    run, resume = folder / "killed", [*command, "--out", folder / "killed", "--resume"]
+    done = saving = 0
+    while done < kills:
+        # A run whose work is nearly done would leave before it is killed, so it begins again.
+        process = subprocess.Popen(resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            process.wait(draw.uniform(0.2, straight_seconds))
+            _must(process)
+            run.rename(folder / f"finished-{done}")
+            continue
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        done += 1
+        saving += any((run / "checkpoints").glob(".tmp-*"))
+    _must(subprocess.run(resume, capture_output=True))
+    finished = [folder / "straight", *folder.glob("finished-*")]
+    for other in finished[1:]:
+        if different := _differences(finished[0], other):
+            raise SystemExit(f"{other.name}: {different}")
+    return {"killed_while_saving": saving, "runs_finished": len(finished)}
+
+
+def _must(process: "subprocess.CompletedProcess[bytes] | subprocess.Popen[bytes]") -> None:
+    if process.returncode:
+        text = process.stderr if isinstance(process.stderr, bytes) else b""
+        raise SystemExit(f"a run failed with {process.returncode}: {text.decode()[-2000:]}")
+
+
+def _differences(one: Path, other: Path) -> list[str]:
+    """The things in which two finished runs differ."""
+    return [name for name, value in _content(one).items() if _content(other)[name] != value]
+
+
+def _content(run: Path) -> dict[str, object]:
+    last = max((run / "checkpoints").glob("step-*"))
+    files = [*last.glob("*.safetensors"), *(run / "model").iterdir()]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["seconds"]
+    return {
+        "metrics.jsonl": lines,
+        **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

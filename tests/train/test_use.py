@@ -1,0 +1,84 @@
+"""What a run is good for afterwards: eval and fill."""
+
+import json
+
+import pytest
+import torch
+
+from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.train import fill as filling
+from bertc.train.evaluate import evaluate_run
+from bertc.train.fill import fill
+from bertc.train.loop import train
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    train(tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    return tmp_path / "run"
+
+
+def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path):
+    report = evaluate_run(run, cache=tmp_path / "cache", quiet=True)
+    last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["kind"] == "eval"
+    assert report.evaluation is not None
+    assert report.evaluation.loss == pytest.approx(last["loss"], rel=1e-6)
+    assert report.evaluation.unigram_loss == pytest.approx(last["unigram_loss"])
+    assert report.step == 12
+    assert json.loads(report.as_json())["evaluation"]["losses"].keys() == {"mlm"}
+
+
+def test_eval_refuses_other_text(run, tmp_path, corpus_file):
+    before = corpus_file.read_text()
+    corpus_file.write_text(before + "\nOne more.\n")
+    try:
+        with pytest.raises(DataError, match="not the one"):
+            evaluate_run(run, cache=tmp_path / "cache", quiet=True)
+    finally:
+        corpus_file.write_text(before)
+
+
+def test_eval_of_no_run(tmp_path):
+    with pytest.raises(MissingInputError, match="holds no run"):
+        evaluate_run(tmp_path, quiet=True)
+
+
+def test_fill_gives_the_likeliest_tokens_of_each_mask(run):
+    found = fill(run, "Hens [MASK] and ducks [MASK].", top=3)
+    assert len(found.masks) == 2
+    for candidates in found.masks:
+        probabilities = [c.probability for c in candidates]
+        assert len(probabilities) == 3
+        assert probabilities == sorted(probabilities, reverse=True)
+        assert 0 < sum(probabilities) <= 1
+    assert found.summary().startswith("mask 1:\n")
+    assert json.loads(found.as_json())["masks"][0][0].keys() == {"token", "probability"}
+
+
+def test_fill_needs_a_mask(run):
+    with pytest.raises(UsageError, match="no \\[MASK\\]"):
+        fill(run, "Hens cackle.")
+
+
+def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
+    """Every mask stands in its own row, inside it, with as much text as fits."""
+    rows = []
+    real = filling.mlm_logits
+
+    def watched(encoder, hidden_mh, weights):
+        rows.append(hidden_mh.shape[0])
+        return real(encoder, hidden_mh, weights)
+
+    monkeypatch.setattr(filling, "mlm_logits", watched)
+    text = "Hens cackle. " * 40
+    found = fill(run, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
+    assert len(found.masks) == 3
+    assert rows == [3]
+
+
+def test_a_mask_is_answered_alike_wherever_the_window_begins(run):
+    near = fill(run, "red barn " * 4 + "[MASK]" + " old pond" * 3)
+    again = fill(run, "red barn " * 4 + "[MASK]" + " old pond" * 3)
+    assert near == again
+    assert torch.is_inference_mode_enabled() is False
