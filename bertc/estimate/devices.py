@@ -70,7 +70,7 @@ FP32_FLOPS_PER_CORE = 100e9
 CPU_MFU = 0.6
 CPU_SOURCE = (
     "2048-wide products get 200 GFLOP/s a core in bf16 and 100 in fp32 on a server CPU with "
-    "AVX-512; a training step 0.6 of that"
+    "AVX-512; a training step of BERT-mini to BERT-base gets 0.6 of that"
 )
 
 
@@ -92,7 +92,7 @@ def device_named(name: str) -> Device:
 def this_cpu() -> Device:
     """The CPU bertc runs on: its usable cores, its memory, and whether bf16 is fast."""
     flags = _cpu_flags()
-    fast_bf16 = bool({"avx512_bf16", "amx_bf16"} & flags)
+    fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
     fp32_flops = FP32_FLOPS_PER_CORE if "avx512f" in flags else FP32_FLOPS_PER_CORE / 2
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Device(

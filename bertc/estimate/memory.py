@@ -13,6 +13,7 @@ from bertc.estimate.figures import Memory, Parameters
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Stage, head_kept
+from bertc.passes.plan import largest_divisor
 
 FP32 = 4
 OPTIMIZER_BYTES = 8
@@ -60,14 +61,6 @@ def stage_memory(
         microbatch=microbatch,
         largest_microbatch=largest,
     )
-
-
-def largest_divisor(batch: int, limit: int) -> int:
-    """The most examples at once that cut a batch into equal parts; at least 1."""
-    for parts in range(1, batch + 1):
-        if batch % parts == 0 and batch // parts <= limit:
-            return batch // parts
-    return 1
 
 
 def step_load(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Load:

@@ -6,6 +6,7 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Given, Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
+from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, stage_views
 
@@ -161,7 +162,7 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
 def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
     batch, microbatch = stage.value("batch"), stage.value("microbatch")
     if microbatch and batch % microbatch:
-        near = max(size for size in range(1, min(microbatch, batch) + 1) if batch % size == 0)
+        near = largest_divisor(batch, microbatch)
         diagnostics.error(
             "E208",
             f"a batch of {batch} cannot be cut into micro-batches of {microbatch}",

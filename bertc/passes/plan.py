@@ -1,5 +1,6 @@
 """How a resolved program runs on a given machine: device, precision, micro-batches, compilation."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,4 +76,13 @@ def _microbatch(stage: Stage, largest: int) -> int:
             f"stage {stage.name}: not even one example of {stage.seq} tokens fits in memory",
             help="a smaller model, a shorter seq, or a larger device",
         )
-    return max(size for size in range(1, min(largest, stage.batch) + 1) if stage.batch % size == 0)
+    return largest_divisor(stage.batch, largest)
+
+
+def largest_divisor(batch: int, limit: int) -> int:
+    """The most examples at once that cut a batch into equal parts; at least 1."""
+    found = 1
+    for small in range(1, math.isqrt(batch) + 1):
+        if batch % small == 0:
+            found = max([found, *(size for size in (small, batch // small) if size <= limit)])
+    return found

@@ -5,7 +5,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.memory import encoder_kept, largest_divisor
+from bertc.estimate.memory import encoder_kept
 from bertc.ir.resolved import Resolved, head_kept
 from bertc.nn import build
 from bertc.objectives import Boundaries, Columns, Predictions, losses
@@ -46,13 +46,6 @@ def test_largest_microbatches_of_a_machine() -> None:
     assert short > long > 0
     slow = Machine("cuda", "a card", 12 * GIB, fast_bf16=False, cores=8)
     assert largest_microbatches(resolved, slow)[1] < long
-
-
-@pytest.mark.parametrize(
-    ("batch", "limit", "expected"), [(256, 300, 256), (256, 100, 64), (30, 7, 6), (7, 0, 1)]
-)
-def test_largest_divisor(batch: int, limit: int, expected: int) -> None:
-    assert largest_divisor(batch, limit) == expected
 
 
 KEPT = [

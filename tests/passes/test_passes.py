@@ -7,6 +7,7 @@ from bertc.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.ir.program import Program
 from bertc.ir.settings import Settings
 from bertc.passes import Machine, complete, plan
+from bertc.passes.plan import largest_divisor
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:
@@ -161,3 +162,20 @@ def test_the_plan_decides_precision_and_compilation_by_machine_and_length() -> N
     assert plan(short, old, (1,)).precision == "fp32"
     with pytest.raises(MachineError, match="device=cuda"):
         plan(resolve("device=cuda"), CPU, (1,))
+
+
+@pytest.mark.parametrize(
+    ("batch", "limit", "expected"),
+    [(256, 300, 256), (256, 100, 64), (30, 7, 6), (7, 0, 1), (999_999_999_989, 10**9, 1)],
+)
+def test_largest_divisor(batch: int, limit: int, expected: int) -> None:
+    assert largest_divisor(batch, limit) == expected
+
+
+def test_steps_are_those_of_the_run_and_stages_keep_their_share() -> None:
+    spec = 'stage "a" { steps=900 } stage "b" { steps=100 }'
+    for total, shares in ((30, [27, 3]), (2000, [1800, 200]), (1, [1, 1])):
+        assert [s.steps for s in resolve(spec, [f"steps={total}"]).stages] == shares
+    # A stage without steps of its own takes those of the run.
+    mixed = resolve('stage "a" { steps=900 } stage "b" { seq=64 }', ["steps=30"])
+    assert [stage.steps for stage in mixed.stages] == [30, 30]
