@@ -9,7 +9,6 @@ from bertc.data import prepare
 from bertc.diagnostics import DataError
 from bertc.interop import load
 from bertc.ir.resolved import Resolved
-from bertc.nn import Model
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
 from bertc.train.evaluation import evaluate, unigram_nats

@@ -83,6 +83,7 @@ class _Phase:
                 dict(session.model.named_parameters()),
                 session.moments,
                 session.progress.step,
+                plan.compile,
             ),
             self.objective,
             self.microbatch,

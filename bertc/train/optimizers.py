@@ -1,4 +1,4 @@
-"""Update rules: AdamW on torch's fused kernel, and LAMB.
+"""Update rules, and what surrounds an update: the norm of the gradients, and clipping.
 
 Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
 ``v.<weight>``. A rule is made anew at the start of a stage or after loading, on the same moments.
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from bertc.ir.base import Weight
 from bertc.ir.optimizer import Adam, Lamb, Optimizer
-
-Moments = dict[str, Tensor]
+from bertc.train.foreach import ForeachRule, Moments
 
 
 class Rule(Protocol):
@@ -39,14 +38,15 @@ def make_rule(
     parameters: Mapping[str, Tensor],
     moments: Moments,
     updates: int,
+    compiled: bool = False,
 ) -> Rule:
     """The rule of a stage, ``updates`` updates into the run."""
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
-        case Adam():
+        case Adam() if not compiled:
             return AdamRule(optimizer, exempt, parameters, moments, updates)
-        case Lamb():
-            return LambRule(optimizer, exempt, parameters, moments, updates)
+        case Adam() | Lamb():
+            return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled)
         case unreachable:
             assert_never(unreachable)
 
@@ -108,80 +108,3 @@ class AdamRule:
         for group in self._torch.param_groups:
             group["lr"] = rate
         self._torch.step()
-
-
-class LambRule:
-    """Adam's update, each tensor's scaled to the norm of its weights (You et al. 2020, alg. 2).
-
-    As released for ALBERT (lamb_optimizer.py): the ratio is |w| / |update| where both are
-    positive, else 1, without limits; exempt tensors take the plain update.
-    """
-
-    def __init__(
-        self,
-        optimizer: Lamb,
-        exempt: set[str],
-        parameters: Mapping[str, Tensor],
-        moments: Moments,
-        updates: int,
-    ) -> None:
-        self._rule, self._updates = optimizer, updates
-        spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
-        plain = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
-        self._weights = [
-            (
-                parameter,
-                moments[f"m.{name}"],
-                moments[f"v.{name}"],
-                0.0 if name in spared else optimizer.decay,
-                name not in plain,
-            )
-            for name, parameter in parameters.items()
-        ]
-
-    @torch.no_grad()
-    def update(self, rate: float) -> None:
-        """One update of every weight that has a gradient."""
-        self._updates += 1
-        (beta1, beta2), active = self._rule.betas, []
-        gradients, first, second = [], [], []
-        for weight in self._weights:
-            if (gradient := weight[0].grad) is not None:
-                active.append(weight)
-                gradients.append(gradient)
-                first.append(weight[1])
-                second.append(weight[2])
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-
-        corrections = (1.0, 1.0)
-        if self._rule.bias_correction:
-            corrections = (1 - beta1**self._updates, 1 - beta2**self._updates)
-        divisors = torch._foreach_sqrt(second)
-        torch._foreach_div_(divisors, math.sqrt(corrections[1]))
-        torch._foreach_add_(divisors, self._rule.eps)
-        updates = list(torch._foreach_div(first, divisors))
-        torch._foreach_div_(updates, corrections[0])
-        decayed = [i for i, weight in enumerate(active) if weight[3]]
-        if decayed:
-            torch._foreach_add_(
-                [updates[i] for i in decayed],
-                [active[i][0] for i in decayed],
-                alpha=self._rule.decay,
-            )
-
-        adapted = [i for i, weight in enumerate(active) if weight[4]]
-        if adapted:
-            moved = [updates[i] for i in adapted]
-            ratios = _ratios([active[i][0] for i in adapted], moved)
-            torch._foreach_mul_(moved, ratios)
-        torch._foreach_add_([weight[0] for weight in active], updates, alpha=-rate)
-
-
-def _ratios(weights: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
-    """|w| / |update| of each tensor where both are positive, else 1; 0-d, left on the device."""
-    weight_norms = torch.stack(torch._foreach_norm(weights))
-    update_norms = torch.stack(torch._foreach_norm(updates))
-    usable = (weight_norms > 0) & (update_norms > 0)
-    return list(torch.where(usable, weight_norms / update_norms, 1.0).unbind())

@@ -127,7 +127,8 @@ class TrainStep:
         self._rule.update(rate)
 
         means = {
-            name: math.fsum(part[t] for part in parts) / divided_by[t] for t, name in enumerate(names)
+            name: math.fsum(part[t] for part in parts) / divided_by[t]
+            for t, name in enumerate(names)
         }
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
@@ -146,7 +147,7 @@ class TrainStep:
         ]
 
     def _gradients(self, columns: list[Columns], step: int) -> tuple[list[Tensor], Tensor]:
-        """Leave the gradient of a whole batch in the weights; sums (t,) a part, and divisors (t,)."""
+        """Leave the gradient of a whole batch in the weights; sums (t,) a part, divisors (t,)."""
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
         divisors_t = divisors(self._stage, counts(self._stage, columns))
