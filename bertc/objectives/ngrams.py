@@ -1,14 +1,15 @@
 """Masking of n-grams of words.
 
-Axes: b examples, s positions of a row, d draws, n lengths. The loop is over draws, on tensors of
-(b, d); rows go side by side.
+Axes: b examples, s positions of a row, d draws (e: earlier draws), n lengths.
 """
 
 import torch
 
+from bertc.objectives.arrival import draws_needed, first_come, union
 from bertc.objectives.draws import unit
-from bertc.objectives.selection import draws_needed
 from bertc.objectives.words import Text, Words, first_words, next_stop
+
+TAIL = 8  # draws taken one by one after the first that is over the budget
 
 
 def ngram_draws(most: int, rate: float, predictions: int) -> int:
@@ -31,49 +32,78 @@ def choose_ngrams(
     n-gram over the budget is shortened until it fits, and one that meets a taken word is dropped.
     An n-gram ends where a special token stands.
     """
-    seq, draws = order_bits_bs.shape[1], length_bits_bd.shape[1]
-    real_bd, head_bd, number_bd = first_words(words, order_bits_bs, draws)
-    stop_bd = next_stop(text).gather(1, head_bd)
-    ends: list[torch.Tensor] = []
-    end_bd, possible_bd = head_bd, torch.zeros_like(head_bd)
-    for n in range(1, most + 1):
-        end_bd = words.begin.gather(1, (number_bd + n).clamp(max=seq + 1)).minimum(stop_bd)
-        possible_bd = possible_bd + (end_bd > (ends[-1] if ends else head_bd))
-        ends.append(end_bd)
-    n_bd = _harmonic(unit(length_bits_bd[:, : head_bd.shape[1]]), possible_bd, most)
-    # ends_bdn[..., j]: end of the first j+1 words; of no words at all where j+1 exceeds the draw.
-    drawn = [torch.where(n_bd > j, ends[j], head_bd) for j in range(most)]
-    ends_bdn = torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
+    seq = order_bits_bs.shape[1]
+    head_bd, ends_bdn = _draw(most, words, text, order_bits_bs, length_bits_bd)
+    end_bd = ends_bdn.amax(2)
+    meets_bde = (end_bd[:, None, :] > head_bd[:, :, None]) & (
+        head_bd[:, None, :] < end_bd[:, :, None]
+    )
+    stands_bd = first_come(meets_bde)
+    spent_bd = torch.where(stands_bd, end_bd - head_bd, 0).cumsum(1)
+    fits_bd = spent_bd <= counts_b[:, None]
+    taken_bd = torch.where(stands_bd & fits_bd, end_bd, 0)
+    left_b1 = counts_b[:, None] - torch.where(fits_bd, spent_bd, 0).amax(1, keepdim=True)
+    next_b1 = fits_bd.sum(1, keepdim=True)
+    taken_bd = _shorten(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
+    return union(head_bd, taken_bd, seq)
 
-    left_b = counts_b
-    taken_ends = torch.zeros_like(head_bd)
-    for d in range(head_bd.shape[1]):
-        head_b = head_bd[:, d]
-        within_bn = ends_bdn[:, d] <= (head_b + left_b)[:, None]
-        end_b = torch.where(within_bn, ends_bdn[:, d], 0).amax(1)
-        meets_bd = (taken_ends > head_b[:, None]) & (head_bd < end_b[:, None])
-        end_b = torch.where(meets_bd.any(1) | (end_b <= head_b), 0, end_b)
-        taken_ends[:, d] = end_b
-        left_b = left_b - (end_b - head_b).clamp(min=0)
-    return _between(head_bd, taken_ends, seq)
+
+def _draw(
+    most: int,
+    words: Words,
+    text: Text,
+    order_bits_bs: torch.Tensor,
+    length_bits_bd: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Heads (b, d), and where their first 1, 2, ... words end (b, d, n).
+
+    An end is 0 beyond the number of words drawn, and where there is no word to draw.
+    """
+    last = order_bits_bs.shape[1] + 1
+    real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
+    stop_bd = next_stop(text).gather(1, head_bd)
+    ends, earlier_bd, possible_bd = [], head_bd, real_bd.long() - 1
+    for n in range(1, most + 1):
+        end_bd = words.begin.gather(1, (number_bd + n).clamp(max=last)).minimum(stop_bd)
+        if n > 1:
+            possible_bd = possible_bd + (end_bd > earlier_bd)
+        ends.append(end_bd)
+        earlier_bd = end_bd
+    # possible_bd: words to be had beyond the first; -1 or more where there is not even one.
+    beyond_bd = _harmonic(unit(length_bits_bd[:, : head_bd.shape[1]]), possible_bd, most)
+    drawn = [torch.where(beyond_bd >= j, end_bd, 0) for j, end_bd in enumerate(ends)]
+    return head_bd, torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
 
 
 def _harmonic(chance_bd: torch.Tensor, possible_bd: torch.Tensor, most: int) -> torch.Tensor:
-    """n of 1..possible with P(n) proportional to 1/n, (b, d) long."""
+    """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n, (b, d) long."""
     sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
     total_bd = torch.full_like(chance_bd, sums[0])
-    for m in range(2, most + 1):
-        total_bd = torch.where(possible_bd >= m, sums[m - 1], total_bd)
+    for m in range(1, most):
+        total_bd = torch.where(possible_bd >= m, sums[m], total_bd)
     scaled_bd = chance_bd * total_bd
-    n_bd = torch.ones_like(possible_bd)
-    for below_n in sums[:-1]:
-        n_bd = n_bd + (scaled_bd >= below_n)
-    return n_bd.minimum(possible_bd)
+    beyond_bd = torch.zeros_like(possible_bd)
+    for reached in sums[:-1]:
+        beyond_bd = beyond_bd + (scaled_bd >= reached)
+    return beyond_bd.minimum(possible_bd)
 
 
-def _between(first_bd: torch.Tensor, end_bd: torch.Tensor, seq: int) -> torch.Tensor:
-    """Marks (b, s) on the positions of all intervals; one with end 0 is empty."""
-    reach = torch.zeros(len(first_bd), seq + 1, dtype=torch.long, device=first_bd.device)
-    reach.scatter_(1, torch.where(end_bd > 0, first_bd, seq), end_bd)
-    lane_s = torch.arange(seq, device=first_bd.device)
-    return reach[:, :seq].cummax(1).values > lane_s
+def _shorten(
+    head_bd: torch.Tensor,
+    ends_bdn: torch.Tensor,
+    taken_bd: torch.Tensor,
+    left_b1: torch.Tensor,
+    next_b1: torch.Tensor,
+) -> torch.Tensor:
+    """Use up what is left of the budget with draws from the next one on, cut to whole words."""
+    _, draws, most = ends_bdn.shape
+    for step in range(TAIL):
+        now_b1 = (next_b1 + step).clamp(max=draws - 1)
+        head_b1 = head_bd.gather(1, now_b1)
+        ends_bn = ends_bdn.gather(1, now_b1[..., None].expand(-1, 1, most))[:, 0]
+        end_b1 = torch.where(ends_bn <= head_b1 + left_b1, ends_bn, 0).amax(1, keepdim=True)
+        meets_b1 = ((taken_bd > head_b1) & (head_bd < end_b1)).any(1, keepdim=True)
+        end_b1 = torch.where(meets_b1, 0, end_b1)
+        left_b1 = left_b1 - (end_b1 - head_b1).clamp(min=0)
+        taken_bd = taken_bd.scatter_reduce(1, now_b1, end_b1, "amax")
+    return taken_bd

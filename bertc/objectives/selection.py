@@ -4,7 +4,6 @@ Axes: b examples, s positions of a row, k predictions. An unused slot of (b, k) 
 so that it sorts last.
 """
 
-import math
 from typing import assert_never
 
 import torch
@@ -35,19 +34,6 @@ def counts(
         case _:
             assert_never(objective.count)
     return wanted_b.clamp(max=most).long()
-
-
-def draws_needed(rate: float, mean: float, square: float, predictions: int) -> int:
-    """Draws after which a row is full but for about one in 10,000, if all words are single tokens.
-
-    ``mean`` and ``square`` are those of the words in a draw. A draw may meet tokens already taken,
-    at worst at the full ``rate``, and adds nothing then.
-    """
-    free = max(0.2, 1 - 1.5 * rate)
-    gain, spread = free * mean, math.sqrt(free * square - (free * mean) ** 2)
-    # Solves draws * gain - 4 * spread * sqrt(draws) = predictions.
-    root = (4 * spread + math.sqrt(16 * spread**2 + 4 * gain * predictions)) / (2 * gain)
-    return math.ceil(root**2)
 
 
 def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Masking of spans of words.
 
-Axes: b examples, s positions of a row, d draws. The loops are over draws; rows go side by side.
+Axes: b examples, s positions of a row, d draws (e: earlier draws).
 """
 
 from itertools import pairwise
@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 
 from bertc.ir.objective import SpanUnit
+from bertc.objectives.arrival import draws_needed, earliest_cover, first_come
 from bertc.objectives.draws import LAST, below, unit
-from bertc.objectives.selection import draws_needed
 from bertc.objectives.words import Text, Words, next_stop
 
 
@@ -53,16 +53,12 @@ def span_keys(
     end_bd = end_bd.minimum(next_stop(text).gather(1, anchor_bd))
     end_bd = torch.where(text.allowed.gather(1, anchor_bd), end_bd, 0)
 
-    taken_ends = torch.zeros_like(end_bd)
-    for d in range(draws):
-        anchor_b1 = anchor_bd[:, d, None]
-        taken_bd = (first_bd <= anchor_b1) & (taken_ends > anchor_b1)
-        taken_ends[:, d] = torch.where(taken_bd.any(1), 0, end_bd[:, d])
+    holds_bde = (first_bd[:, None, :] <= anchor_bd[:, :, None]) & (
+        anchor_bd[:, :, None] < end_bd[:, None, :]
+    )
+    end_bd = torch.where(first_come(holds_bde), end_bd, 0)
 
+    arrival_bs = earliest_cover(first_bd, end_bd, seq)
     lane_s = torch.arange(seq, device=anchor_bd.device)
-    arrival_bs = torch.full((len(lengths_b), seq), draws, device=anchor_bd.device)
-    for d in reversed(range(draws)):
-        within_bs = (lane_s >= first_bd[:, d, None]) & (lane_s < taken_ends[:, d, None])
-        arrival_bs = torch.where(within_bs, d, arrival_bs)
     keys_bs = (arrival_bs << seq.bit_length()) | lane_s
     return torch.where(arrival_bs < draws, keys_bs, LAST)
