@@ -1,6 +1,7 @@
 """Masking of n-grams of words.
 
-Axes: b examples, s positions of a row, d draws (e: earlier draws), n lengths.
+Axes: b examples, s positions of a row, d draws (e: earlier draws), n lengths,
+t draws of the tail.
 """
 
 import torch
@@ -39,11 +40,14 @@ def choose_ngrams(
         head_bd[:, None, :] < end_bd[:, :, None]
     )
     stands_bd = first_come(meets_bde)
-    spent_bd = torch.where(stands_bd, end_bd - head_bd, 0).cumsum(1)
-    fits_bd = spent_bd <= counts_b[:, None]
-    taken_bd = torch.where(stands_bd & fits_bd, end_bd, 0)
-    left_b1 = counts_b[:, None] - torch.where(fits_bd, spent_bd, 0).amax(1, keepdim=True)
-    next_b1 = fits_bd.sum(1, keepdim=True)
+    length_bd = end_bd - head_bd
+    spent_bd = torch.where(stands_bd, length_bd, 0)
+    # Up to the first draw over the budget nothing is shortened, so all verdicts hold.
+    over_bd = spent_bd.cumsum(1) - spent_bd + length_bd > counts_b[:, None]
+    settled_bd = over_bd.cumsum(1) == 0
+    taken_bd = torch.where(stands_bd & settled_bd, end_bd, 0)
+    left_b1 = counts_b[:, None] - torch.where(settled_bd, spent_bd, 0).sum(1, keepdim=True)
+    next_b1 = settled_bd.sum(1, keepdim=True)
     taken_bd = _shorten(head_bd, ends_bdn, taken_bd, left_b1, next_b1)
     return union(head_bd, taken_bd, seq)
 
@@ -97,13 +101,17 @@ def _shorten(
 ) -> torch.Tensor:
     """Use up what is left of the budget with draws from the next one on, cut to whole words."""
     _, draws, most = ends_bdn.shape
+    step_t = torch.arange(TAIL, device=next_b1.device)
+    at_bt = (next_b1 + step_t).clamp(max=draws - 1)
+    head_bt = head_bd.gather(1, at_bt)
+    ends_btn = ends_bdn.gather(1, at_bt[..., None].expand(-1, -1, most))
     for step in range(TAIL):
-        now_b1 = (next_b1 + step).clamp(max=draws - 1)
-        head_b1 = head_bd.gather(1, now_b1)
-        ends_bn = ends_bdn.gather(1, now_b1[..., None].expand(-1, 1, most))[:, 0]
-        end_b1 = torch.where(ends_bn <= head_b1 + left_b1, ends_bn, 0).amax(1, keepdim=True)
+        now = slice(step, step + 1)
+        at_b1, head_b1, ends_b1n = at_bt[:, now], head_bt[:, now], ends_btn[:, now]
+        fits_b1n = ends_b1n <= (head_b1 + left_b1)[..., None]
+        end_b1 = torch.where(fits_b1n, ends_b1n, 0).amax(2)
         meets_b1 = ((taken_bd > head_b1) & (head_bd < end_b1)).any(1, keepdim=True)
         end_b1 = torch.where(meets_b1, 0, end_b1)
         left_b1 = left_b1 - (end_b1 - head_b1).clamp(min=0)
-        taken_bd = taken_bd.scatter_reduce(1, now_b1, end_b1, "amax")
+        taken_bd = taken_bd.scatter_reduce(1, at_b1, end_b1, "amax")
     return taken_bd
