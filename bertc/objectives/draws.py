@@ -22,6 +22,7 @@ _COPY = _wrapped(0x243F6A8885A308D3)
 _EXAMPLE = _wrapped(0x13198A2E03707345)
 _FIRST = _wrapped(0xBF58476D1CE4E5B9)
 _SECOND = _wrapped(0x94D049BB133111EB)
+_MARK = 0x5BD1E995  # any number of 31 bits
 
 
 def _mix(x: torch.Tensor) -> torch.Tensor:
@@ -41,7 +42,8 @@ def bits(key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: i
     """Uniform int64 (b, lanes), addressed by key, copy, example and lane. Use the high bits."""
     row_b = _mix(torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY))
     row_b = row_b ^ (row_b >> 31)
-    lane_n = torch.arange(lanes, device=row_b.device) * _LANE
+    # The xor keeps compilers from working out products of indices in unbounded integers.
+    lane_n = (torch.arange(lanes, device=row_b.device) ^ _MARK) * _LANE
     return _mix(row_b[:, None] + lane_n)
 
 

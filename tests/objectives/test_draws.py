@@ -87,7 +87,7 @@ def test_a_row_does_not_depend_on_its_batch() -> None:
 
 def test_values_are_the_same_for_ever() -> None:
     drawn = bits(key(1, "mask"), torch.tensor([2]), torch.tensor([3]), 2)
-    assert drawn.tolist() == [[2176260011948055161, -6357495606103328644]]
+    assert drawn.tolist() == [[9121093501330637504, -6145975657296434218]]
 
 
 @pytest.mark.parametrize("limit", [2, 3, 30_522, 1_000_003])
