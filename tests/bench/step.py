@@ -23,7 +23,8 @@ from transformers import BertConfig, BertForMaskedLM
 from bertc.api import resolve
 from bertc.data import RawBatch
 from bertc.nn import build
-from bertc.objectives import Inputs, Tables
+from bertc.objectives import Tables
+from bertc.train.feed import to_inputs
 from bertc.train.optimizers import make_rule
 from bertc.train.step import TrainStep, make_objective
 
@@ -51,7 +52,7 @@ def bertc_step(batch: int, seq: int) -> Callable[[], None]:
         model, stage, tables, make_rule(resolved, stage.optimizer, model),
         make_objective(model, stage, resolved.encoder, compiled=False), batch, seed=0,
     )  # fmt: skip
-    inputs = Inputs.from_batch(raw_batch(batch, seq), torch.device("cpu"))
+    inputs = to_inputs(raw_batch(batch, seq), torch.device("cpu"))
     return lambda: void(step(inputs, 0, 1e-4))
 
 
