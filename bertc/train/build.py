@@ -12,12 +12,13 @@ from bertc.interop import export_model
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model
 from bertc.nn import build as allocate
-from bertc.objectives import Inputs, Tables, make_tables, tables_to
+from bertc.objectives import Inputs, Tables
 from bertc.passes import Plan
 from bertc.train.display import peak_memory_bytes
 from bertc.train.machine import make_plan
 from bertc.train.optimizers import make_rule, zero_moments
 from bertc.train.step import TrainStep, make_objective
+from bertc.train.tables import cumulative
 
 SPECIALS = 5
 """Ids below this stand for the special tokens of a vocabulary that is yet to be learned."""
@@ -105,17 +106,16 @@ def _rows(stage: Stage, resolved: Resolved, rows: int, first: int, device: torch
 def _tables(vocab_size: int, device: torch.device) -> Tables:
     """A vocabulary whose first ids are special and whose tokens are whole words, all as common."""
     special = torch.arange(vocab_size) < SPECIALS
-    tables = make_tables(
+    return Tables(
         size=vocab_size,
         pad=0,
         cls=2,
         sep=3,
         mask=4,
-        word_start=torch.ones_like(special),
-        special=special,
-        unigram=torch.ones(vocab_size),
+        word_start=torch.ones_like(special, device=device),
+        special=special.to(device),
+        unigram_cdf=cumulative((~special).double()).to(device),
     )
-    return tables_to(tables, device)
 
 
 class _Unlearned:

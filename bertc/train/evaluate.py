@@ -15,9 +15,10 @@ from bertc.train.evaluation import evaluate, unigram_nats
 from bertc.train.machine import determinism
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, cache_folder, identity
-from bertc.train.session import Progress, Watched, plan_of, vocabulary_tables
+from bertc.train.session import Progress, Watched, plan_of
 from bertc.train.step import make_objective
 from bertc.train.stopping import Stop
+from bertc.train.tables import vocabulary_tables
 
 
 def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -> Report:

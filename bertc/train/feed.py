@@ -17,7 +17,7 @@ def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
 
 def split(inputs: Inputs, rows: int) -> list[Inputs]:
     """The batch in parts of ``rows`` examples."""
-    return [Inputs(*parts) for parts in zip(*(t.split(rows) for t in inputs), strict=True)]
+    return [Inputs(*parts) for parts in zip(*(torch.split(t, rows) for t in inputs), strict=True)]
 
 
 def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:

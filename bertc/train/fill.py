@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import Vocabulary, load_vocabulary
+from bertc.data import Vocabulary
+from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop import load
 from bertc.ir.data import TokenizerFile

@@ -10,20 +10,22 @@ from typing import Any
 
 import torch
 
-from bertc.data import Corpus, Vocabulary, prepare
+from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
 from bertc.ir.base import Weight
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
-from bertc.objectives import Tables, make_tables, tables_to
+from bertc.objectives import Tables
 from bertc.passes import Plan
 from bertc.train import checkpoints
 from bertc.train.display import Display
+from bertc.train.foreach import Moments
 from bertc.train.machine import detect, make_plan
 from bertc.train.metrics import Metrics, Sums
-from bertc.train.optimizers import Moments, zero_moments
+from bertc.train.optimizers import zero_moments
 from bertc.train.run import RunFolder, identity, refuse_changes
 from bertc.train.stopping import Stop
+from bertc.train.tables import vocabulary_tables
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
 
@@ -172,21 +174,6 @@ def open_session(
             stop=stop,
             saved=progress.step if found else -1,
         )
-
-
-def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
-    """The facts of a vocabulary that corruption reads, on the device."""
-    tables = make_tables(
-        size=vocabulary.size,
-        pad=vocabulary.pad,
-        cls=vocabulary.cls,
-        sep=vocabulary.sep,
-        mask=vocabulary.mask,
-        word_start=torch.from_numpy(vocabulary.word_start),
-        special=torch.from_numpy(vocabulary.special),
-        unigram=torch.from_numpy(vocabulary.unigram),
-    )
-    return tables_to(tables, device)
 
 
 def _newest(

@@ -18,7 +18,7 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, denominator, losses
+from bertc.objectives import Columns, Inputs, Tables, corrupt, losses
 from bertc.train.feed import split
 from bertc.train.optimizers import Rule, clip, gradient_norm
 
@@ -71,9 +71,12 @@ def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
 
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
-    """What the summed losses of a whole batch are divided by (t,)."""
-    pairs = zip(stage.objective, counts_t, strict=True)
-    return torch.stack([denominator(term.objective, count) for term, count in pairs])
+    """What the summed losses of a whole batch are divided by (t,); never 0."""
+    extra = [
+        float(isinstance(term.objective, Sbo) and term.objective.extra_pair)
+        for term in stage.objective
+    ]
+    return (counts_t + torch.tensor(extra).to(counts_t)).clamp(min=1)
 
 
 def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:

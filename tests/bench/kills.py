@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-WORDS = "hens ducks geese cackle quack hiss under the old red barn pond gate".split()
+WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
 SPEC = """
 layers=2 hidden=64 heads=2 seq=64 batch=16 steps={steps} vocab=wordpiece(300)
 objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)

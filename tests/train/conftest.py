@@ -15,7 +15,10 @@ from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
 
-WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the", "a", "old", "red", "barn", "pond", "gate", "and", "or")  # fmt: skip
+WORDS = (
+    "hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the",
+    "a", "old", "red", "barn", "pond", "gate", "and", "or",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

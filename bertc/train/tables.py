@@ -1,0 +1,33 @@
+"""The facts of a vocabulary that corruption reads, as tensors.
+
+Axes: v vocabulary.
+"""
+
+import torch
+from torch import Tensor
+
+from bertc.data import Vocabulary
+from bertc.objectives import Tables
+
+
+def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
+    """The tables of a vocabulary, on the device."""
+    return Tables(
+        size=vocabulary.size,
+        pad=vocabulary.pad,
+        cls=vocabulary.cls,
+        sep=vocabulary.sep,
+        mask=vocabulary.mask,
+        word_start=torch.from_numpy(vocabulary.word_start).to(device),
+        special=torch.from_numpy(vocabulary.special).to(device),
+        unigram_cdf=cumulative(torch.from_numpy(vocabulary.unigram)).to(device),
+    )
+
+
+def cumulative(frequency_v: Tensor) -> Tensor:
+    """The distribution function of relative frequencies (v,), which ends at exactly 1.
+
+    In double precision: the rarest tokens are rarer than the last digit of a float.
+    """
+    cdf_v = frequency_v.double().cumsum(0)
+    return cdf_v / cdf_v[-1]
