@@ -1,1 +1,1 @@
-"""Text to packed token ids: read, split, tokenise, pack, order."""
+"""Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""

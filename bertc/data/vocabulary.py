@@ -1,0 +1,150 @@
+"""A vocabulary: a tokenizer, the tokens with a role, and which tokens start a word."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bertc.diagnostics import DataError
+
+Family = Literal["bert", "roberta", "albert"]
+
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>", "<cls>"),
+    "sep": ("[SEP]", "</s>", "<sep>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+"""The names under which published vocabularies hold the five special tokens."""
+
+BEGINS = "\u0120"  # a space, in byte-level vocabularies
+BLANK = "\u2581"  # a space, in SentencePiece vocabularies
+PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u20ac\u00a3")
+ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Token ids below ``size``; ``pad``, ``unk``, ``cls``, ``sep`` and ``mask`` are ids too.
+
+    ``word_start`` tells which tokens open a word, ``special`` which never stand for text,
+    ``unigram`` how often each stands in the training text (it adds up to 1, specials have 0).
+    """
+
+    tokenizer: Tokenizer
+    family: Family
+    size: int
+    pad: int
+    unk: int
+    cls: int
+    sep: int
+    mask: int
+    word_start: NDArray[np.bool_]  # (size,)
+    special: NDArray[np.bool_]  # (size,)
+    unigram: NDArray[np.float64]  # (size,)
+    extra_files: Mapping[str, bytes] = field(default_factory=dict)
+
+    def save(self, folder: Path) -> None:
+        """Write what ``AutoTokenizer`` of transformers reads, and the older files of the family."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        names = {f"{role}_token": self.token(getattr(self, role)) for role in ROLES}
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            "clean_up_tokenization_spaces": False,
+            **names,
+        }
+        if self.family == "roberta":
+            config["model_input_names"] = ["input_ids", "attention_mask"]
+        _write_json(folder / "tokenizer_config.json", config)
+        _write_json(folder / "special_tokens_map.json", names)
+        model = json.loads(self.tokenizer.to_str())["model"]
+        if model["type"] == "WordPiece":
+            tokens = (self.token(token_id) for token_id in range(self.size))
+            (folder / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+        elif model["type"] == "BPE":
+            self.tokenizer.model.save(str(folder))
+        for name, content in self.extra_files.items():
+            (folder / name).write_bytes(content)
+
+    def token(self, token_id: int) -> str:
+        """The text of a token, as the tokenizer spells it."""
+        return str(self.tokenizer.id_to_token(token_id) or "")
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def from_tokenizer(
+    tokenizer: Tokenizer,
+    name: str,
+    unigram: NDArray[np.float64] | None = None,
+    extra_files: Mapping[str, bytes] | None = None,
+) -> Vocabulary:
+    """Find the roles and the word starts of a tokenizer.
+
+    Raises:
+        DataError: a special token is missing, or its ids have gaps.
+    """
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    size = max(ids.values(), default=-1) + 1
+    roles = {role: _role(role, ids, name) for role in ROLES}
+    special = np.zeros(size, dtype=np.bool_)
+    special[list(roles.values())] = True
+    special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
+    model = str(json.loads(tokenizer.to_str())["model"]["type"])
+    starts = np.ones(size, dtype=np.bool_)
+    for token, token_id in ids.items():
+        starts[token_id] = special[token_id] or _starts_word(token, model)
+    # Text that spells a special token is text.
+    tokenizer.encode_special_tokens = True
+    return Vocabulary(
+        tokenizer=tokenizer,
+        family=_family(model, ids),
+        size=size,
+        word_start=starts,
+        special=special,
+        unigram=np.zeros(size) if unigram is None else unigram,
+        extra_files=extra_files or {},
+        **roles,
+    )
+
+
+def _role(role: str, ids: Mapping[str, int], name: str) -> int:
+    for token in ROLES[role]:
+        if token in ids:
+            return ids[token]
+    raise DataError(
+        f"{name}: no token for {role}", f"add one of {' '.join(ROLES[role])} to the vocabulary"
+    )
+
+
+def _family(model: str, ids: Mapping[str, int]) -> Family:
+    if model == "BPE":
+        return "roberta"
+    return "bert" if model == "WordPiece" else "albert"
+
+
+def _starts_word(token: str, model: str) -> bool:
+    match model:
+        case "WordPiece":
+            return not token.startswith("##")
+        case "BPE":
+            return token.startswith((BEGINS, BLANK))
+        case _:
+            return _starts_piece(token)
+
+
+def _starts_piece(token: str) -> bool:
+    """ALBERT's rule (create_pretraining_data.py): a blank, a control, punctuation, or not English."""
+    if token.startswith((BLANK, "<")) or token in PUNCTUATION:
+        return True
+    return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)
