@@ -1,1 +1,19 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
+
+from bertc.data.batch import RawBatch
+from bertc.data.corpus import Corpus, prepare
+from bertc.data.progress import Progress, Silent
+from bertc.data.stage import StageData
+from bertc.data.store import default_cache
+from bertc.data.vocabulary import Vocabulary
+
+__all__ = [
+    "Corpus",
+    "Progress",
+    "RawBatch",
+    "Silent",
+    "StageData",
+    "Vocabulary",
+    "default_cache",
+    "prepare",
+]

@@ -4,6 +4,7 @@ Axes: b examples, s tokens of a row.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,3 +25,38 @@ class RawBatch:
     example_ids: NDArray[np.int64]  # (b,)
     copies: NDArray[np.int64]  # (b,)
     pair_labels: NDArray[np.int64]  # (b,)
+
+
+def assemble(
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
+) -> None:
+    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
+
+    ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
+    """
+    token_ids, segment_ids, total = batch.token_ids, batch.segment_ids, len(ids)
+    for i, (a, b, a_length, b_length, _) in zip(at, rows.tolist(), strict=True):
+        row, end = token_ids[i], a_length + 1
+        row[0] = cls
+        row[1:end] = ids[a : a + a_length] if a_length <= total else np.resize(ids, a_length)
+        row[end] = sep
+        if b_length:
+            last = end + b_length + 1
+            row[end + 1 : last] = ids[b : b + b_length]
+            row[last] = sep
+            segment_ids[i, end + 1 : last + 1] = 1
+    paired = rows["b_length"] > 0
+    batch.lengths[at] = rows["a_length"] + 2 + (rows["b_length"] + 1) * paired
+    batch.pair_labels[at] = rows["label"]
+
+
+def empty_batch(batch: int, seq: int, pad: int) -> RawBatch:
+    """A batch of padding, to be written into."""
+    return RawBatch(
+        token_ids=np.full((batch, seq), pad, dtype=np.int32),
+        segment_ids=np.zeros((batch, seq), dtype=np.uint8),
+        lengths=np.zeros(batch, dtype=np.int32),
+        example_ids=np.zeros(batch, dtype=np.int64),
+        copies=np.zeros(batch, dtype=np.int64),
+        pair_labels=np.zeros(batch, dtype=np.int64),
+    )

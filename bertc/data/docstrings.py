@@ -48,6 +48,7 @@ def open_docstrings(corpus: Docstrings) -> Source:
         unit="bytes",
         text_bytes=total // 4,
         read=partial(_documents, files),
+        slow=True,
     )
 
 
@@ -129,5 +130,3 @@ def _in_order(tree: ast.Module) -> Iterator[_Documented]:
             yield node
         if not isinstance(node, ast.expr):
             stack += reversed(list(ast.iter_child_nodes(node)))
-
-

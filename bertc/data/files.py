@@ -11,11 +11,15 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertc.data.source import Piece, Source, whole
 from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, chunks, decode, lines, opened
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Sentences
+
+if TYPE_CHECKING:
+    import _csv as tables
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 SAMPLED_BYTES = 1 << 16
@@ -92,7 +96,7 @@ def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piec
 
 
 def _text(file: Opened) -> Iterator[Piece]:
-    """A text file is one document; a piece ends at a blank line, else at a line, else at a space."""
+    """A text file is one document; a piece ends at a blank line, else a line, else a space."""
     first, line, rest = True, 1, b""
     for chunk in chunks(file):
         rest += chunk
@@ -175,9 +179,9 @@ def _tsv(file: Opened, column: str) -> Iterator[str]:
     return _table(csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE), file.path, column)
 
 
-def _table(reader: "csv._reader", path: Path, column: str) -> Iterator[str]:
+def _table(reader: "tables.Reader", path: Path, column: str) -> Iterator[str]:
     try:
-        header = next(reader, [])
+        header: list[str] = next(reader, [])
         at = header.index(_known(column, header, f"{path}:1"))
         for row in reader:
             if not row:

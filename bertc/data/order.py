@@ -1,4 +1,4 @@
-"""The order of examples: a permutation with random access, so that any step is as near as the first.
+"""The order of examples: a permutation with random access, so any step is as near as the first.
 
 A Feistel network permutes the numbers below a power of two; numbers that leave the range walk on
 through it until they come back in (Black and Rogaway 2002, cycle walking).

@@ -27,7 +27,7 @@ class Source:
 
     ``identity`` holds plain values that change when what would be read changes; ``total`` counts
     the ``unit`` ("bytes" or "rows") that the pieces' amounts add up to; ``text_bytes`` is a guess
-    at the size of the text.
+    at the size of the text, and ``slow`` asks for a copy of it in the cache.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Source:
     unit: str
     text_bytes: int
     read: Callable[[], Iterator[Piece]]
+    slow: bool = False
 
 
 def open_source(corpus: Corpus) -> Source:

@@ -104,8 +104,6 @@ def from_tokenizer(
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
-    # Text that spells a special token is text.
-    tokenizer.encode_special_tokens = True
     return Vocabulary(
         tokenizer=tokenizer,
         family=_family(model, ids),
@@ -144,7 +142,7 @@ def _starts_word(token: str, model: str) -> bool:
 
 
 def _starts_piece(token: str) -> bool:
-    """ALBERT's rule (create_pretraining_data.py): a blank, a control, punctuation, or not English."""
+    """ALBERT's create_pretraining_data.py: a blank, a control, punctuation, or not English."""
     if token.startswith((BLANK, "<")) or token in PUNCTUATION:
         return True
     return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)

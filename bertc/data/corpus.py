@@ -1,0 +1,224 @@
+"""The arrow of this room: what a resolved program reads, prepared once and opened as batches."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bertc.data.existing import load_vocabulary
+from bertc.data.learned import learn
+from bertc.data.progress import Progress
+from bertc.data.rows import Arrangement, open_rows, write_rows
+from bertc.data.sample import sample
+from bertc.data.source import Source, open_source
+from bertc.data.spool import spooled
+from bertc.data.stage import Drawn, StageData
+from bertc.data.store import fingerprint, obtain
+from bertc.data.tokenise import tokenise
+from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
+from bertc.data.vocabulary import Vocabulary, from_tokenizer
+from bertc.diagnostics import DataError
+from bertc.ir.data import Corpus as DataSource
+from bertc.ir.data import TokenizerFile
+from bertc.ir.objective import Mlm, Objective, StaticMasking
+from bertc.ir.resolved import Resolved, Stage
+
+VERSION = 1
+"""Part of every fingerprint: raised when the same text would be prepared differently."""
+
+ROW_COPIES = 10
+"""Under dynamic masking rows that chance has a part in are drawn anew for this many passes."""
+
+LOST_WORTH_A_NOTE = 0.001
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """All that a run reads. ``fingerprint`` names the content, not where or when it was written.
+
+    ``facts`` holds, for each source, its name and its counts of tokens, sentences and documents.
+    """
+
+    resolved: Resolved
+    vocabulary: Vocabulary
+    fingerprint: str
+    facts: tuple[dict[str, Any], ...]
+    stages: tuple[StageData, ...]
+
+    def stage(self, index: int) -> StageData:
+        """The batches of a stage, by its place in ``resolved.stages``."""
+        return self.stages[index]
+
+
+def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
+    """Read, tokenise and arrange everything a program asks for, or open what was prepared before.
+
+    Raises:
+        MissingInputError: a source is not there.
+        DataError: a source or vocabulary cannot be used.
+        CannotWriteError: the cache cannot be written.
+    """
+    corpora = dict.fromkeys(share.corpus for stage in resolved.stages for share in stage.data)
+    sources = [spooled(open_source(corpus), cache, progress) for corpus in corpora]
+    vocabulary = _vocabulary(resolved, sources, cache, progress)
+    holdout = resolved.run.holdout
+    parts = [_tokenised(s, vocabulary, holdout, cache, progress) for s in sources]
+    tokenised = dict(zip(corpora, parts, strict=True))
+    vocabulary = replace(vocabulary, unigram=_unigram(resolved, tokenised, vocabulary.size))
+    stages = tuple(
+        _stage(stage, resolved.run.seed, vocabulary, tokenised, cache, progress)
+        for stage in resolved.stages
+    )
+    arranged = [(s.data, s.format, s.pairs, s.seq, s.batch) for s in resolved.stages]
+    return Corpus(
+        resolved,
+        vocabulary,
+        fingerprint(
+            VERSION,
+            [part.facts["content"] for part in parts],
+            _spelling(vocabulary),
+            [[str(part) for part in stage] for stage in arranged],
+            holdout,
+            resolved.run.seed,
+        ),
+        tuple(part.facts for part in parts),
+        stages,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Tokenised:
+    """A source in the cache: its folder's name, its facts, both its parts, its token counts."""
+
+    name: str
+    facts: dict[str, Any]
+    train: Tokens
+    heldout: Tokens
+    counts: NDArray[np.int64]
+
+
+def _spelling(vocabulary: Vocabulary) -> str:
+    return fingerprint(vocabulary.tokenizer.to_str())
+
+
+def _vocabulary(
+    resolved: Resolved, sources: list[Source], cache: Path, progress: Progress
+) -> Vocabulary:
+    node, most = resolved.vocabulary, resolved.encoder.vocab_size
+    if isinstance(node, TokenizerFile):
+        vocabulary = load_vocabulary(node)
+        if vocabulary.size > most:
+            raise DataError(
+                f"{node.path} has {vocabulary.size:,} tokens, the model only {most:,}",
+                "leave the size of the vocabulary out, so that it is read from the file",
+            )
+        return vocabulary
+
+    def make(folder: Path) -> dict[str, int]:
+        texts = sample(sources, progress)
+        progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
+        tokenizer = learn(node, texts)
+        progress.end()
+        tokenizer.save(str(folder / "tokenizer.json"))
+        return {"size": tokenizer.get_vocab_size()}
+
+    name = fingerprint(VERSION, node.model_dump(mode="json"), [s.identity for s in sources])
+    folder = cache / "vocabularies" / name
+    facts = obtain(folder, make, progress)
+    if facts["size"] < node.size:
+        progress.note(f"the corpus gives {facts['size']:,} of {node.size:,} tokens asked for")
+    return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+
+
+def _tokenised(
+    source: Source, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
+) -> _Tokenised:
+    dtype = token_dtype(vocabulary.size)
+    name = fingerprint(VERSION, source.identity, _spelling(vocabulary), holdout)
+    folder = cache / "tokens" / name
+    facts = obtain(
+        folder,
+        lambda folder: tokenise(folder, source, vocabulary, holdout, progress),
+        progress,
+        source.text_bytes * np.dtype(dtype).itemsize // 4,
+    )
+    train, heldout = (open_tokens(folder, part, dtype) for part in PARTS)
+    counts = np.fromfile(folder / "train.counts", dtype=np.int64)
+    return _Tokenised(name, dict(facts), train, heldout, counts)
+
+
+def _unigram(
+    resolved: Resolved, tokenised: dict[DataSource, _Tokenised], size: int
+) -> NDArray[np.float64]:
+    """How often each token is read, over the tokens that all steps of the run read."""
+    unigram = np.zeros(size)
+    for stage in resolved.stages:
+        counts = sum(share.weight * tokenised[share.corpus].counts for share in stage.data)
+        unigram += stage.steps * stage.tokens_per_step * counts / max(1, np.sum(counts))
+    total = float(unigram.sum())
+    return unigram / total if total else unigram
+
+
+def _stage(
+    stage: Stage,
+    seed: int,
+    vocabulary: Vocabulary,
+    tokenised: dict[DataSource, _Tokenised],
+    cache: Path,
+    progress: Progress,
+) -> StageData:
+    """Arrange each source in as many copies as the steps of the stage will read."""
+    static = max((_static_copies(term.objective) for term in stage.objective), default=0)
+    train, heldout, read, lost = [], [], 0, 0
+    heaviest = max(share.weight for share in stage.data)
+    for share in stage.data:
+        source = tokenised[share.corpus]
+        copies: list[NDArray[Any]] = []
+        arrangement = Arrangement(stage.format, stage.pairs, stage.seq, seed, 0)
+        most = (static or ROW_COPIES) if arrangement.drawn else 1
+        while len(copies) < most and sum(map(len, copies)) < stage.steps * stage.batch:
+            how = replace(arrangement, copy=len(copies))
+            rows, facts = _arranged(source, "train", how, cache, progress)
+            copies.append(rows)
+            if how.copy == 0:
+                read += round(facts["tokens"] * share.weight / heaviest)
+                lost += facts["lost"]
+        train.append(Drawn(source.train.ids, tuple(copies)))
+        rows, _ = _arranged(source, "heldout", arrangement, cache, progress)
+        heldout.append(Drawn(source.heldout.ids, (rows,)))
+    if lost > LOST_WORTH_A_NOTE * read:
+        progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
+    return StageData(
+        vocabulary,
+        seed,
+        stage.batch,
+        stage.seq,
+        tuple(train),
+        tuple(heldout),
+        tuple(share.weight for share in stage.data),
+        read,
+        lost,
+        static,
+    )
+
+
+def _static_copies(objective: Objective) -> int:
+    if isinstance(objective, Mlm) and isinstance(objective.masking, StaticMasking):
+        return objective.masking.copies
+    return 0
+
+
+def _arranged(
+    source: _Tokenised, part: str, how: Arrangement, cache: Path, progress: Progress
+) -> tuple[NDArray[Any], dict[str, int]]:
+    tokens = source.train if part == "train" else source.heldout
+    name = fingerprint(
+        VERSION, source.name, part, how.format.model_dump(mode="json"), how.pairs, how.seq,
+        (how.seed, how.copy) if how.drawn else (),
+    )  # fmt: skip
+    folder = cache / "rows" / name
+    facts = obtain(folder, lambda folder: write_rows(folder, tokens, how), progress)
+    return open_rows(folder), dict(facts)

@@ -1,0 +1,220 @@
+"""Vocabularies learned from the corpus, the same for the same text on every machine."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from bertc.diagnostics import DataError
+from bertc.ir.data import ByteBpe, Unigram, WordPiece
+
+BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
+ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
+
+MOST_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
+COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
+SCORE_DECIMALS = 4
+
+
+def learn(node: WordPiece | ByteBpe | Unigram, texts: Sequence[str]) -> Tokenizer:
+    """A tokenizer of at most ``node.size`` tokens, specials included.
+
+    Raises:
+        DataError: the corpus has no text, or the size has no room for single characters.
+    """
+    if not any(texts):
+        raise DataError("the corpus has no text", "check the data setting")
+    match node:
+        case WordPiece():
+            return _wordpiece(node, texts)
+        case ByteBpe():
+            return _byte_bpe(node, texts)
+        case Unigram():
+            return _unigram(node, texts)
+
+
+def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Counter[str]:
+    """How often each character stands in the normalised texts."""
+    raw: Counter[str] = Counter()
+    for text in texts:
+        raw.update(text)
+    counts: Counter[str] = Counter()
+    for character, count in raw.items():
+        for normal in normalizer.normalize_str(character):
+            if not normal.isspace():
+                counts[normal] += count
+    return counts
+
+
+def _commonest(counts: Counter[str], most: int) -> list[str]:
+    """At most ``most`` characters, in order of code point; of equally common ones the first."""
+    ranked = sorted(counts, key=lambda c: (-counts[c], c))
+    return sorted(ranked[:most])
+
+
+def _wordpiece(node: WordPiece, texts: Sequence[str]) -> Tokenizer:
+    normalizer = normalizers.BertNormalizer(lowercase=node.lower)
+    room = (node.size - len(BERT_SPECIALS)) // 2
+    alphabet = _commonest(
+        characters(texts, normalizer), min(MOST_CHARACTERS, max(128, node.size // 16), room)
+    )
+    draft = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    draft.normalizer = normalizer
+    draft.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    # The trainer numbers the ## characters in the order of a hash map and breaks ties by number;
+    # given beforehand, they have the same numbers in every run.
+    inner = [f"##{c}" for c in alphabet]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=node.size,
+        special_tokens=[*BERT_SPECIALS, *inner],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    draft.train_from_iterator(texts, trainer)
+    learned = draft.get_vocab()
+    order = sorted(learned, key=lambda token: learned[token])
+    first = dict.fromkeys([*BERT_SPECIALS, *alphabet, *inner])
+    tokens = list(dict.fromkeys([*first, *order]))[: node.size]
+    return bert_tokenizer(tokens, lower=node.lower)
+
+
+def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
+    """BERT's tokenizer over a list of word pieces, ids in order."""
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens([token for token in BERT_SPECIALS if token in ids])
+    _mark_ends(tokenizer, ids)
+    return tokenizer
+
+
+def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
+    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], where both tokens exist."""
+    if "[CLS]" in ids and "[SEP]" in ids:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS]:0 $A:0 [SEP]:0",
+            pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+        )
+
+
+def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
+    smallest = 256 + len(ROBERTA_SPECIALS) + 1
+    if node.size < smallest:
+        raise DataError(
+            f"vocab=bpe({node.size}) has no room for the 256 bytes and five special tokens",
+            f"vocab=bpe({smallest}) is the smallest",
+        )
+    draft = Tokenizer(models.BPE())
+    draft.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=node.size - 1,
+        min_frequency=2,
+        special_tokens=list(ROBERTA_SPECIALS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    draft.train_from_iterator((f" {text}" for text in texts), trainer)
+    model = json.loads(draft.to_str())["model"]
+    ids: dict[str, int] = model["vocab"] | {"<mask>": len(model["vocab"])}
+    merges = [(left, right) for left, right in model["merges"]]
+    tokenizer = Tokenizer(models.BPE(ids, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(ROBERTA_SPECIALS))
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), add_prefix_space=False
+    )
+    return tokenizer
+
+
+def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
+    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
+    normalizer = normalizers.Sequence(steps)
+    counts = characters(texts, normalizer)
+    room = (node.size - len(ALBERT_SPECIALS)) // 2
+    kept = set(_commonest(_covering(counts), min(room, max(128, node.size // 4))))
+    rare = {c for text in texts for c in set(text) if not c.isspace()}
+    dropped = {ord(c): " " for c in rare if not kept.issuperset(normalizer.normalize_str(c))}
+    draft = Tokenizer(models.Unigram())
+    draft.normalizer = normalizer
+    draft.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=node.size,
+        unk_token="<unk>",
+        special_tokens=list(ALBERT_SPECIALS),
+        show_progress=False,
+    )
+    draft.train_from_iterator((text.translate(dropped) for text in texts), trainer)
+    scores = _settled(
+        {
+            piece: score
+            for piece, score in json.loads(draft.to_str())["model"]["vocab"]
+            if piece not in ALBERT_SPECIALS
+        }
+    )
+    ranked = sorted(scores, key=lambda p: (len(p) > 1, -scores[p], p))
+    chosen = ranked[: node.size - len(ALBERT_SPECIALS)]
+    chosen.sort(key=lambda p: (-scores[p], p))
+    pieces = [(special, 0.0) for special in ALBERT_SPECIALS]
+    return albert_tokenizer([*pieces, *((p, scores[p]) for p in chosen)], steps, unk=1)
+
+
+def _settled(scores: dict[str, float]) -> dict[str, float]:
+    """The scores without what depends on the order of the trainer's hash maps.
+
+    Sums differ in their last digits; single characters that it would have dropped get scores just
+    above the lowest, 0.0001 apart, in any order.
+    """
+    lowest = round(min(scores.values(), default=0.0), SCORE_DECIMALS)
+    singles = sum(len(piece) == 1 for piece in scores)
+    reach = lowest + 10**-SCORE_DECIMALS * (singles + 1)
+    return {
+        piece: lowest if len(piece) == 1 and score < reach else round(score, SCORE_DECIMALS)
+        for piece, score in scores.items()
+    }
+
+
+def albert_tokenizer(
+    pieces: Sequence[tuple[str, float]], steps: Sequence[normalizers.Normalizer], unk: int
+) -> Tokenizer:
+    """A SentencePiece unigram tokenizer over scored pieces, ids in order."""
+    tokenizer = Tokenizer(models.Unigram(list(pieces), unk_id=unk))
+    tokenizer.normalizer = normalizers.Sequence(
+        [*steps, normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    ids = {piece: token_id for token_id, (piece, _) in enumerate(pieces)}
+    names = (*ALBERT_SPECIALS, "<s>", "</s>", "<mask>", "<cls>", "<sep>")
+    tokenizer.add_special_tokens([name for name in names if name in ids])
+    _mark_ends(tokenizer, ids)
+    return tokenizer
+
+
+def _covering(counts: Counter[str]) -> Counter[str]:
+    """The commonest characters that together make up ``COVERAGE`` of the text."""
+    total, covered = counts.total(), 0
+    kept: Counter[str] = Counter()
+    for character in sorted(counts, key=lambda c: (-counts[c], c)):
+        if covered >= COVERAGE * total:
+            break
+        kept[character] = counts[character]
+        covered += counts[character]
+    return kept

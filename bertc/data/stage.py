@@ -1,0 +1,165 @@
+"""The batches of a stage: which row stands where is a function of the seed and the step alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.batch import RawBatch, assemble, empty_batch
+from bertc.data.order import BLOCK, permute
+from bertc.data.vocabulary import Vocabulary
+
+SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
+"""How an example's address is packed: source of the stage, stored copy, row of the copy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One source of a stage: its token ids and one index of rows for each stored copy."""
+
+    ids: NDArray[Any]
+    copies: tuple[NDArray[Any], ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each copy."""
+        return [len(rows) for rows in self.copies]
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the examples of some consecutive positions stand."""
+
+    sources: NDArray[np.int64]
+    epochs: NDArray[np.int64]
+    copies: NDArray[np.int64]  # stored copy, epoch modulo their number
+    rows: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class StageData:
+    """Training and held-out batches of one stage.
+
+    ``examples`` and ``tokens`` count one pass over the training part; ``lost`` tokens of it were
+    cut off to fit their rows. Sources are drawn in proportion to weight x rows: a pass reads those
+    of the largest weight once, others less often.
+    ``static_copies`` > 0 numbers the maskings of static masking instead of the passes.
+    """
+
+    vocabulary: Vocabulary
+    seed: int
+    batch: int
+    seq: int
+    train_sources: tuple[Drawn, ...]
+    heldout_sources: tuple[Drawn, ...]
+    weights: tuple[float, ...]
+    tokens: int
+    lost: int = 0
+    static_copies: int = 0
+    _block: tuple[int, Places] | None = field(default=None, repr=False)
+
+    @property
+    def examples(self) -> int:
+        """Rows of one pass."""
+        return sum(self._quotas())
+
+    def train(self, step: int, rows: slice | None = None) -> RawBatch:
+        """The batch of a step of this stage, or some rows of it; any step costs the same."""
+        positions = range(step * self.batch, (step + 1) * self.batch)[rows or slice(None)]
+        places = self._places(np.array(positions, dtype=np.int64))
+        return self._gather(self.train_sources, places)
+
+    def heldout(self, batch: int) -> Iterator[RawBatch]:
+        """Whole batches of the held-out rows in one fixed, mixed order.
+
+        Rows that do not fill a last batch are left out; if there are fewer rows than ``batch``, one
+        batch holds them again and again.
+        """
+        sizes = [len(source.copies[0]) for source in self.heldout_sources]
+        total = sum(sizes)
+        for start in range(0, max(total - batch + 1, 1), batch):
+            order = permute(
+                np.arange(start, start + batch, dtype=np.int64) % total, total, self.seed, "heldout"
+            )
+            sources, rows = _within(sizes, order)
+            zeros = np.zeros(batch, dtype=np.int64)
+            yield self._gather(self.heldout_sources, Places(sources, zeros, zeros, rows))
+
+    def _quotas(self) -> list[int]:
+        """Rows that one pass takes from each source."""
+        largest = max(self.weights)
+        return [
+            max(1, round(source.sizes[0] * weight / largest))
+            for source, weight in zip(self.train_sources, self.weights, strict=True)
+        ]
+
+    def _places(self, positions: NDArray[np.int64]) -> Places:
+        """Places of positions in the endless sequence of examples, looked up a block at a time."""
+        if not len(positions):
+            return self._look_up(positions)
+        first, last = int(positions[0]) // BLOCK, int(positions[-1]) // BLOCK
+        if first != last or int(positions.min()) < first * BLOCK:
+            return self._look_up(positions)
+        if self._block is None or self._block[0] != first:
+            block = np.arange(first * BLOCK, (first + 1) * BLOCK)
+            self._block = (first, self._look_up(block))
+        chosen, known = positions - first * BLOCK, self._block[1]
+        return Places(
+            known.sources[chosen], known.epochs[chosen], known.copies[chosen], known.rows[chosen]
+        )
+
+    def _look_up(self, positions: NDArray[np.int64]) -> Places:
+        quotas = np.array(self._quotas())
+        passes, within = np.divmod(positions, quotas.sum())
+        if len(quotas) > 1:
+            for turn in np.unique(passes):
+                now = passes == turn
+                within[now] = permute(within[now], int(quotas.sum()), self.seed, "mix", int(turn))
+        sources, draws = _within(quotas.tolist(), within)
+        draws += passes * quotas[sources]
+        result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
+        for number, source in enumerate(self.train_sources):
+            mine = sources == number
+            epochs, copies, rows = _draw(source.sizes, draws[mine], self.seed, number)
+            result.epochs[mine], result.copies[mine], result.rows[mine] = epochs, copies, rows
+        return result
+
+    def _gather(self, drawn: tuple[Drawn, ...], places: Places) -> RawBatch:
+        vocabulary = self.vocabulary
+        batch = empty_batch(len(places.rows), self.seq, vocabulary.pad)
+        groups = places.sources << COPY_BITS | places.copies
+        for group in np.unique(groups):
+            source = drawn[int(group) >> COPY_BITS]
+            at = np.flatnonzero(groups == group)
+            rows = source.copies[int(group) & (1 << COPY_BITS) - 1][places.rows[at]]
+            assemble(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
+        batch.example_ids[:] = groups << ROW_BITS | places.rows
+        batch.copies[:] = (
+            places.epochs % self.static_copies if self.static_copies else places.epochs
+        )
+        return batch
+
+
+def _within(
+    sizes: list[int], positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Which of several ranges laid end to end each position falls in, and where in it."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    found = np.searchsorted(ends, positions, side="right")
+    return found, positions - (ends - np.array(sizes, dtype=np.int64))[found]
+
+
+def _draw(
+    sizes: list[int], draws: NDArray[np.int64], seed: int, source: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(epoch, copy, row) of each draw from a source; its copies are read in turn, over and over."""
+    rounds, within = np.divmod(draws, sum(sizes))
+    copies, rows = _within(sizes, within)
+    epochs = rounds * len(sizes) + copies
+    for epoch in np.unique(epochs):
+        now = epochs == epoch
+        size = sizes[int(epoch) % len(sizes)]
+        rows[now] = permute(rows[now], size, seed, "order", source, int(epoch))
+    return epochs, copies, rows

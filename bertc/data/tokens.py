@@ -1,0 +1,139 @@
+"""A tokenised corpus on disk: token ids, where sentences start, where documents start.
+
+The ids of a part stand in one array, document after document, each followed by one separator.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+PARTS = ("train", "heldout")
+FILES = ("ids", "sentences", "documents")
+SENTENCES_AT_ONCE = 1 << 20
+
+DType = type[np.uint16] | type[np.uint32]
+Ids = NDArray[np.uint16] | NDArray[np.uint32]
+Offsets = NDArray[np.int64]
+
+
+def token_dtype(size: int) -> DType:
+    """The smallest type that holds ids below ``size``."""
+    return np.uint16 if size <= 1 << 16 else np.uint32
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """One part, memory-mapped.
+
+    Sentence i starts at sentences[i] and ends where the next one starts, less the separator at the
+    end of a document; document d holds the sentences documents[d] up to documents[d + 1]. Both
+    arrays have one entry more than there are.
+    """
+
+    ids: Ids
+    sentences: Offsets
+    documents: Offsets
+
+    @property
+    def count(self) -> int:
+        """Tokens, separators left out."""
+        return len(self.ids) - (len(self.documents) - 1)
+
+    def bounds(self, longest: int) -> Iterator[tuple[int, list[int]]]:
+        """(document, where its sentences start and the last one ends), document after document.
+
+        Sentences longer than ``longest`` are cut; documents of millions of sentences come in parts.
+        """
+        for document in range(len(self.documents) - 1):
+            first, last = int(self.documents[document]), int(self.documents[document + 1])
+            for start in range(first, last, SENTENCES_AT_ONCE):
+                end = min(last, start + SENTENCES_AT_ONCE)
+                bounds = np.array(self.sentences[start : end + 1])
+                bounds[-1] -= end == last  # the separator
+                yield document, _cut(bounds, longest)
+
+    def sentence_end(self, sentence: int, last: int) -> int:
+        """Where a sentence ends, given the first sentence after its document."""
+        return int(self.sentences[sentence + 1]) - (sentence + 1 == last)
+
+
+def _cut(bounds: Offsets, longest: int) -> list[int]:
+    lengths = np.diff(bounds)
+    if lengths.max() <= longest:
+        return [int(bound) for bound in bounds.tolist()]
+    cuts = [
+        np.arange(start, start + length, longest)
+        for start, length in zip(bounds[:-1].tolist(), lengths.tolist(), strict=True)
+    ]
+    return [*np.concatenate(cuts).tolist(), int(bounds[-1])]
+
+
+def open_tokens(folder: Path, part: str, dtype: DType) -> Tokens:
+    """Map the files of a part; an empty one gives empty arrays."""
+    return Tokens(
+        ids=mapped(folder / f"{part}.ids", dtype),
+        sentences=mapped(folder / f"{part}.sentences", np.int64),
+        documents=mapped(folder / f"{part}.documents", np.int64),
+    )
+
+
+def mapped(path: Path, dtype: Any) -> NDArray[Any]:
+    """The file as a read-only array, without the overhead of numpy's memmap class."""
+    if not path.stat().st_size:
+        return np.empty(0, dtype=dtype)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+
+
+class TokenWriter:
+    """Writes one part, a run of sentences at a time. Documents without a sentence are left out."""
+
+    def __init__(self, folder: Path, part: str, dtype: DType, separator: int) -> None:
+        self._ids, self._sentences, self._documents = (
+            (folder / f"{part}.{name}").open("wb") for name in FILES
+        )
+        self._dtype = dtype
+        self._separator = separator
+        self._inside = self._begun = False
+        self.tokens = self.sentences = self.documents = 0
+
+    def begin(self) -> None:
+        """Start a document; the one before gets its separator."""
+        if self._inside:
+            self._put(np.array([self._separator]))
+        self._inside, self._begun = False, True
+
+    def add(self, ids: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        """Add sentences to the document: their ids in a row, and the length of each, none 0."""
+        if not len(lengths):
+            return
+        if self._begun:
+            _write(self._documents, np.array([self.sentences]))
+            self.documents += 1
+        self._inside, self._begun = True, False
+        _write(self._sentences, self.tokens + np.cumsum(lengths) - lengths)
+        self.sentences += len(lengths)
+        self._put(ids)
+
+    def close(self) -> None:
+        """End the last document and write the closing offsets."""
+        self.begin()
+        _write(self._sentences, np.array([self.tokens]))
+        _write(self._documents, np.array([self.sentences]))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        for file in (self._ids, self._sentences, self._documents):
+            file.close()
+
+    def _put(self, ids: NDArray[Any]) -> None:
+        self._ids.write(ids.astype(self._dtype, copy=False).tobytes())
+        self.tokens += len(ids)
+
+
+def _write(file: BinaryIO, offsets: NDArray[np.int64]) -> None:
+    file.write(offsets.astype(np.int64, copy=False).tobytes())

@@ -1,0 +1,58 @@
+"""A small corpus made on the spot, and programs that read it."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertc.data import Corpus, Silent, prepare
+from bertc.diagnostics import Diagnostics
+from bertc.ir.resolved import Resolved
+from bertc.passes import resolve
+from bertc.syntax import load
+
+WORDS = "hen duck goose barn yard egg corn lake reed wing feather cluck quack nest straw".split()  # noqa: SIM905
+
+Make = Callable[..., Corpus]
+
+
+def document(number: int, sentences: int) -> str:
+    """Text whose every sentence names its document and its place, so tokens tell where they are."""
+    rng = random.Random(number)
+    return " ".join(
+        f"D{number} s{place} {' '.join(rng.choices(WORDS, k=rng.randint(3, 12)))}."
+        for place in range(sentences)
+    )
+
+
+@pytest.fixture(scope="session")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 documents of 1 to 30 sentences, as JSON lines."""
+    path = tmp_path_factory.mktemp("farm") / "farm.jsonl"
+    rows = (json.dumps({"text": document(n, 1 + n % 30)}) for n in range(60))
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def resolved(*settings: str) -> Resolved:
+    """A toy program with these settings."""
+    spec = " ".join(["layers=1 hidden=16 heads=1", *settings])
+    diagnostics = Diagnostics()
+    programs = load(spec, [], diagnostics)
+    diagnostics.raise_if_any()
+    return resolve(programs[0], diagnostics)
+
+
+@pytest.fixture(scope="session")
+def made(farm: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Prepare the farm, or other data, for a program; all share one cache."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def make(*settings: str, data: str = "") -> Corpus:
+        steps = "" if any("steps=" in part for part in settings) else "steps=40"
+        program = resolved(f"data={data or json.dumps(str(farm))} {steps}", *settings)
+        return prepare(program, cache, Silent())
+
+    return make

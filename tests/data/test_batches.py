@@ -1,0 +1,130 @@
+"""Batches are a function of seed and step, whoever asks, in whatever order."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bertc.data import Corpus, RawBatch
+from bertc.data.order import permute
+
+Make = Callable[..., Corpus]
+FORMATS = ["segment-pair", "sentence-pair", "full-sentences", "doc-sentences", "single-segment"]
+SETTINGS = "vocab=wordpiece(200) seq=32 batch=8"
+
+
+def same(one: RawBatch, other: RawBatch) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 64, 1000])
+def test_permutation_is_one_to_one(size: int) -> None:
+    order = permute(np.arange(size), size, 3, "order", 0)
+    assert sorted(order) == list(range(size))
+    assert np.array_equal(permute(np.arange(size)[::-1], size, 3, "order", 0), order[::-1])
+
+
+def test_permutations_of_different_addresses_differ() -> None:
+    one, other = (permute(np.arange(1000), 1000, 3, "order", epoch) for epoch in (0, 1))
+    assert (one == other).mean() < 0.02
+    assert abs(np.corrcoef(one, np.arange(1000))[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_shape_of_rows(made: Make, form: str) -> None:
+    corpus = made(SETTINGS, f"format={form} objective=mlm")
+    vocabulary, stage = corpus.vocabulary, corpus.stage(0)
+    for step in range(3):
+        batch = stage.train(step)
+        assert batch.token_ids.shape == batch.segment_ids.shape == (8, 32)
+        assert (batch.token_ids[:, 0] == vocabulary.cls).all()
+        for row, segments, length in zip(
+            batch.token_ids, batch.segment_ids, batch.lengths, strict=True
+        ):
+            assert row[length - 1] == vocabulary.sep
+            assert (row[length:] == vocabulary.pad).all()
+            assert (row[:length] != vocabulary.pad).all()
+            seps = int((row == vocabulary.sep).sum())
+            if form == "full-sentences":
+                assert length == 32
+                assert not segments.any()
+            else:
+                assert seps == 1 + segments.any()
+            if segments.any():
+                first = int(np.flatnonzero(row == vocabulary.sep)[0])
+                assert segments.tolist() == [int(first < i < length) for i in range(32)]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_any_order_any_slice(made: Make, form: str) -> None:
+    settings = (SETTINGS, f"format={form} objective=mlm")
+    forward = [made(*settings).stage(0).train(step) for step in range(40)]
+    stage = made(*settings).stage(0)
+    for step in (39, 0, 17, 17, 3):
+        assert same(stage.train(step), forward[step])
+    halves = [stage.train(7, slice(0, 3)), stage.train(7, slice(3, None))]
+    joined = RawBatch(
+        *(np.concatenate([getattr(h, name) for h in halves]) for name in vars(halves[0]))
+    )
+    assert same(joined, forward[7])
+    assert stage.train(10**9).token_ids.shape == (8, 32)
+
+
+def test_a_pass_reads_every_row_once(made: Make) -> None:
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm").stage(0)
+    steps = 2 * stage.examples // 8 + 1
+    ids = np.concatenate([stage.train(step).example_ids for step in range(steps)])
+    copies = np.concatenate([stage.train(step).copies for step in range(steps)])
+    for epoch in (0, 1):
+        assert sorted(ids[copies == epoch]) == sorted(set(ids[: stage.examples]))
+    assert not np.array_equal(ids[: stage.examples], ids[stage.examples : 2 * stage.examples])
+    assert (np.diff(copies) >= 0).all()
+
+
+def test_seed_changes_the_order(made: Make) -> None:
+    one, other = (made(SETTINGS, f"objective=mlm seed={seed}").stage(0) for seed in (0, 1))
+    assert not same(one.train(0), other.train(0))
+
+
+def test_static_masking_numbers_its_copies(made: Make) -> None:
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm(masking=static(2))").stage(0)
+    per_pass = stage.examples // 8 + 1
+    assert {int(c) for s in range(4 * per_pass) for c in stage.train(s).copies} == {0, 1}
+
+
+def test_weights_set_the_mixture(made: Make, farm: object) -> None:
+    data = f'4*files("{farm}") + files("{farm}", sentences=lines)'
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm steps=400", data=data).stage(0)
+    ids = np.concatenate([stage.train(step).example_ids for step in range(400)])
+    sources = ids >> 54
+    rows = [len(source.copies[0]) for source in stage.train_sources]
+    expected = 4 * rows[0] / (4 * rows[0] + rows[1])
+    assert abs((sources == 0).mean() - expected) < 0.02
+
+
+def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None:
+    corpus = made(SETTINGS, "format=doc-sentences objective=mlm holdout=0.2")
+    stage = corpus.stage(0)
+    batches = list(stage.heldout(4))
+    assert all(batch.token_ids.shape == (4, 32) for batch in batches)
+    rows = len(stage.heldout_sources[0].copies[0])
+    assert len(batches) == rows // 4 > 1
+    trained = {
+        corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
+        for step in range(stage.examples // 8 + 1)
+        for row in stage.train(step).token_ids
+    }
+    seen = {
+        corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
+        for batch in batches
+        for row in batch.token_ids
+    }
+    assert trained
+    assert seen
+    assert not trained & seen
+
+
+def test_few_heldout_rows_fill_one_batch(made: Make) -> None:
+    stage = made(SETTINGS, "format=doc-sentences objective=mlm").stage(0)
+    (batch,) = stage.heldout(1000)
+    assert len(set(batch.example_ids.tolist())) == len(stage.heldout_sources[0].copies[0]) < 1000
