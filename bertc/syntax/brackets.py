@@ -39,7 +39,8 @@ class _Balancer:
 
     def run(self) -> list[Token]:
         for index, token in enumerate(self.tokens):
-            if self.in_value() and self.begins_setting(index) and not self.closed_later[index]:
+            lost = self.at_margin(token) or not self.closed_later[index]
+            if lost and self.in_value() and self.begins_setting(index):
                 while self.in_value():
                     self.close_last()
             if token.kind in OPENERS:
@@ -57,6 +58,10 @@ class _Balancer:
 
     def in_value(self) -> bool:
         return bool(self.open) and not self.open[-1].block
+
+    def at_margin(self, token: Token) -> bool:
+        """Whether a token is the first of a line that is not indented."""
+        return self.source.text[token.start - 1 : token.start] in ("", "\n")
 
     def begins_setting(self, index: int) -> bool:
         """Whether a new item starts here although a bracket of a value is still open."""
@@ -149,9 +154,14 @@ class _Balancer:
                 return None
             if token.kind == "RSQB" and before.kind == "EQUAL" and after.kind == "NUMBER":
                 return place
-            argument = after.kind in ("NUMBER", "STRING", "NAME") and place >= 2
-            if token.kind == "RPAR" and before.kind == "NAME" and argument:
-                return place if self.done[place - 2].kind in ("EQUAL", "PLUS", "STAR") else None
+            if token.kind != "RPAR" or before.kind != "NAME" or place < 2:
+                continue
+            value = self.done[place - 2].kind in ("EQUAL", "PLUS", "STAR")
+            if value and after.kind in ("NUMBER", "STRING", "NAME"):
+                return place
+            if value and after.kind == "EQUAL":  # lamb lr=1e-3), with the two words run together
+                del self.done[place]
+                return place
         return None
 
     def report_wrong(self, opener: Token, token: Token) -> None:

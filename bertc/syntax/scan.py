@@ -176,12 +176,28 @@ class _Scanner:
         self.tokens.append(Token("STRING", plain, start, end))
         return end
 
+    def unopened_string(self, word: Token, quote: str) -> int:
+        """A quote that ends a word, and none before it."""
+        place = self.span(word.start, word.start)
+        self.diagnostics.error(
+            "E009",
+            "this string has no opening quote",
+            self.span(word.start, word.end + 1),
+            help=f"{quote}{word.text[:60]}{quote}",
+            fix=Fix(place, quote),
+        )
+        self.tokens[-1] = Token("STRING", f"{quote}{word.text}{quote}", word.start, word.end + 1)
+        return word.end + 1
+
     def open_string(self, position: int) -> int:
         """A quote without its partner: the string is taken to end with the word."""
         text = self.source.text
         found = _OPEN_STRING.match(text, position)
         assert found is not None, "the pattern takes any quote"
         quote, end = text[position], found.end()
+        last = self.tokens[-1] if self.tokens else None
+        if last and last.kind == "NAME" and last.end == position and end == position + 1:
+            return self.unopened_string(last, quote)
         self.diagnostics.error(
             "E009",
             "this string is never closed",
