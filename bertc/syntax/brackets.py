@@ -147,21 +147,24 @@ class _Balancer:
         self.done.append(token)
 
     def lost_opener(self, token: Token) -> int | None:
-        """Where the opening bracket was probably lost: after the last kind, or the last `=`."""
-        for place in range(len(self.done) - 1, max(0, len(self.done) - 40), -1):
-            before, after = self.done[place - 1 : place + 1]
-            if before.kind in CLOSERS or before.kind in OPENERS:
+        """Where the opening bracket was probably lost: behind the kind or `=` before the value."""
+        depth = int(bool(self.done) and self.done[-1].kind in CLOSERS)
+        for place in range(len(self.done) - 1, max(1, len(self.done) - 40), -1):
+            first, before, after = self.done[place - 2 : place + 1]
+            depth += (before.kind in CLOSERS) - (before.kind in OPENERS)
+            if depth < 0:
                 return None
+            if depth or before.kind in OPENERS:
+                continue
             if token.kind == "RSQB" and before.kind == "EQUAL" and after.kind == "NUMBER":
                 return place
-            if token.kind != "RPAR" or before.kind != "NAME" or place < 2:
-                continue
-            value = self.done[place - 2].kind in ("EQUAL", "PLUS", "STAR")
-            if value and after.kind in ("NUMBER", "STRING", "NAME"):
-                return place
-            if value and after.kind == "EQUAL":  # lamb lr=1e-3), with the two words run together
-                del self.done[place]
-                return place
+            if token.kind == "RPAR" and before.kind == "NAME" and after.kind != "LPAR":
+                if first.kind in ("EQUAL", "PLUS", "STAR"):
+                    if after.kind in ("EQUAL", "COMMA"):  # `lamblr=1e-3)`: two words run together
+                        del self.done[place]
+                    return place
+                if after.kind == "EQUAL" and first.kind != "COMMA":
+                    return None
         return None
 
     def report_wrong(self, opener: Token, token: Token) -> None:
