@@ -7,7 +7,7 @@ setting begins, or at the end. Then one lost bracket is one message.
 from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Source, Span
-from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.syntax.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token
 
 
 def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
@@ -39,6 +39,8 @@ class _Balancer:
 
     def run(self) -> list[Token]:
         for index, token in enumerate(self.tokens):
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                return []
             lost = self.at_margin(token) or not self.closed_later[index]
             if lost and self.in_value() and self.begins_setting(index):
                 while self.in_value():

@@ -16,11 +16,12 @@ from bertc.syntax.convert import Converter
 from bertc.syntax.grids import MOST_POINTS, alternatives, points
 from bertc.syntax.mistakes import in_line
 from bertc.syntax.scalars import BAD
+from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import quoted, show_value
 from bertc.syntax.tree import Block, Extends, Grid, Item, Setting, Tree
 
-MOST_MISTAKES = 100
+MOST_STAGES = 100
 BLOCKS = ("stage",)
 
 
@@ -60,8 +61,7 @@ def lower_tree(
     """
     lowering = _Lowering(diagnostics)
     main = lowering.scope(tree.items)
-    stages = [s for item in tree.items if isinstance(item, Block) and (s := lowering.block(item))]
-    lowering.stage_names(stages)
+    stages = lowering.stages([item for item in tree.items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
@@ -122,6 +122,16 @@ class _Lowering:
         return axis
 
     # ---- blocks and overrides
+
+    def stages(self, blocks: list[Block]) -> list[_Scope]:
+        """What the blocks of a spec say."""
+        if len(blocks) > MOST_STAGES:
+            message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
+            self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)
+            return []
+        stages = [stage for block in blocks if (stage := self.block(block))]
+        self.stage_names(stages)
+        return stages
 
     def block(self, block: Block) -> _Scope | None:
         """A stage; any other block is a mistake."""

@@ -86,7 +86,7 @@ def values(shape: Shape) -> st.SearchStrategy[Any]:
             return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
         case Several():
             count = shape.length
-            lists = st.lists(values(shape.item), min_size=count or 0, max_size=count or 4)
+            lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
             return lists.map(tuple)
         case Summed():
             term = st.builds(
