@@ -1,7 +1,6 @@
 """Tree to programs: names, types, grids, stages, overrides and bases."""
 
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -130,11 +129,9 @@ def test_a_wrong_point_of_a_grid_is_one_message() -> None:
 
 def test_a_large_grid_is_lowered_once_for_each_value() -> None:
     ten = ",".join(str(64 * n) for n in range(1, 11))
-    start = perf_counter()
     programs = syntax.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
     assert len(programs) == 1000
     assert programs[0].settings["hidden"] is programs[1].settings["hidden"]
-    assert perf_counter() - start < 30  # a guard against a blow-up, no measurement
 
 
 def test_stages() -> None:
