@@ -191,11 +191,10 @@ def main() -> None:
     from bertc.failures import exit_code
 
     try:
-        app(standalone_mode=False)
-    except typer.Exit as done:
-        sys.exit(done.exit_code)
+        code = app(standalone_mode=False)  # of an Exit; None when a command just ends
     except BaseException as error:  # the one place where nothing may pass
-        sys.exit(exit_code(error, color=_color(sys.stderr)))
+        code = exit_code(error, color=_color(sys.stderr))
+    sys.exit(code)
 
 
 def _color(stream: object) -> bool:

@@ -43,11 +43,11 @@ class Settings(Node):
     # the encoder
     layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
     hidden: Width = default(768, BERT, "width of the residual stream", "H")
-    heads: Heads | tuple[Heads, ...] = derived(
+    heads: Heads | Annotated[tuple[Heads, ...], Field(min_length=1)] = derived(
         "hidden / 64", "attention heads, one number or one a layer", "A"
     )
     head_dim: Width = derived("hidden / heads of the first layer", "width of one head")
-    ffn: Width | tuple[Width, ...] = derived(
+    ffn: Width | Annotated[tuple[Width, ...], Field(min_length=1)] = derived(
         "4 x hidden", "inner width of the feed-forward part, one number or one a layer", "F"
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")

@@ -7,7 +7,7 @@ setting begins, or at the end. Then one lost bracket is one message.
 from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Source, Span
-from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.syntax.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token
 
 
 def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
@@ -39,7 +39,10 @@ class _Balancer:
 
     def run(self) -> list[Token]:
         for index, token in enumerate(self.tokens):
-            if self.in_value() and self.begins_setting(index) and not self.closed_later[index]:
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                return []
+            lost = self.at_margin(token) or not self.closed_later[index]
+            if lost and self.in_value() and self.begins_setting(index):
                 while self.in_value():
                     self.close_last()
             if token.kind in OPENERS:
@@ -57,6 +60,10 @@ class _Balancer:
 
     def in_value(self) -> bool:
         return bool(self.open) and not self.open[-1].block
+
+    def at_margin(self, token: Token) -> bool:
+        """Whether a token is the first of a line that is not indented."""
+        return self.source.text[token.start - 1 : token.start] in ("", "\n")
 
     def begins_setting(self, index: int) -> bool:
         """Whether a new item starts here although a bracket of a value is still open."""
@@ -142,16 +149,24 @@ class _Balancer:
         self.done.append(token)
 
     def lost_opener(self, token: Token) -> int | None:
-        """Where the opening bracket was probably lost: after the last kind, or the last `=`."""
-        for place in range(len(self.done) - 1, max(0, len(self.done) - 40), -1):
-            before, after = self.done[place - 1 : place + 1]
-            if before.kind in CLOSERS or before.kind in OPENERS:
+        """Where the opening bracket was probably lost: behind the kind or `=` before the value."""
+        depth = int(bool(self.done) and self.done[-1].kind in CLOSERS)
+        for place in range(len(self.done) - 1, max(1, len(self.done) - 40), -1):
+            first, before, after = self.done[place - 2 : place + 1]
+            depth += (before.kind in CLOSERS) - (before.kind in OPENERS)
+            if depth < 0:
                 return None
+            if depth or before.kind in OPENERS:
+                continue
             if token.kind == "RSQB" and before.kind == "EQUAL" and after.kind == "NUMBER":
                 return place
-            argument = after.kind in ("NUMBER", "STRING", "NAME") and place >= 2
-            if token.kind == "RPAR" and before.kind == "NAME" and argument:
-                return place if self.done[place - 2].kind in ("EQUAL", "PLUS", "STAR") else None
+            if token.kind == "RPAR" and before.kind == "NAME" and after.kind != "LPAR":
+                if first.kind in ("EQUAL", "PLUS", "STAR"):
+                    if after.kind in ("EQUAL", "COMMA"):  # `lamblr=1e-3)`: two words run together
+                        del self.done[place]
+                    return place
+                if after.kind == "EQUAL" and first.kind != "COMMA":
+                    return None
         return None
 
     def report_wrong(self, opener: Token, token: Token) -> None:

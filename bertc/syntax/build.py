@@ -25,7 +25,7 @@ from bertc.syntax.tree import (
 )
 
 Child = Token | Placed
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
 NODES = (Number, Name, Text, Call, Series, Ratio, Scaled, Sum, Grid)
 
@@ -123,4 +123,8 @@ def _is_sign(child: Child) -> bool:
 
 def _unescape(match: re.Match[str]) -> str:
     code = match.group(1)
-    return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
+    if len(code) == 1:
+        return _ESCAPED.get(code, code)
+    point = int(code[2:-1], 16)
+    no_character = point > 0x10FFFF or 0xD800 <= point < 0xE000
+    return "\ufffd" if no_character else chr(point)

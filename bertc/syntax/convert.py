@@ -13,6 +13,7 @@ from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
 from bertc.syntax import mistakes
 from bertc.syntax.scalars import BAD, Scalars, Slot, described
+from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import (
     Choice,
     Either,
@@ -53,7 +54,9 @@ class Converter:
                 return self._several(value, shape, place)
             case Summed():
                 terms = value.terms if isinstance(value, Sum) else (value,)
-                return _all(self._term(term, shape, (*place, i)) for i, term in enumerate(terms))
+                return self._all(
+                    self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
+                )
             case Either():
                 return self.convert(value, _option(value, shape), place)
 
@@ -175,7 +178,21 @@ class Converter:
             message = f"`{slot.name}` has {count} values, not {len(value.items)}"
             self.diagnostics.error("E108", message, value.span)
             return BAD
-        return _all(self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items))
+        if len(value.items) < shape.least:
+            self.diagnostics.error("E108", f"`{slot.name}` is an empty list", value.span)
+            return BAD
+        return self._all(
+            self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items)
+        )
+
+    def _all(self, parts: Iterable[Any]) -> Any:
+        """A tuple of parts, or BAD if any of them is; nobody reads hundreds of messages."""
+        items: list[Any] = []
+        for part in parts:
+            items.append(part)
+            if part is BAD and len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+        return BAD if any(item is BAD for item in items) else tuple(items)
 
     def _term(self, value: Value, shape: Summed, place: Place) -> Any:
         """A summand, with a factor before or after it or with none."""
@@ -193,12 +210,6 @@ class Converter:
         if part is BAD or weight is BAD:
             return BAD
         return shape.node(**{"weight": weight, shape.field: part})
-
-
-def _all(parts: Iterable[Any]) -> Any:
-    """A tuple of parts, or BAD if any of them is."""
-    items = tuple(parts)
-    return BAD if any(item is BAD for item in items) else items
 
 
 def _option(value: Value, shape: Either) -> Shape:

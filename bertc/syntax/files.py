@@ -14,7 +14,7 @@ from bertc.syntax.format import format_text
 from bertc.syntax.scan import LARGEST_TEXT
 
 SUFFIX = ".bertc"
-_TEXT = re.compile(r"[={}\"'\n#,]|\bextends\s")
+_TEXT = re.compile(r"[={}\"'#,\s]")
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ def find(spec: str) -> Place:
     if short and spec and os.path.lexists(spec):
         path = Path(spec)
         return Place(spec, path.stem, path, path.parent, path.parent)
-    if not spec.strip() or _TEXT.search(spec):
+    shown, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
+    if not path_like and (not spec or _TEXT.search(spec)):
         return Place("<spec>", "spec", None, here, here, spec)
-    shown = spec[:60]
-    if spec.endswith(SUFFIX) or "/" in spec or os.sep in spec:
+    if path_like or "/" in spec or os.sep in spec:
         raise MissingInputError(f"there is no spec {shown}", "check the path")
     near = nearest(spec, shipped)
     help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"

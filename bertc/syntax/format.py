@@ -87,8 +87,14 @@ class _Layout:
         return pieces
 
     def block(self, block: Block, comments: list[Comment], indent: str) -> list[str]:
+        """A block that was written on one line stays there if it fits."""
         label = f" {quoted(block.label.value)}" if block.label else ""
         head = f"{indent}{block.name.text}{label} {{"
+        if self.line(block.span.start) == self.line(block.span.end) and block.items:
+            inside = [line for item in block.items for line in self.lines([item], [], "")]
+            short = f"{head} {'  '.join(inside)} }}"
+            if len(short) <= WIDTH and all(isinstance(item, Setting) for item in block.items):
+                return [short]
         body = self.lines(block.items, comments, indent + STEP)
         return [head, *body, f"{indent}}}"] if body else [head + "}"]
 

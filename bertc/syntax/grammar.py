@@ -3,7 +3,7 @@
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
 ``bertc check``, so the table lies beside the grammar as ``bertc.table.json``, marked with the
 checksum of the grammar it was made from; a changed grammar is compiled anew.
-``python -m bertc.syntax.grammar`` writes the file.
+``python -m bertc.syntax.table`` writes the file.
 """
 
 import json
@@ -12,7 +12,6 @@ import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from bertc.resources import folder
 
@@ -64,7 +63,9 @@ def grammar() -> Grammar:
     source = source_path().read_text(encoding="utf-8")
     path = table_path()
     table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if table.get("checksum") != _checksum(source):
+    if table.get("checksum") != checksum(source):
+        from bertc.syntax.table import compile_table
+
         table = compile_table(source)
     return Grammar(
         start=table["start"],
@@ -76,53 +77,6 @@ def grammar() -> Grammar:
     )
 
 
-def _checksum(source: str) -> int:
+def checksum(source: str) -> int:
+    """What a table remembers of the grammar it was made from."""
     return zlib.crc32(source.encode())
-
-
-def compile_table(source: str) -> dict[str, Any]:
-    """Have lark build the automaton, and write it down as plain data."""
-    from lark import Lark
-    from lark.parsers.lalr_analysis import Shift
-
-    lark = Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False)
-    table = lark.parser.parser._parse_table
-    rules = {rule: index for index, rule in enumerate(lark.rules)}
-    states = range(len(table.states))
-    actions: list[dict[str, int]] = [{} for _ in states]
-    gotos: list[dict[str, int]] = [{} for _ in states]
-    terminals = {terminal.name for terminal in lark.terminals} | {END}
-    for state, row in table.states.items():
-        for symbol, (action, argument) in row.items():
-            into = actions if symbol in terminals else gotos
-            into[state][symbol] = argument if action is Shift else -1 - rules[argument]
-    return {
-        "checksum": _checksum(source),
-        "terminals": [
-            [terminal.name, terminal.pattern.to_regexp()]
-            for terminal in sorted(lark.terminals, key=lambda t: (-t.priority, t.name))
-        ],
-        "start": table.start_states["start"],
-        "final": table.end_states["start"],
-        "productions": [
-            [
-                str(rule.origin.name),
-                len(rule.expansion),
-                str(rule.origin.name).startswith("_"),
-                bool(rule.options.expand1),
-            ]
-            for rule in lark.rules
-        ],
-        "actions": actions,
-        "gotos": gotos,
-    }
-
-
-def main() -> None:
-    """Write the table beside the grammar."""
-    table = compile_table(source_path().read_text(encoding="utf-8"))
-    table_path().write_text(json.dumps(table, separators=(",", ":")) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

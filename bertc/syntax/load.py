@@ -11,6 +11,7 @@ from bertc.resources import shipped_specs
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lower import lower_tree
 from bertc.syntax.parse import parse
+from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.show import quoted
 from bertc.syntax.tree import Extends, Text, Tree
 
@@ -35,6 +36,9 @@ def load(
     sets = [parse(text, f"--set #{i}", found) for i, text in enumerate(overrides, 1)]
     base = _Bases(place.root, found).of(tree, place.here, [place])
     programs = lower_tree(tree, found, place.title, base, sets)
+    if len(found.found) > MOST_MISTAKES:
+        message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
+        found.error("E011", message, found.found[-1].span)
     if diagnostics is None:
         found.raise_if_any()
     return programs
@@ -68,7 +72,7 @@ class _Bases:
         extends = [item for item in tree.items if isinstance(item, Extends)]
         if not extends:
             return None
-        for again in extends[1:]:
+        for again in extends[1:MOST_MISTAKES]:
             self.diagnostics.error(
                 "E303",
                 "a spec extends one other, not two",

@@ -4,45 +4,22 @@ What is wrong is reported and left out, so that later passes still check the res
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import product
-from math import prod
-from typing import Any
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.program import Given, Origin, OriginKind, Program, StageGiven
+from bertc.ir.program import Given, Origin, OriginKind, Program
 from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.syntax.combine import Axis, Scope, combined, too_many_points
 from bertc.syntax.convert import Converter
 from bertc.syntax.grids import MOST_POINTS, alternatives, points
 from bertc.syntax.mistakes import in_line
 from bertc.syntax.scalars import BAD
+from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import setting_shape
-from bertc.syntax.show import quoted, show_value
+from bertc.syntax.show import quoted
 from bertc.syntax.tree import Block, Extends, Grid, Item, Setting, Tree
 
-MOST_MISTAKES = 100
+MOST_STAGES = 100
 BLOCKS = ("stage",)
-
-
-@dataclass
-class _Axis:
-    """A setting as written, and the typed values it stands for: several if it is a grid."""
-
-    setting: str
-    written: str
-    span: Span
-    choices: list[Given]
-    grid: bool
-
-
-@dataclass
-class _Scope:
-    """The settings of a spec or of one block, by canonical name."""
-
-    name: str = ""
-    span: Span | None = None
-    label: Span | None = None
-    axes: dict[str, _Axis] = field(default_factory=dict)
 
 
 def lower_tree(
@@ -60,13 +37,12 @@ def lower_tree(
     """
     lowering = _Lowering(diagnostics)
     main = lowering.scope(tree.items)
-    stages = [s for item in tree.items if isinstance(item, Block) and (s := lowering.block(item))]
-    lowering.stage_names(stages)
+    stages = lowering.stages([item for item in tree.items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
     main.axes |= forced.axes
-    return lowering.programs(name, main, stages, base)
+    return combined(name, main, stages, base, diagnostics)
 
 
 class _Lowering:
@@ -76,9 +52,9 @@ class _Lowering:
 
     def scope(
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
-    ) -> _Scope:
+    ) -> Scope:
         """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
-        scope = _Scope()
+        scope = Scope()
         for item in items:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
@@ -86,7 +62,7 @@ class _Lowering:
                 self.setting(item, scope, block, origin)
         return scope
 
-    def setting(self, item: Setting, scope: _Scope, block: str, origin: OriginKind) -> None:
+    def setting(self, item: Setting, scope: Scope, block: str, origin: OriginKind) -> None:
         written = item.name.text
         setting = self.canonical.get(written)
         if setting is None:
@@ -102,10 +78,10 @@ class _Lowering:
         if axis.choices or origin == "written":
             scope.axes[setting] = axis
 
-    def axis(self, item: Setting, setting: str, origin: OriginKind) -> _Axis:
-        axis = _Axis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
+    def axis(self, item: Setting, setting: str, origin: OriginKind) -> Axis:
+        axis = Axis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
         if points(item.value) > MOST_POINTS:
-            self.too_many_points(points(item.value), item.span)
+            too_many_points(points(item.value), item.span, self.diagnostics)
             return axis
         found = alternatives(item.value)
         axis.grid = axis.grid or len(found) > 1
@@ -123,7 +99,17 @@ class _Lowering:
 
     # ---- blocks and overrides
 
-    def block(self, block: Block) -> _Scope | None:
+    def stages(self, blocks: list[Block]) -> list[Scope]:
+        """What the blocks of a spec say."""
+        if len(blocks) > MOST_STAGES:
+            message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
+            self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)
+            return []
+        stages = [stage for block in blocks if (stage := self.block(block))]
+        self.stage_names(stages)
+        return stages
+
+    def block(self, block: Block) -> Scope | None:
         """A stage; any other block is a mistake."""
         if block.name.text not in BLOCKS:
             near = nearest(block.name.text, BLOCKS)
@@ -156,9 +142,9 @@ class _Lowering:
             fix=Fix(item.span, ""),
         )
 
-    def stage_names(self, stages: list[_Scope]) -> None:
+    def stage_names(self, stages: list[Scope]) -> None:
         """Each stage has a name, and no two have the same."""
-        first: dict[str, _Scope] = {}
+        first: dict[str, Scope] = {}
         for index, stage in enumerate(stages):
             assert stage.span is not None, "a stage was written somewhere"
             after = Span(stage.span.source, stage.span.end, stage.span.end)
@@ -185,9 +171,9 @@ class _Lowering:
                 )
             first.setdefault(stage.name, stage)
 
-    def overrides(self, trees: Sequence[Tree]) -> _Scope:
+    def overrides(self, trees: Sequence[Tree]) -> Scope:
         """What ``--set`` arguments set; of two for one setting the later counts."""
-        scope = _Scope()
+        scope = Scope()
         for tree in trees:
             for item in tree.items:
                 if not isinstance(item, Setting):
@@ -225,7 +211,7 @@ class _Lowering:
             fix=Fix(item.span, ""),
         )
 
-    def twice(self, item: Setting, first: _Axis) -> None:
+    def twice(self, item: Setting, first: Axis) -> None:
         also = "" if item.name.text == first.written else f", as `{first.written}`"
         self.diagnostics.error(
             "E102",
@@ -235,61 +221,3 @@ class _Lowering:
             help="remove one of the two",
             fix=Fix(item.span, ""),
         )
-
-    def too_many_points(self, count: int, span: Span | None) -> None:
-        shown = f"{count:,}" if count < 10**15 else "over 10^15"
-        self.diagnostics.error(
-            "E113",
-            f"a grid of {shown} specs; at most {MOST_POINTS:,} are made",
-            span,
-            help="write fewer alternatives, or several specs",
-        )
-
-    # ---- programs
-
-    def programs(
-        self, name: str, main: _Scope, stages: list[_Scope], base: Program | None
-    ) -> list[Program]:
-        """The product of all grids; a grid's name is what its point chose."""
-        scopes = (main, *stages)
-        axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
-        axes = [(s, axis) for s, axis in axes if axis.choices]
-        count = prod(len(axis.choices) for _, axis in axes)
-        if count > MOST_POINTS:
-            grid = next(axis for _, axis in axes if axis.grid)
-            self.too_many_points(count, grid.span)
-            count = 0
-        fixed = [(s, axis) for s, axis in axes if not axis.grid or not count]
-        free = [(s, axis) for s, axis in axes if axis.grid and count]
-        labels = [
-            [_label(scopes[s].name, axis, given) for given in axis.choices] for s, axis in free
-        ]
-        made = []
-        for chosen in product(*(range(len(axis.choices)) for _, axis in free)):
-            given: list[dict[str, Given]] = [{} for _ in scopes]
-            for s, axis in fixed:
-                given[s][axis.setting] = axis.choices[0]
-            for (s, axis), index in zip(free, chosen, strict=True):
-                given[s][axis.setting] = axis.choices[index]
-            point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
-            made.append(
-                Program(
-                    point or name,
-                    given[0],
-                    tuple(
-                        StageGiven(stage.name, settings, stage.span)
-                        for stage, settings in zip(stages, given[1:], strict=True)
-                    ),
-                    base,
-                )
-            )
-        return made
-
-
-def _label(stage: str, axis: _Axis, given: Given) -> str:
-    prefix = f"{stage}." if stage else ""
-    return f"{prefix}{axis.written}={_shown(axis.setting, given.value)}"
-
-
-def _shown(setting: str, value: Any) -> str:
-    return show_value(value, setting_shape(setting))

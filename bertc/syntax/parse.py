@@ -7,7 +7,7 @@ from bertc.syntax.brackets import balance
 from bertc.syntax.build import Builder
 from bertc.syntax.machine import parse_items
 from bertc.syntax.repair import repaired
-from bertc.syntax.scan import CLOSERS, OPENERS, Token, scan
+from bertc.syntax.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
 from bertc.syntax.tree import Item, Tree
 
 
@@ -41,6 +41,8 @@ class _Recovery:
     def items(self, tokens: Sequence[Token]) -> list[Item]:
         found: list[Item] = []
         for chunk in _chunks(tokens):
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
             header = _block_header(chunk)
             if header:
                 found.append(self.block(chunk, header))

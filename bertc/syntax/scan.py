@@ -11,7 +11,10 @@ from bertc.syntax.tree import Comment
 LARGEST_TEXT = 1 << 20
 MOST_TOKENS = 20_000
 DEEPEST = 64
+LONGEST_STRING = 4096
 MOST_STRAYS = 20
+MOST_MISTAKES = 100
+"""After so many a text is read no further: it is no spec, or one mistake has made the others."""
 
 OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 CLOSERS = frozenset(OPENERS.values())
@@ -69,9 +72,11 @@ class _Scanner:
         while position < len(text):
             found = match(text, position)
             if found is None:
-                position = self.stray(position)
-                if self.strays > MOST_STRAYS:
+                if self.strays >= MOST_STRAYS:
+                    message = f"more than {MOST_STRAYS} such mistakes; the rest is not read"
+                    self.too_much(message, position, position + 1)
                     break
+                position = self.stray(position)
                 continue
             kind, position = str(found.lastgroup), found.end()
             if kind == "STRING" and text[position : position + 1].isalnum():
@@ -83,6 +88,9 @@ class _Scanner:
             self.glued = False
             if kind == "COMMENT":
                 self.comments.append(Comment(self.span(*found.span()), found.group().rstrip()))
+                if len(self.comments) > MOST_TOKENS:
+                    self.too_much(f"more than {MOST_TOKENS:,} comments", *found.span())
+                    return [], []
             elif kind != "SPACE" and not self.add(Token(kind, found.group(), *found.span())):
                 return [], []
         return self.tokens, self.comments
@@ -94,16 +102,22 @@ class _Scanner:
         """Keep a token; False when the text is beyond what is read."""
         if token.kind == "NUMBER":
             self.check_number(token)
-        self.depth += (token.kind in OPENERS) - (token.kind in CLOSERS)
+        change = (token.kind in OPENERS) - (token.kind in CLOSERS)
+        self.depth = max(0, self.depth + change)
         self.tokens.append(token)
         message = ""
         if self.depth > DEEPEST:
             message = f"brackets nested more than {DEEPEST} deep"
-        elif len(self.tokens) > MOST_TOKENS:
+        elif token.kind == "STRING" and len(token.text) > LONGEST_STRING:
+            message = f"a string of more than {LONGEST_STRING:,} characters"
+        elif len(self.tokens) + len(self.comments) > MOST_TOKENS:
             message = f"more than {MOST_TOKENS:,} words, numbers and signs in one spec"
         if message:
-            self.diagnostics.error("E011", message, self.span(token.start, token.end))
+            self.too_much(message, token.start, token.end)
         return not message
+
+    def too_much(self, message: str, start: int, end: int) -> None:
+        self.diagnostics.error("E011", message, self.span(start, end))
 
     def extend(self, more: str, end: int) -> None:
         """Join a word that a stray character has cut in two."""
@@ -148,11 +162,6 @@ class _Scanner:
         self.diagnostics.error(
             "E001", message, span, label=label, help=help, fix=Fix(span, instead)
         )
-        if self.strays == MOST_STRAYS:
-            self.diagnostics.error(
-                "E011", f"more than {MOST_STRAYS} such mistakes; the rest is not read", span
-            )
-            self.strays += 1
         return end
 
     def glue(self, position: int, instead: str) -> None:
@@ -176,12 +185,31 @@ class _Scanner:
         self.tokens.append(Token("STRING", plain, start, end))
         return end
 
+    def unopened_string(self, word: Token, quote: str) -> int:
+        """A quote that ends a word, and none before it."""
+        place = self.span(word.start, word.start)
+        self.diagnostics.error(
+            "E009",
+            "this string has no opening quote",
+            self.span(word.start, word.end + 1),
+            help=f"{quote}{word.text[:60]}{quote}",
+            fix=Fix(place, quote),
+        )
+        self.tokens[-1] = Token("STRING", f"{quote}{word.text}{quote}", word.start, word.end + 1)
+        return word.end + 1
+
     def open_string(self, position: int) -> int:
         """A quote without its partner: the string is taken to end with the word."""
         text = self.source.text
         found = _OPEN_STRING.match(text, position)
         assert found is not None, "the pattern takes any quote"
         quote, end = text[position], found.end()
+        line = text.find("\n", position)
+        # Each open quote costs a look at the rest of its line.
+        self.strays += ((line if line >= 0 else len(text)) - position) // 50_000
+        last = self.tokens[-1] if self.tokens else None
+        if last and last.kind == "NAME" and last.end == position and end == position + 1:
+            return self.unopened_string(last, quote)
         self.diagnostics.error(
             "E009",
             "this string is never closed",

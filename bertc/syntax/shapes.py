@@ -74,10 +74,11 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Several:
-    """Values in brackets; ``length`` None means any number of them."""
+    """Values in brackets; ``length`` None means any number of them from ``least`` on."""
 
     item: "Shape"
     length: int | None
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     if origin in (Union, UnionType):
         return _union([_shape(option, ()) for option in inner])
     if origin is tuple:
-        return _tuple(inner)
+        return _tuple(inner, _least(metadata))
     if annotation is bool:
         return Truth()
     if annotation is int:
@@ -145,9 +146,7 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     if annotation is float:
         return Real(_bounds(metadata))
     if annotation is str:
-        return Words(
-            max((m.min_length for m in _flat(metadata) if isinstance(m, MinLen)), default=0)
-        )
+        return Words(_least(metadata))
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
     return Kinds(
         {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
@@ -161,12 +160,16 @@ def _union(options: list[Shape]) -> Shape:
     return Either(tuple(options))
 
 
-def _tuple(inner: tuple[Any, ...]) -> Shape:
+def _tuple(inner: tuple[Any, ...], least: int) -> Shape:
     item = inner[0]
     if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
         (other,) = (name for name in item.model_fields if name != "weight")
         return Summed(item, other, arguments(item)[other])
-    return Several(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner))
+    return Several(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
+
+
+def _least(metadata: tuple[Any, ...]) -> int:
+    return max((m.min_length for m in _flat(metadata) if isinstance(m, MinLen)), default=0)
 
 
 def _flat(metadata: tuple[Any, ...]) -> list[Any]:

@@ -78,7 +78,7 @@ def quoted(text: str) -> str:
 
 
 def _printable(character: str) -> str:
-    return character if character.isprintable() else f"\\u{ord(character):04x}"
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
 def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str]:

@@ -1,0 +1,33 @@
+"""The grammar is LALR(1) without collisions, and its table is the grammar's."""
+
+import json
+
+from lark import Lark
+
+from bertc.syntax.build import Builder
+from bertc.syntax.grammar import grammar, source_path, table_path
+from bertc.syntax.table import compile_table
+
+SOURCE = source_path().read_text(encoding="utf-8")
+
+
+def test_strictly_lalr() -> None:
+    lark = Lark(SOURCE, parser="lalr", lexer="contextual", strict=True)
+    assert lark.options.parser == "lalr"
+
+
+def test_the_table_is_made_from_the_grammar() -> None:
+    assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
+        "run python -m bertc.syntax.table"
+    )
+
+
+def test_every_rule_is_built() -> None:
+    names = {p.name for p in grammar().productions if not p.inline and p.name != "start"}
+    passed_on = {p.name for p in grammar().productions if p.lone and p.length == 1}
+    source = Builder.node.__code__.co_consts
+    assert {name for name in names - passed_on if name not in source} == set()
+
+
+def test_no_kind_is_named() -> None:
+    assert not {"mlm", "lamb", "wordpiece", "stage", "layers"} & set(SOURCE.split())

@@ -1,0 +1,230 @@
+"""Tree to programs: names, types, grids, stages, overrides and bases."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertc import syntax
+from bertc.diagnostics import Diagnostics, MissingInputError, SpecError
+from bertc.ir.data import Docstrings, Files, Share, TokenizerFile, WordPiece
+from bertc.ir.embedding import LearnedPositions
+from bertc.ir.encoder import Dropout
+from bertc.ir.objective import Mlm, NgramUnit, Replace, Sop, SpanUnit, Term
+from bertc.ir.optimizer import Adam, Lamb, Polynomial
+from bertc.ir.program import Program
+from bertc.ir.sharing import ShareAttention, ShareGroups, ShareMap
+
+FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
+
+
+def only(text: str, *overrides: str) -> Program:
+    (program,) = syntax.load(text, overrides)
+    return program
+
+
+def value(text: str) -> Any:
+    (given,) = only(text).settings.values()
+    return given.value
+
+
+def codes(text: str, *overrides: str) -> list[str]:
+    diagnostics = Diagnostics()
+    syntax.load(text, overrides, diagnostics)
+    return [diagnostic.code for diagnostic in diagnostics.found]
+
+
+def test_the_first_line() -> None:
+    program = only(FIRST_LINE)
+    assert {name: given.value for name, given in program.settings.items()} == {
+        "layers": 12,
+        "share": ShareAttention(),
+        "embedding": 128,
+        "objective": (Term(objective=Sop()), Term(objective=Mlm(unit=SpanUnit()))),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("V=30k", WordPiece(size=30_000)),
+        ("vocab=wordpiece(30k, lower=false)", WordPiece(size=30_000, lower=False)),
+        ('vocab="a/vocab.txt"', TokenizerFile(path="a/vocab.txt")),
+        ("share=groups(4)", ShareGroups(groups=4)),
+        ("share=map([0, 0], ffn=[0, 1])", ShareMap(attention=(0, 0), ffn=(0, 1))),
+        ("heads=12", 12),
+        ("heads=[12, 6]", (12, 6)),
+        ("positions=512", LearnedPositions(rows=512)),
+        ("positions=learned(514, offset=2)", LearnedPositions(rows=514, offset=2)),
+        ("dropout=0", Dropout(hidden=0, attention=0)),
+        ("dropout=dropout(0.2, attention=0)", Dropout(hidden=0.2, attention=0)),
+        ("pooler=false", False),
+        ("steps=1e5", 100_000),
+        ("precision=bf16", "bf16"),
+        ("data=docstrings([os, json])", (Share(corpus=Docstrings(packages=("os", "json"))),)),
+        ("data='x/*.txt'", (Share(corpus=Files(path="x/*.txt")),)),
+        (
+            "data=0.7*files('x') + docstrings",
+            (Share(weight=0.7, corpus=Files(path="x")), Share(corpus=Docstrings())),
+        ),
+        ("objective=sop*50", (Term(weight=50, objective=Sop()),)),
+        ("objective=span(p=.3)", (Term(objective=Mlm(unit=SpanUnit(p=0.3))),)),
+        (
+            "objective=mlm(15%, ngram(max=2), replace=85/0/15)",
+            (
+                Term(
+                    objective=Mlm(
+                        p=0.15,
+                        unit=NgramUnit(max=2),
+                        replace=Replace(mask=85, random=0, keep=15),
+                    )
+                ),
+            ),
+        ),
+        ("optimizer=adam", Adam(kind="adam")),
+        (
+            "optimizer=lamb(1.76e-3, warmup=3125, schedule=polynomial(decay_from=start))",
+            Lamb(lr=1.76e-3, warmup=3125, schedule=Polynomial(decay_from="start")),
+        ),
+        ("optimizer=adamw(warmup=6%)", Adam(warmup=0.06)),
+    ],
+)
+def test_values(text: str, expected: object) -> None:
+    assert value(text) == expected
+
+
+def test_steps_and_fractions_of_warm_up_keep_their_type() -> None:
+    assert type(value("optimizer=adamw(warmup=1)").warmup) is int
+    assert type(value("optimizer=adamw(warmup=0%)").warmup) is float
+
+
+def test_places_of_arguments() -> None:
+    origin = only("objective=2*sop + mlm(unit=span(max=4))").settings["objective"].origin
+    assert origin.parts[(1, "objective", "unit", "max")].text == "4"
+    assert origin.parts[(0, "weight")].text == "2"
+
+
+def test_a_grid_is_the_product_of_its_settings() -> None:
+    programs = syntax.load("E={64,128} share={none,all} seq=128")
+    assert [program.name for program in programs] == [
+        "E=64 share=none",
+        "E=64 share=all",
+        "E=128 share=none",
+        "E=128 share=all",
+    ]
+    assert {program.settings["seq"].value for program in programs} == {128}
+
+
+def test_a_grid_inside_an_argument() -> None:
+    programs = syntax.load("optimizer=lamb(lr={1e-3, 2e-3}, clip={1, 0})")
+    rates = [program.settings["optimizer"].value for program in programs]
+    assert [(rate.lr, rate.clip) for rate in rates] == [
+        (0.001, 1), (0.001, 0), (0.002, 1), (0.002, 0),
+    ]  # fmt: skip
+
+
+def test_a_wrong_point_of_a_grid_is_one_message() -> None:
+    assert codes("optimizer=lamb(lr={1e-3, 2e-3}, clp=1)") == ["E104"]
+
+
+def test_a_large_grid_is_lowered_once_for_each_value() -> None:
+    ten = ",".join(str(64 * n) for n in range(1, 11))
+    programs = syntax.load(f"H={{{ten}}} E={{{ten}}} F={{{ten}}}")
+    assert len(programs) == 1000
+    assert programs[0].settings["hidden"] is programs[1].settings["hidden"]
+
+
+def test_stages() -> None:
+    program = only('steps=10 stage "a" { seq=128 B=8 } stage "b" { seq={512} }')
+    assert [stage.name for stage in program.stages] == ["a", "b"]
+    assert program.stages[0].settings["batch"].value == 8
+
+
+def test_overrides_win_and_say_so() -> None:
+    program = only("layers=12 E={1,2} stage 'a' { seq={128,512} }", "L=3", "E=7 seq=64")
+    assert {name: given.value for name, given in program.settings.items()} == {
+        "layers": 3,
+        "embedding": 7,
+        "seq": 64,
+    }
+    assert program.settings["layers"].origin.kind == "set"
+    assert str(program.span("layers")) == "--set #1:1:1"
+    assert dict(program.stages[0].settings) == {}
+
+
+def test_overrides_may_be_grids_and_may_be_wrong() -> None:
+    assert len(syntax.load("layers=12", ["E={1,2,3}"])) == 3
+    assert codes("layers=12", "layrs=3") == ["E101"]
+    assert codes("layers=12", "extends bert-base") == ["E115"]
+    assert codes("layers=12", "layers") == ["E007"]
+
+
+def test_wrong_settings_are_left_out_and_the_rest_is_kept() -> None:
+    diagnostics = Diagnostics()
+    (program,) = syntax.load("layers=0 hidden=256 chickens=3", (), diagnostics)
+    assert list(program.settings) == ["hidden"]
+    assert len(diagnostics.found) == 2
+
+
+def test_too_many_mistakes_are_cut_short() -> None:
+    text = " ".join(f"x{n}=1" for n in range(3000))
+    assert 100 <= len(codes(text)) < 110
+
+
+def test_extends_reads_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "b.bertc").write_text("extends './c.bertc' layers=3")
+    (tmp_path / "below" / "c.bertc").write_text("hidden=64")
+    (tmp_path / "a.bertc").write_text("extends './below/b.bertc' seq=64")
+    program = only(str(tmp_path / "a.bertc"))
+    assert program.name == "a"
+    assert program.base is not None
+    assert program.base.base is not None
+    assert program.base.base.settings["hidden"].value == 64
+    monkeypatch.chdir(tmp_path)
+    assert syntax.lower(syntax.parse("extends './a.bertc'"))[0].base == program.__class__(
+        "./a.bertc", program.settings, program.stages, program.base
+    )
+
+
+def test_a_mistake_in_a_base_is_shown_in_the_base(tmp_path: Path) -> None:
+    (tmp_path / "b.bertc").write_text("layers=0")
+    (tmp_path / "a.bertc").write_text("extends './b.bertc'")
+    with pytest.raises(SpecError) as error:
+        syntax.load(str(tmp_path / "a.bertc"))
+    assert str(error.value.diagnostics[0].span) == "./b.bertc:1:8"
+
+
+def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.bertc").write_text("the secret")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "link.bertc").symlink_to(tmp_path / "secret.bertc")
+    (tmp_path / "in" / "a.bertc").write_text("extends './link.bertc'")
+    with pytest.raises(SpecError) as error:
+        syntax.load(str(tmp_path / "in" / "a.bertc"))
+    assert [d.code for d in error.value.diagnostics] == ["E306"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "help"),
+    [("bert-bsae", "bert-base"), ("no/such.bertc", "path"), ("my file.bertc", "path")],
+)
+def test_specs_that_are_not_there(spec: str, help: str) -> None:
+    with pytest.raises(MissingInputError) as error:
+        syntax.load(spec)
+    assert error.value.exit_code == 66
+    assert help in error.value.help
+
+
+def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    for spec in (str(tmp_path), "/dev/zero"):
+        with pytest.raises(MissingInputError):
+            syntax.load(spec)
+    (tmp_path / "binary.bertc").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MissingInputError) as error:
+        syntax.load(str(tmp_path / "binary.bertc"))
+    assert "UTF-8" in error.value.message
+
+
+def test_the_empty_text_is_a_spec_without_settings() -> None:
+    assert only("").settings == {}

@@ -1,0 +1,100 @@
+"""Text to tree: what each form of the language says."""
+
+import pytest
+
+from bertc import syntax
+from bertc.diagnostics import Diagnostics, SpecError
+from bertc.syntax.numbers import UNITS, NotANumberError, read_number, show_number
+from bertc.syntax.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, Sum, Text
+
+FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
+
+
+def value(text: str) -> object:
+    (setting,) = syntax.parse(f"x = {text}").settings()
+    return setting.value
+
+
+def test_the_first_line() -> None:
+    tree = syntax.parse(FIRST_LINE)
+    assert [setting.name.text for setting in tree.settings()] == [
+        "layers", "share", "E", "objective",
+    ]  # fmt: skip
+    assert [setting.span.text for setting in tree.settings()] == FIRST_LINE.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("30k", 30_000),
+        ("8Ki", 8192),
+        ("1M", 10**6),
+        ("1.5k", 1500),
+        ("2G", 2 * 10**9),
+        ("15%", 0.15),
+        ("100%", 1.0),
+        ("1e-4", 1e-4),
+        ("1e6", 10**6),
+        (".5", 0.5),
+        ("5.", 5),
+        ("-1", -1),
+        ("1.76e-3", 1.76e-3),
+        ("0.1", 0.1),
+    ],
+)
+def test_numbers(text: str, number: float) -> None:
+    read = read_number(text)
+    assert read == number
+    assert type(read) is type(number)
+    assert read_number(show_number(read)) == number
+
+
+@pytest.mark.parametrize("text", ["1e999", "9" * 33, "1.2.3", "1_000", "3kk", "1e", "0x10"])
+def test_not_numbers(text: str) -> None:
+    with pytest.raises(NotANumberError):
+        read_number(text)
+
+
+def test_every_unit_is_read() -> None:
+    assert all(read_number(f"2{unit}") == float(2 * factor) for unit, factor in UNITS.items())
+
+
+def test_forms_of_values() -> None:
+    assert isinstance(value("80/10/10"), Ratio)
+    assert isinstance(value("{a, b, c}"), Grid)
+    assert value("segment-pair") == Name(_anywhere(), "segment-pair")
+    assert value("'a\\'b\\n\\u{1F600}'") == Text(_anywhere(), "a'b\n\U0001f600")
+    assert value("rtd*50 + mlm") == value("50*rtd + mlm")
+    total = value("0.7*files('x') + docstrings")
+    assert isinstance(total, Sum)
+    assert isinstance(total.terms[0], Scaled)
+    assert value("f(1, b=g(2,),)") == value("f( 1 ,b = g(2) )")
+
+
+def test_items() -> None:
+    tree = syntax.parse('# c\nextends albert-base\nstage "long" { seq=512 steps=100k } # d\na=1')
+    assert [type(item) for item in tree.items] == [Extends, Block, Setting]
+    assert [comment.text for comment in tree.comments] == ["# c", "# d"]
+
+
+def test_positions_of_every_setting() -> None:
+    text = "a=1\n  bb = f(x,\n y=2)"
+    spans = [str(setting.span) for setting in syntax.parse(text, "n").settings()]
+    assert spans == ["n:1:1", "n:2:3"]
+
+
+def test_mistakes_are_raised_where_nobody_takes_them() -> None:
+    with pytest.raises(SpecError) as error:
+        syntax.parse("layers 12 hidden = = 3")
+    assert [d.code for d in error.value.diagnostics] == ["E004", "E007"]
+
+
+def test_what_can_be_understood_is_kept() -> None:
+    diagnostics = Diagnostics()
+    tree = syntax.parse("layers = 12 hidden == (3 heads = 4 seq =", "<spec>", diagnostics)
+    assert {setting.name.text for setting in tree.settings()} >= {"layers", "heads"}
+    assert diagnostics.found
+
+
+def _anywhere() -> object:
+    return syntax.parse("x = 1").items[0].span

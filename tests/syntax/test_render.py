@@ -1,0 +1,82 @@
+"""Diagnostics as text: what the golden cases do not show."""
+
+import pytest
+
+from bertc.diagnostics import Diagnostic, Note, Source, Span, escaped, listed, nearest, render
+from bertc.diagnostics.render import MOST_LINES
+
+
+def span(text: str, start: int, end: int, name: str = "a.bertc") -> Span:
+    return Span(Source(name, text), start, end)
+
+
+def test_without_a_place() -> None:
+    text = render([Diagnostic("E203", "too long", help="seq=128")])
+    assert text == "error[E203]: too long\nhelp: seq=128"
+
+
+def test_an_empty_text_has_a_place_too() -> None:
+    assert render([Diagnostic("E008", "nothing", span("", 0, 0))]).splitlines()[1:] == [
+        "  --> a.bertc:1:1",
+        "1 |",
+        "  | ^",
+    ]
+
+
+def test_a_span_over_lines_is_marked_on_its_first() -> None:
+    lines = render([Diagnostic("E102", "twice", span("a = f(\n  1)\n", 4, 11))]).splitlines()
+    assert lines[2:] == ["1 | a = f(", "  |     ^^"]
+
+
+@pytest.mark.parametrize("place", [0, 5_000, 9_990])
+def test_a_long_line_is_cut_around_the_place(place: int) -> None:
+    text = "x" * place + "HERE" + "x" * (9_996 - place)
+    lines = render([Diagnostic("E007", "m", span(text, place, place + 4))]).splitlines()
+    assert len(lines[2]) < 120
+    column = lines[3].index("^")
+    assert lines[2][column : column + 4] == "HERE"
+    assert lines[3].count("^") == 4
+
+
+def test_wide_characters_and_tabs_are_counted_as_a_terminal_shows_them() -> None:
+    lines = render([Diagnostic("E007", "m", span("\t日本e\u0301 x", 6, 7))]).splitlines()
+    assert lines[2] == "1 |     日本e\u0301 x"
+    assert lines[3] == "  |          " + " " + "^"
+
+
+def test_notes_beyond_the_room_lose_their_lines_but_not_their_places() -> None:
+    text = "a=1\nb=2\nc=3\nd=4\n"
+    notes = tuple(Note(f"note {n}", span(text, 4 * n, 4 * n + 3)) for n in range(4))
+    shown = render([Diagnostic("E102", "m", span(text, 0, 3), "label", notes, "help")])
+    assert len(shown.splitlines()) <= MOST_LINES
+    assert "note: note 3, at a.bertc:4:1" in shown
+    assert shown.endswith("help: help")
+
+
+def test_order_is_that_of_the_text_and_doubles_are_shown_once() -> None:
+    text = "abc"
+    first, second = (Diagnostic("E007", f"m{n}", span(text, n, n + 1)) for n in (0, 1))
+    other = Diagnostic("E101", "other", span(text, 0, 1, "--set #1"))
+    shown = render([second, other, first, second])
+    assert [line for line in shown.splitlines() if line.startswith("error")] == [
+        "error[E007]: m0",
+        "error[E007]: m1",
+        "error[E101]: other",
+    ]
+
+
+def test_escapes() -> None:
+    assert escaped("é日 a") == "é日 a"
+    assert escaped("\x1b\x9b\u202e\u2028\ufeff\n") == "\\x1b\\x9b\\u202e\\u2028\\ufeff\\x0a"
+
+
+def test_nearest() -> None:
+    known = ["hidden", "heads", "save_every", "L"]
+    assert nearest("hiden", known) == "hidden"
+    assert nearest("Save-Every", known) == "save_every"
+    assert nearest("l", known) == "L"
+    assert nearest("chickens", known) == ""
+
+
+def test_long_lists_are_counted() -> None:
+    assert listed(["ab", "cd", "ef"], limit=7) == "ab, cd and 1 more"

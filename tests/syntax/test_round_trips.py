@@ -1,0 +1,192 @@
+"""Every kind there is can be printed, and reads back as the same value."""
+
+import typing
+from types import UnionType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bertc import syntax
+from bertc.diagnostics import Diagnostics
+from bertc.ir.base import Node
+from bertc.ir.program import Given, Origin, Program
+from bertc.ir.settings import Settings
+from bertc.syntax.convert import Converter
+from bertc.syntax.shapes import (
+    Bounds,
+    Choice,
+    Either,
+    Kinds,
+    Real,
+    Several,
+    Shape,
+    Summed,
+    Truth,
+    Whole,
+    Words,
+    arguments,
+    kinds_of,
+    required,
+    setting_shape,
+)
+
+
+def node_classes(annotation: Any = Settings) -> set[type[Node]]:
+    """Every node class that a value of a setting can hold."""
+    found: set[type[Node]] = set()
+    if isinstance(annotation, type) and issubclass(annotation, Node):
+        found.add(annotation)
+        for field in annotation.model_fields.values():
+            found |= node_classes(field.annotation)
+    elif isinstance(annotation, UnionType) or typing.get_args(annotation):
+        for part in typing.get_args(annotation):
+            found |= node_classes(part)
+    return found
+
+
+KINDS = sorted(node_classes() - {Settings}, key=lambda node: node.__name__)
+
+
+def integers(bounds: Bounds) -> st.SearchStrategy[int]:
+    low = bounds.ge if bounds.ge is not None else (bounds.gt or -1000)
+    high = bounds.le if bounds.le is not None else (bounds.lt or 1000)
+    return st.integers(int(low), int(high))
+
+
+def floats(bounds: Bounds) -> st.SearchStrategy[float]:
+    low = bounds.ge if bounds.ge is not None else bounds.gt
+    high = bounds.le if bounds.le is not None else bounds.lt
+    return st.floats(
+        min_value=low,
+        max_value=high,
+        exclude_min=bounds.ge is None and bounds.gt is not None,
+        exclude_max=bounds.le is None and bounds.lt is not None,
+        allow_nan=False,
+        allow_infinity=False,
+    )
+
+
+def values(shape: Shape) -> st.SearchStrategy[Any]:
+    match shape:
+        case Whole():
+            return integers(shape.bounds)
+        case Real():
+            return floats(shape.bounds)
+        case Truth():
+            return st.booleans()
+        case Words():
+            plain = st.characters(exclude_categories=["Cs"])
+            return st.text(plain, min_size=max(1, shape.min_length), max_size=12)
+        case Choice():
+            return st.sampled_from(shape.options)
+        case Kinds():
+            return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
+        case Several():
+            count = shape.length
+            lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
+            return lists.map(tuple)
+        case Summed():
+            term = st.builds(
+                lambda weight, inner: shape.node(**{"weight": weight, shape.field: inner}),
+                st.floats(0.001, 1e6),
+                values(shape.inner),
+            )
+            return st.lists(term, min_size=1, max_size=3).map(tuple)
+        case Either():
+            return st.one_of(*map(values, shape.options))
+
+
+@st.composite
+def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
+    """A node of one class, some of its arguments at their defaults."""
+    needed = required(node)
+    chosen = {
+        name: draw(values(shape))
+        for name, shape in arguments(node).items()
+        if name in needed or draw(st.booleans())
+    }
+    if "kind" in node.model_fields:
+        chosen["kind"] = draw(st.sampled_from(kinds_of(node)))
+    try:
+        return node(**chosen)
+    except ValidationError:  # a rule between arguments
+        return node(**{name: value for name, value in chosen.items() if name in (*needed, "kind")})
+
+
+def read_back(text: str, shape: Shape) -> Any:
+    diagnostics = Diagnostics()
+    tree = syntax.parse(f"x = {text}\n", "<test>", diagnostics)
+    (setting,) = tree.settings()
+    value = Converter("x", diagnostics).convert(setting.value, shape)
+    assert not diagnostics.found, text
+    return value
+
+
+def test_the_walk_finds_the_kinds() -> None:
+    names = {node.__name__ for node in KINDS}
+    assert {"Mlm", "SpanUnit", "Replace", "ShareMap", "Lamb", "Hf", "LearnedPositions"} <= names
+
+
+@pytest.mark.parametrize("node", KINDS, ids=lambda node: node.__name__)
+def test_every_kind(node: type[Node]) -> None:
+    if "weight" in node.model_fields:
+        (other,) = (name for name in node.model_fields if name != "weight")
+        shape: Shape = Summed(node, other, arguments(node)[other])
+        strategy = values(shape)
+    else:
+        shape = Kinds(dict.fromkeys(kinds_of(node), node), "kind" in node.model_fields)
+        strategy = nodes(node)
+
+    @settings(max_examples=15, deadline=None, database=None, derandomize=True)
+    @given(strategy, st.booleans())
+    def holds(value: Any, full: bool) -> None:
+        assert read_back(syntax.show_value(value, shape, full=full), shape) == value
+        assert read_back(syntax.show_value(value, full=full), shape) == value
+
+    holds()
+
+
+@pytest.mark.parametrize("setting", Settings.model_fields)
+def test_every_setting(setting: str) -> None:
+    @settings(max_examples=10, deadline=None, database=None, derandomize=True)
+    @given(values(setting_shape(setting)))
+    def holds(value: Any) -> None:
+        program = Program("spec", {setting: Given(value, Origin("written"))})
+        (again,) = syntax.lower(syntax.parse(syntax.show(program)))
+        assert again == program
+        assert type(again.settings[setting].value) is type(value)
+
+    holds()
+
+
+def test_a_program_with_stages_and_a_base() -> None:
+    text = """\
+extends bert-base
+hidden = 256
+share = map([0, 0, 2], ffn=[0, 1, 2])
+objective = 0.5*mlm(unit=span(p=0.3)) + sop
+
+stage "short" {
+    steps = 900000
+    seq = 128
+}
+
+stage "a \\"long\\" one" {
+    seq = 512
+}
+"""
+    (program,) = syntax.load(text)
+    assert syntax.load(syntax.show(program)) == [program]
+    assert program.base is not None
+    assert program.base.name == "bert-base"
+
+
+def test_origins_become_comments_that_read_as_nothing() -> None:
+    (program,) = syntax.load("hidden=256", ["heads=4"])
+    text = syntax.show(program, origins=True)
+    assert "hidden = 256  # written: <spec>:1:1" in text
+    assert "heads = 4  # set: --set #1:1:1" in text
+    assert syntax.load(text) == [program]
