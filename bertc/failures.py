@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-import click
+import typer
 
 from bertc.diagnostics import BertcError, SpecError
 
@@ -32,10 +32,7 @@ def exit_code(error: BaseException, color: bool) -> int:
         case BertcError():
             _complain(error.message, error.help)
             return error.exit_code
-        case click.ClickException():
-            error.show()
-            return error.exit_code
-        case KeyboardInterrupt() | click.Abort():
+        case KeyboardInterrupt() | typer.Abort():
             _complain("interrupted")
             return INTERRUPTED
         case BrokenPipeError():
@@ -49,6 +46,11 @@ def exit_code(error: BaseException, color: bool) -> int:
             _complain("out of memory", "a smaller microbatch, such as --set microbatch=1")
             return NO_MEMORY
         case _:
+            show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+            if callable(show) and isinstance(code, int):
+                # A usage error of click: typer brings a click of its own, whose classes are hidden.
+                show()
+                return code
             return _internal(error)
 
 

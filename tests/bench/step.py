@@ -141,7 +141,8 @@ def main() -> None:
     for name, median in medians.items():
         rate = args.batch * args.seq / median
         print(
-            f"{name:18} {1000 * median:8.1f} ms  {rate:10,.0f} tokens/s  {median / medians['bertc']:5.2f} x"
+            f"{name:18} {1000 * median:8.1f} ms  {rate:10,.0f} tokens/s  "
+            f"{median / medians['bertc']:5.2f} x"
         )
     if args.json:
         with open(args.json, "w") as file:
