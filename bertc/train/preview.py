@@ -1,0 +1,138 @@
+"""``bertc show-batch``: examples as the model is asked about them, for a person to read."""
+
+import textwrap
+from pathlib import Path
+
+import torch
+
+from bertc.data import Vocabulary, prepare
+from bertc.ir.resolved import Resolved, Stage
+from bertc.objectives import Columns, corrupt
+from bertc.train.display import choose
+from bertc.train.feed import to_inputs
+from bertc.train.run import cache_folder
+from bertc.train.session import Watched
+from bertc.train.stopping import Stop
+from bertc.train.tables import vocabulary_tables
+
+WIDTH = 100
+LEGEND = "[seen→asked]: the model sees the left token and has to name the right one"
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
+    """The first examples of every stage with their masks, segments and labels.
+
+    Raises:
+        DataError, MissingInputError: if the text cannot be read.
+    """
+    display = choose(quiet=False)
+    with Stop() as stop:
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+    display.close()
+    device = torch.device("cpu")
+    tables = vocabulary_tables(corpus.vocabulary, device)
+    parts = [LEGEND]
+    for index, stage in enumerate(resolved.stages):
+        batch = corpus.stage(index).train(0, slice(0, examples))
+        columns = corrupt(stage, to_inputs(batch, device), tables, resolved.run.seed)
+        parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
+        parts += [
+            _example(stage, corpus.vocabulary, columns, row, int(length), color)
+            for row, length in enumerate(batch.lengths)
+        ]
+    return "\n\n".join(parts)
+
+
+def _example(
+    stage: Stage, vocabulary: Vocabulary, columns: Columns, row: int, length: int, color: bool
+) -> str:
+    """One row: a paragraph a segment, then what is asked about it."""
+    seen, original = columns.token_ids[row].tolist(), columns.originals[row].tolist()
+    segments = columns.segment_ids[row].tolist()
+    asked = _asked(columns, row)
+    paragraphs: dict[int, list[str]] = {}
+    for at in range(length):
+        word = _token(vocabulary, seen[at])
+        if at in asked:
+            word = f"[{word}→{_token(vocabulary, original[at])}]"
+            word = f"{_BOLD}{word}{_PLAIN}" if color else word
+        paragraphs.setdefault(segments[at], []).append(word)
+    lines = [f"example {row + 1}, {length} tokens"]
+    for segment, words in paragraphs.items():
+        name = "AB"[segment] if len(paragraphs) > 1 else " "
+        lines.append(_wrapped(f"  {name} ", " ".join(words)))
+    if columns.mlm is not None:
+        lines.append("  " + _counted(seen, original, asked, vocabulary.mask, length))
+    lines += [
+        f"  {t.objective.kind}: {_answer(t.objective.kind, int(columns.pair_labels[row]))}"
+        for t in stage.objective
+        if t.objective.kind in ("nsp", "sop")
+    ]
+    if columns.sbo is not None:
+        lines.append(_boundaries(vocabulary, columns, row, original))
+    return "\n".join(lines)
+
+
+def _asked(columns: Columns, row: int) -> set[int]:
+    """Positions of a row whose token is to be predicted."""
+    if columns.mlm is None:
+        return set()
+    pairs = zip(columns.mlm.positions[row].tolist(), columns.mlm.weights[row].tolist(), strict=True)
+    return {at for at, weight in pairs if weight}
+
+
+def _counted(seen: list[int], original: list[int], asked: set[int], mask: int, length: int) -> str:
+    masked = sum(seen[at] == mask for at in asked)
+    kept = sum(seen[at] == original[at] for at in asked)
+    return (
+        f"mlm: {len(asked)} of {length} tokens ({len(asked) / length:.1%}): "
+        f"{masked} masked, {len(asked) - masked - kept} random, {kept} kept"
+    )
+
+
+def _answer(kind: str, label: int) -> str:
+    right, wrong = {
+        "nsp": ("B follows A", "B is from another document"),
+        "sop": ("A and B in their order", "A and B swapped"),
+    }[kind]
+    return f"{label}, {wrong if label else right}"
+
+
+def _boundaries(vocabulary: Vocabulary, columns: Columns, row: int, original: list[int]) -> str:
+    """The spans that are told from the two tokens around them."""
+    assert columns.sbo is not None, "asked only where there are boundaries"
+    sbo = columns.sbo
+    spans: dict[tuple[int, int], list[str]] = {}
+    slots = zip(
+        sbo.left[row].tolist(), sbo.right[row].tolist(), sbo.weights[row].tolist(), strict=True
+    )
+    for slot, (left, right, weight) in enumerate(slots):
+        if weight:
+            target = _token(vocabulary, int(sbo.targets[row, slot]))
+            spans.setdefault((left, right), []).append(target)
+    told = (
+        f"{_token(vocabulary, original[left])} ({' '.join(words)}) "
+        f"{_token(vocabulary, original[right])}"
+        for (left, right), words in spans.items()
+    )
+    return _wrapped("  sbo: ", "; ".join(told) or "no span has a token on both sides")
+
+
+def _token(vocabulary: Vocabulary, token_id: int) -> str:
+    """The piece as text: byte-level pieces are decoded, control characters shown escaped."""
+    piece = vocabulary.tokenizer.id_to_token(token_id)
+    if piece is None:
+        return f"#{token_id}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in piece)
+
+
+def _wrapped(prefix: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=prefix,
+        subsequent_indent=" " * len(prefix),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
