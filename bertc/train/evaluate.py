@@ -15,7 +15,8 @@ from bertc.train.evaluation import evaluate, unigram_nats
 from bertc.train.machine import determinism
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, cache_folder, identity
-from bertc.train.session import Progress, Watched, plan_of
+from bertc.train.session import Watched, plan_of
+from bertc.train.state import Progress
 from bertc.train.step import make_objective
 from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables

@@ -1,5 +1,6 @@
 """The end of a run: the model for others, the picture, the report."""
 
+import shutil
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +19,8 @@ def finish(session: Session) -> Report:
         CannotWriteError: if the disk has no room.
     """
     folder, progress = session.folder, session.progress
+    for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
     tensors = {name: weight.detach().cpu() for name, weight in session.model.named_parameters()}
     exported = export_model(session.resolved, tensors, session.corpus.vocabulary, folder.model)
     lines = metrics.read(folder.metrics)

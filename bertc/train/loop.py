@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertc.data import StageData
 from bertc.diagnostics import StoppedError
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
 from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
@@ -79,7 +79,7 @@ class _Phase:
             session.tables,
             make_rule(
                 self.stage.optimizer,
-                session.table,
+                model_weights(resolved),
                 dict(session.model.named_parameters()),
                 session.moments,
                 session.progress.step,

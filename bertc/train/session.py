@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,43 +12,21 @@ import torch
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.ir.base import Weight
-from bertc.ir.resolved import Resolved, model_weights
-from bertc.nn import Model, build
+from bertc.ir.resolved import Resolved
+from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import Plan
 from bertc.train import checkpoints
 from bertc.train.display import Display
 from bertc.train.foreach import Moments
 from bertc.train.machine import detect, make_plan
-from bertc.train.metrics import Metrics, Sums
-from bertc.train.optimizers import zero_moments
+from bertc.train.metrics import Metrics
 from bertc.train.run import RunFolder, identity, refuse_changes
+from bertc.train.state import Progress, begin, restore
 from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
-
-
-@dataclass
-class Progress:
-    """How far a run is. With the weights and moments, all that resuming needs.
-
-    ``evaluated`` is the last step that was evaluated, ``sums`` what the next line of metrics
-    averages, ``metrics_bytes`` how long the file of metrics was.
-    """
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    evaluated: int = 0
-    metrics_bytes: int = 0
-    sums: Sums = field(default_factory=Sums)
-
-    @staticmethod
-    def of(content: Any) -> "Progress":
-        """From a checkpoint's JSON."""
-        return Progress(**{**content, "sums": Sums(**content["sums"])})
 
 
 @dataclass
@@ -57,7 +35,6 @@ class Session:
 
     resolved: Resolved
     folder: RunFolder
-    table: tuple[Weight, ...]
     corpus: Corpus
     tables: Tables
     plan: Plan
@@ -135,6 +112,7 @@ def open_session(
     if not folder.holds_a_run:
         folder.start(resolved, spec_text)
     lock = folder.read_lock()
+    found = _newest(folder, resolved, display)
     plan = plan_of(resolved, lock, display)
     corpus = prepare(resolved, cache, Watched(display, stop))
     if lock:
@@ -144,30 +122,20 @@ def open_session(
         corpus.vocabulary.save(folder.tokenizer)
         folder.write_lock(_surroundings(resolved, plan, corpus))
 
-    device, table = torch.device(plan.device), model_weights(resolved)
-    found = _newest(folder, resolved, display)
-    if found is None:
-        progress, model = Progress(), build(resolved, plan.device)
-        moments = zero_moments(dict(model.named_parameters()))
-    else:
-        display.note(f"resuming at step {found.step:,} of {resolved.steps:,}")
-        progress, model = Progress.of(found.progress), build(resolved, "meta")
-        weights = checkpoints.load_weights(found.folder / checkpoints.WEIGHTS, table)
-        model.load_state_dict({n: t.to(device) for n, t in weights.items()}, assign=True)
-        loaded = checkpoints.load_moments(found.folder / checkpoints.OPTIMIZER, table)
-        moments = {name: moment.to(device) for name, moment in loaded.items()}
+    device = torch.device(plan.device)
+    state = restore(found, resolved, device) if found else begin(resolved, device)
+    progress, model = state.progress, state.model
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     with Metrics(folder.metrics, progress.metrics_bytes) as metrics:
         yield Session(
             resolved=resolved,
             folder=folder,
-            table=table,
             corpus=corpus,
             tables=vocabulary_tables(corpus.vocabulary, device),
             plan=plan,
             device=device,
             model=model,
-            moments=moments,
+            moments=state.moments,
             progress=progress,
             metrics=metrics,
             display=display,
@@ -184,6 +152,8 @@ def _newest(
     found, damaged = checkpoints.newest(folder.checkpoints, identity(resolved))
     for damage in damaged:
         display.note(f"passed over: {damage.reason}")
+    if found:
+        display.note(f"resuming at step {found.step:,} of {resolved.steps:,}")
     if found is None and damaged:
         raise DataError(
             f"no checkpoint in {folder.checkpoints} is sound; the newest: {damaged[0].reason}",

@@ -1,0 +1,64 @@
+"""What a run has learned so far and where it stands: all that a checkpoint holds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.nn import Model, build
+from bertc.train import checkpoints
+from bertc.train.foreach import Moments
+from bertc.train.metrics import Sums
+from bertc.train.optimizers import zero_moments
+
+
+@dataclass
+class Progress:
+    """How far a run is. With the weights and moments, all that resuming needs.
+
+    ``evaluated`` is the last step that was evaluated, ``sums`` what the next line of metrics
+    averages, ``metrics_bytes`` how long the file of metrics was.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    evaluated: int = 0
+    metrics_bytes: int = 0
+    sums: Sums = field(default_factory=Sums)
+
+    @staticmethod
+    def of(content: Any) -> "Progress":
+        """From a checkpoint's JSON."""
+        return Progress(**{**content, "sums": Sums(**content["sums"])})
+
+
+@dataclass(frozen=True)
+class State:
+    """The weights, in their module; the optimiser's moments; the progress."""
+
+    model: Model
+    moments: Moments
+    progress: Progress
+
+
+def begin(resolved: Resolved, device: torch.device) -> State:
+    """The state before the first step, which the seed decides."""
+    model = build(resolved, device.type)
+    return State(model, zero_moments(dict(model.named_parameters())), Progress())
+
+
+def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved, device: torch.device) -> State:
+    """The state of a verified checkpoint.
+
+    Raises:
+        DataError: if its tensors are not those of the weight table.
+    """
+    table, folder = model_weights(resolved), checkpoint.folder
+    weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
+    moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
+    model = build(resolved, "meta")
+    model.load_state_dict({name: t.to(device) for name, t in weights.items()}, assign=True)
+    on_device = {name: moment.to(device) for name, moment in moments.items()}
+    return State(model, on_device, Progress.of(checkpoint.progress))
