@@ -1,11 +1,13 @@
 """A tiny program and a tiny corpus, so that a whole run takes a second."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bertc.ir.data import Files, Share, WordPiece
 from bertc.ir.encoder import Dropout
@@ -66,3 +68,36 @@ def tiny(corpus_file: Path) -> Callable[..., Resolved]:
         return resolve(Program("tiny", given(values), blocks))
 
     return make
+
+
+@pytest.fixture
+def final_tensors() -> Callable[[Path], dict[str, torch.Tensor]]:
+    """Weights and moments of the newest checkpoint of a run."""
+
+    def read(run: Path) -> dict[str, torch.Tensor]:
+        step = max((run / "checkpoints").glob("step-*"))
+        return {
+            **load_file(step / "weights.safetensors"),
+            **load_file(step / "optimizer.safetensors"),
+        }
+
+    return read
+
+
+@pytest.fixture
+def same_run(
+    final_tensors: Callable[[Path], dict[str, torch.Tensor]],
+) -> Callable[[Path, Path], None]:
+    """Hold that two runs have the same weights, moments and metrics, to the bit."""
+
+    def metrics(run: Path) -> list[dict[str, object]]:
+        found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        return [{k: v for k, v in line.items() if k != "seconds"} for line in found]
+
+    def compare(one: Path, other: Path) -> None:
+        tensors, others = final_tensors(one), final_tensors(other)
+        assert tensors.keys() == others.keys()
+        assert [n for n, tensor in tensors.items() if not torch.equal(tensor, others[n])] == []
+        assert metrics(one) == metrics(other)
+
+    return compare

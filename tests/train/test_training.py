@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
 from bertc.ir.objective import Mlm, Sop, Term
@@ -33,19 +32,9 @@ def lines(folder, timed=False):
     return found if timed else [{k: v for k, v in d.items() if k != "seconds"} for d in found]
 
 
-def final(folder):
-    """Weights and moments of the newest checkpoint."""
-    step = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    return {
-        **load_file(step / "weights.safetensors"),
-        **load_file(step / "optimizer.safetensors"),
-    }
-
-
-def assert_same(one, other):
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert torch.equal(tensor, other[name]), name
+@pytest.fixture
+def straight_and_broken_agree(same_run, tmp_path):
+    return lambda: same_run(tmp_path / "straight", tmp_path / "broken")
 
 
 def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path):
@@ -114,15 +103,16 @@ def test_training_learns(go, tiny, tmp_path):
     ids=["adam", "lamb", "accumulated"],
 )
 @pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
-def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, settings, stops):
+def test_resuming_is_never_having_stopped(
+    go, tiny, tmp_path, monkeypatch, settings, stops, straight_and_broken_agree
+):
     resolved = tiny(save_every=100, **settings)
     go(resolved, "straight")
     for step in stops:
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
     go(resolved, "broken", resume=True)
-    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
-    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
+    straight_and_broken_agree()
 
 
 def stop_after(monkeypatch, step, run):
@@ -154,7 +144,9 @@ def test_a_stop_exits_with_the_code_of_the_signal_and_a_checkpoint(go, tiny, tmp
     assert found.step == 5
 
 
-def test_a_stop_in_an_evaluation_leaves_it_due(go, tiny, tmp_path, monkeypatch):
+def test_a_stop_in_an_evaluation_leaves_it_due(
+    go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
+):
     import signal
 
     from bertc.train import evaluation
@@ -176,21 +168,20 @@ def test_a_stop_in_an_evaluation_leaves_it_due(go, tiny, tmp_path, monkeypatch):
     assert caught.value.exit_code == 130
     assert [line["step"] for line in lines(tmp_path / "broken")] == [3, 6]
     go(tiny(), "broken", resume=True)
-    assert lines(tmp_path / "broken") == lines(tmp_path / "straight")
+    straight_and_broken_agree()
 
 
-def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path):
+def test_lines_after_the_checkpoint_are_cut_back(go, tiny, tmp_path, straight_and_broken_agree):
     go(tiny(), "straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
     shutil.rmtree(tmp_path / "broken" / "checkpoints" / "step-00000012")
     with open(tmp_path / "broken" / "metrics.jsonl", "a") as file:
         file.write('{"kind": "tra')
     go(tiny(), "broken", resume=True)
-    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
-    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+    straight_and_broken_agree()
 
 
-def test_a_damaged_checkpoint_is_passed_over(go, tiny, tmp_path, capsys):
+def test_a_damaged_checkpoint_is_passed_over(go, tiny, tmp_path, capsys, straight_and_broken_agree):
     go(tiny(), "straight")
     shutil.copytree(tmp_path / "straight", tmp_path / "broken")
     victim = tmp_path / "broken" / "checkpoints" / "step-00000012" / "weights.safetensors"
@@ -199,8 +190,7 @@ def test_a_damaged_checkpoint_is_passed_over(go, tiny, tmp_path, capsys):
     victim.write_bytes(raw)
     train(tiny(), tmp_path / "broken", cache=tmp_path / "cache", resume=True)
     assert "passed over" in capsys.readouterr().err
-    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
-    assert lines(tmp_path / "straight") == lines(tmp_path / "broken")
+    straight_and_broken_agree()
 
 
 def test_without_a_sound_checkpoint_nothing_is_overwritten(go, tiny, tmp_path):
@@ -258,7 +248,7 @@ def test_other_text_is_refused(go, tiny, corpus_file, tmp_path):
         corpus_file.write_text(before)
 
 
-def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):
+def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
     from bertc.ir.encoder import Dropout
 
     for rows in (8, 4, 2, 1):
@@ -266,9 +256,9 @@ def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path):
             tiny(objective=PAIRS, microbatch=rows, dropout=Dropout(hidden=0, attention=0)),
             str(rows),
         )
-    whole, held_out = final(tmp_path / "8"), lines(tmp_path / "8")
+    whole, held_out = final_tensors(tmp_path / "8"), lines(tmp_path / "8")
     for rows in ("4", "2", "1"):
-        parts = final(tmp_path / rows)
+        parts = final_tensors(tmp_path / rows)
         assert all(torch.allclose(whole[n], parts[n], atol=2e-5) for n in whole if n[:2] != "v.")
         for one, other in zip(held_out, lines(tmp_path / rows), strict=True):
             if one["kind"] == "train":
@@ -282,7 +272,9 @@ def test_a_run_out_of_memory_goes_on_with_smaller_micro_batches(go, tiny, monkey
     assert report.step == 12
 
 
-def test_stages_change_what_is_trained_and_share_the_state(go, tiny, tmp_path, monkeypatch):
+def test_stages_change_what_is_trained_and_share_the_state(
+    go, tiny, tmp_path, monkeypatch, straight_and_broken_agree
+):
     denser = (Term(objective=Mlm(p=0.3)),)
     stages = {
         "short": {"steps": 5, "seq": 16, "objective": PAIRS},
@@ -308,8 +300,7 @@ def test_stages_change_what_is_trained_and_share_the_state(go, tiny, tmp_path, m
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
     go(resolved, "broken", resume=True)
-    assert lines(tmp_path / "broken") == found
-    assert_same(final(tmp_path / "straight"), final(tmp_path / "broken"))
+    straight_and_broken_agree()
 
 
 @pytest.mark.parametrize("place", ["loss", "gradient"])

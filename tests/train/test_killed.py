@@ -1,0 +1,67 @@
+"""Real processes: killed at random moments, and asked to stop."""
+
+import multiprocessing
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bertc.train.loop import train
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that fork from a server which has torch loaded, so that each starts at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bertc.train.loop"])
+    return context
+
+
+def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, same_run):
+    resolved = tiny(steps=60, save_every=5, eval_every=15)
+    cache = tmp_path / "cache"
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    draw, kills = random.Random(11), 0
+    options = {"cache": cache, "quiet": True, "resume": True}
+    while kills < 5:
+        process = processes.Process(
+            target=train, args=(resolved, tmp_path / "killed"), kwargs=options
+        )
+        process.start()
+        process.join(draw.uniform(0.05, 1.2))
+        if process.exitcode == 0:
+            break
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        kills += 1
+    assert kills
+    train(resolved, tmp_path / "killed", **options)
+    same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_a_terminated_command_exits_with_143_and_goes_on(tmp_path, corpus_file):
+    spec = tmp_path / "farm.bertc"
+    spec.write_text(
+        "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120)\n"
+        f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
+    )
+    command = [sys.executable, "-m", "bertc.cli", "train", spec, "--out", tmp_path / "run"]
+    environment = {"PATH": "", "BERTC_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143, err
+    assert out == ""
+    assert "stopped after step" in err
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
