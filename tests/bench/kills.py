@@ -18,7 +18,7 @@ from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
 SPEC = """
-layers=2 hidden=64 heads=2 seq=64 batch=16 steps={steps} vocab=wordpiece(300)
+layers=2 hidden=64 heads=2 seq=32 batch=16 steps={steps} vocab=wordpiece(300)
 objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)
 holdout=10% save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
 """
@@ -28,7 +28,7 @@ def main() -> int:
     """Run, kill, resume, compare."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--kills", type=int, default=25)
-    options.add_argument("--steps", type=int, default=400)
+    options.add_argument("--steps", type=int, default=120)
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
     began = time.monotonic()
@@ -85,6 +85,7 @@ def _torment(
             process.kill()
             process.communicate()
         done += 1
+        print(f"kill {done} of {kills}", file=sys.stderr)
         saving += any((run / "checkpoints").glob(".tmp-*"))
     _must(subprocess.run(resume, capture_output=True))
     finished = [folder / "straight", *folder.glob("finished-*")]
