@@ -16,7 +16,7 @@ from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables
 
 WIDTH = 100
-LEGEND = "[seen→asked]: the model sees the left token and has to name the right one"
+LEGEND = "«seen→asked»: the model sees the left token and has to name the right one"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -55,7 +55,7 @@ def _example(
     for at in range(length):
         word = _token(vocabulary, seen[at])
         if at in asked:
-            word = f"[{word}→{_token(vocabulary, original[at])}]"
+            word = f"«{word}→{_token(vocabulary, original[at])}»"
             word = f"{_BOLD}{word}{_PLAIN}" if color else word
         paragraphs.setdefault(segments[at], []).append(word)
     lines = [f"example {row + 1}, {length} tokens"]
