@@ -207,7 +207,10 @@ def _parquet(file: Opened, column: str) -> Iterator[str]:
         try:
             table = parquet.ParquetFile(stream)
             _known(column, table.schema_arrow.names, str(file.path))
+            rows = 0
             for batch in table.iter_batches(batch_size=256, columns=[column]):
+                rows += batch.num_rows
+                file.done = rows / table.metadata.num_rows
                 for text in batch.column(0).to_pylist():
                     if text is not None and not isinstance(text, str):
                         raise DataError(f"{file.path}: column {column!r} does not hold text")

@@ -22,15 +22,17 @@ class Opened:
     def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
         self.path = path
         self.stream = stream
+        self.done: float | None = None
+        """The part read so far, set by a reader that does not go from the start to the end."""
         self._raw = raw
         self._told = 0
 
     def amount(self) -> int:
         """Bytes of the file itself read since the last call."""
-        try:
+        if self.done is None:
             now = self._raw.tell()
-        except ValueError:
-            return 0
+        else:
+            now = round(self.done * self.path.stat().st_size)
         self._told, before = now, self._told
         return now - before
 

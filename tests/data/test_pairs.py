@@ -1,0 +1,196 @@
+"""Rows of two texts keep BERT's and ALBERT's rules, rows of one SpanBERT's and RoBERTa's."""
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bertc.data.pairs import Fitting, Pair, segment_pairs, sentence_pairs
+from bertc.data.rows import Arrangement, _blocks
+from bertc.data.tokens import Tokens
+from bertc.ir.data import (
+    DocSentences,
+    Format,
+    FullSentences,
+    SegmentPair,
+    SentencePair,
+    SingleSegment,
+)
+
+SEPARATOR = 0
+
+
+def corpus(documents: int = 40, longest: int = 30, seed: int = 1) -> Tokens:
+    """Documents of 1 to 25 sentences; every token is a number of its own, separators are 0."""
+    rng = random.Random(seed)
+    ids: list[int] = []
+    sentences, starts = [], []
+    for _ in range(documents):
+        starts.append(len(sentences))
+        for _ in range(rng.randint(1, 25)):
+            sentences.append(len(ids))
+            length = rng.randint(1, longest)
+            ids += range(len(ids) + 1, len(ids) + 1 + length)
+        ids.append(SEPARATOR)
+    return Tokens(
+        np.array(ids, dtype=np.uint32),
+        np.array([*sentences, len(ids)], dtype=np.int64),
+        np.array([*starts, len(sentences)], dtype=np.int64),
+    )
+
+
+def document_of(tokens: Tokens, position: int) -> int:
+    sentence = int(np.searchsorted(tokens.sentences, position, side="right")) - 1
+    return int(np.searchsorted(tokens.documents, sentence, side="right")) - 1
+
+
+def rows(tokens: Tokens, form: Format, pairs: str, seq: int, seed: int = 0) -> list[Pair]:
+    how = Arrangement(form, pairs, seq, seed, 0)  # type: ignore[arg-type]
+    room = seq - 3 if form.kind in ("segment-pair", "sentence-pair") else seq - 2
+    fitting = Fitting(room, random.Random(seed))
+    return [tuple(row) for block in _blocks(tokens, how, fitting) for row in block.tolist()]
+
+
+def texts(tokens: Tokens, row: Pair) -> tuple[list[int], list[int]]:
+    a, b, a_length, b_length, _ = row
+    return tokens.ids[a : a + a_length].tolist(), tokens.ids[b : b + b_length].tolist()
+
+
+@pytest.mark.parametrize("form", [SegmentPair(short=0.3), SentencePair()])
+@pytest.mark.parametrize("pairs", ["consecutive", "random-next", "swapped"])
+def test_texts_fit_and_stay_in_a_document(form: Format, pairs: str) -> None:
+    tokens = corpus()
+    for row in rows(tokens, form, pairs, 32):
+        a, b = texts(tokens, row)
+        assert len(a) >= 1
+        assert len(a) + len(b) <= 29
+        assert b or pairs == "consecutive"
+        for start, text in ((row[0], a), (row[1], b)):
+            assert SEPARATOR not in text
+            if text:
+                assert document_of(tokens, start) == document_of(tokens, start + len(text) - 1)
+
+
+def test_next_texts_follow_and_random_ones_do_not() -> None:
+    tokens = corpus()
+    made = rows(tokens, SegmentPair(), "random-next", 32)
+    for a, b, a_length, _, label in made:
+        same = document_of(tokens, a) == document_of(tokens, b)
+        assert same == (label == 0)
+        if label == 0:
+            assert b >= a + a_length
+    labels = [label for *_, label in made]
+    assert 0.5 < np.mean(labels) < 0.75
+
+
+def test_more_than_half_are_random_by_the_lone_sentences() -> None:
+    tokens = corpus(documents=400, longest=30)
+    made = rows(tokens, SegmentPair(short=0), "random-next", 24)
+    fitting = Fitting(21, random.Random(5))
+    lone = sum(1 for *_, b_length, _ in segment_pairs(tokens, "none", 0, fitting) if not b_length)
+    share = lone / len(rows(tokens, SegmentPair(short=0), "consecutive", 24))
+    assert share > 0.1
+    assert np.mean([label for *_, label in made]) > 0.5 + share / 4
+
+
+def test_swaps_are_swaps_except_for_lone_sentences() -> None:
+    tokens = corpus()
+    made = rows(tokens, SegmentPair(), "swapped", 32)
+    kinds = {0: 0, 1: 0}
+    for a, b, a_length, b_length, label in made:
+        if document_of(tokens, a) != document_of(tokens, b):
+            assert label == 1
+            continue
+        first, second, length = (a, b, a_length) if label == 0 else (b, a, b_length)
+        assert second >= first + length
+        kinds[label] += 1
+    assert abs(kinds[0] - kinds[1]) < 0.25 * len(made)
+
+
+def test_consecutive_pairs_read_every_token_once_but_for_the_cuts() -> None:
+    tokens = corpus(longest=60)
+    fitting = Fitting(29, random.Random(0))
+    read = [
+        t
+        for row in segment_pairs(tokens, "consecutive", 0.1, fitting)
+        for text in texts(tokens, row)
+        for t in text
+    ]
+    assert len(read) == len(set(read)) == tokens.count - fitting.lost
+
+
+def test_sentences_that_a_random_text_replaced_come_again() -> None:
+    tokens = corpus(longest=8)
+    own = {
+        t
+        for row in segment_pairs(tokens, "random-next", 0, Fitting(61, random.Random(3)))
+        for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
+    }
+    assert len(own) > 0.9 * tokens.count
+
+
+def test_the_target_is_short_as_often_as_asked() -> None:
+    tokens = corpus(documents=300)
+    full = rows(tokens, SegmentPair(short=0), "consecutive", 64)
+    some = rows(tokens, SegmentPair(short=0.5), "consecutive", 64)
+    assert len(some) > 1.2 * len(full)
+
+
+def test_cuts_take_both_ends_of_the_longer_text() -> None:
+    fitting = Fitting(20, random.Random(0))
+    fronts = []
+    for _ in range(2000):
+        a, b, a_length, b_length, _ = fitting.two((100, 30), (500, 6), 0)
+        assert (a_length, b, b_length) == (14, 500, 6)
+        fronts.append(a - 100)
+    assert abs(np.mean(fronts) - 8) < 0.2
+    assert abs(np.var(fronts) - 4) < 0.5
+    assert fitting.two((0, 15), (40, 15), 0)[2:4] == (10, 10)
+    assert fitting.two((0, 15), (40, 16), 0)[2:4] == (10, 10)
+    assert fitting.two((0, 11), (40, 10), 0)[2:4] == (10, 10)
+    assert fitting.two((0, 10), (40, 11), 0)[2:4] == (10, 10)
+    assert fitting.two((0, 12), (40, 11), 0)[2:4] == (10, 10)
+
+
+def test_sentence_pairs_are_single_sentences() -> None:
+    tokens = corpus(longest=10)
+    bounds = set(tokens.sentences.tolist())
+    for row in sentence_pairs(tokens, "random-next", Fitting(29, random.Random(0))):
+        assert row[0] in bounds
+        assert row[1] in bounds
+        for start, length in ((row[0], row[2]), (row[1], row[3])):
+            assert {start + length, start + length + 1} & bounds
+
+
+def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
+    for row in rows(tokens, form, "none", seq):
+        assert row[3:] == (0, 0)
+        yield texts(tokens, row)[0]
+
+
+def test_full_sentences_fill_every_row() -> None:
+    tokens = corpus()
+    made = list(runs(tokens, FullSentences(), 32))
+    assert {len(row) for row in made} == {30}
+    assert {t for row in made for t in row} == set(tokens.ids.tolist())
+    assert any(SEPARATOR in row for row in made)
+
+
+def test_doc_sentences_are_whole_and_lose_nothing() -> None:
+    tokens = corpus(longest=80)
+    made = list(runs(tokens, DocSentences(), 32))
+    assert max(map(len, made)) <= 30
+    assert sorted(t for row in made for t in row) == sorted(t for t in tokens.ids.tolist() if t)
+    ends = {end for document, bounds in tokens.bounds(30) for end in bounds[1:]}
+    assert all(row[-1] in ends for row in made)
+
+
+def test_single_segments_are_runs_of_one_document() -> None:
+    tokens = corpus()
+    made = list(runs(tokens, SingleSegment(), 32))
+    for row in made:
+        assert len(row) <= 30
+        assert SEPARATOR not in row
+        assert row == list(range(row[0], row[0] + len(row)))
+    assert np.mean([len(row) == 30 for row in made]) > 0.5

@@ -1,0 +1,257 @@
+"""Every kind of file gives the same documents, and damaged ones say what is wrong and where."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from bertc.data import docstrings, source, streams
+from bertc.data.sentences import split
+from bertc.data.source import open_source
+from bertc.diagnostics import BertcError, DataError, MissingInputError
+from bertc.ir.data import Docstrings, Files, Hf
+
+TEXTS = ["One hen. Two ducks.\n\nA goose.", 'He said, "cluck, quack".\tThen left.', "Ende: süß."]
+
+
+def documents(path: object, **settings: str) -> list[str]:
+    found: list[str] = []
+    opened = open_source(Files(path=str(path), **settings))  # type: ignore[arg-type]
+    amount = 0
+    for text, first, read in opened.read():
+        found += [text] if first else []
+        found[-1] += "" if first else text
+        amount += read
+    assert amount == opened.total
+    return found
+
+
+def jsonl() -> bytes:
+    return "".join(json.dumps({"text": t, "n": 1}) + "\r\n" for t in TEXTS).encode()
+
+
+def table() -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerows([["id", "text"], *([str(i), t] for i, t in enumerate(TEXTS))])
+    return out.getvalue().encode()
+
+
+def columns() -> bytes:
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table({"n": [1, 2, 3], "text": TEXTS}), out)
+    return out.getvalue()
+
+
+def packed(content: bytes, suffix: str) -> bytes:
+    if suffix == ".gz":
+        return gzip.compress(content)
+    if suffix == ".zst":
+        return bytes(pyarrow.Codec("zstd").compress(content, asbytes=True))
+    return content
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
+@pytest.mark.parametrize(
+    ("suffix", "content"), [(".jsonl", jsonl), (".csv", table), (".parquet", columns)]
+)
+def test_rows_are_documents(
+    tmp_path: Path, suffix: str, content: Callable[[], bytes], packing: str
+) -> None:
+    path = tmp_path / f"a{suffix}{packing}"
+    path.write_bytes(packed(content(), packing))
+    assert [text.replace("\r\n", "\n") for text in documents(path)] == TEXTS
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
+def test_a_text_file_is_one_document(tmp_path: Path, packing: str) -> None:
+    for name, text in zip("ab", TEXTS, strict=False):
+        (tmp_path / f"{name}.txt{packing}").write_bytes(packed(text.encode(), packing))
+    assert documents(tmp_path / "**" / f"*.txt{packing}") == TEXTS[:2]
+
+
+def test_tabs_part_fields_and_quotes_mean_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text('label\tsentence\n1\tthe "hen\n0\tduck"\n', encoding="utf-8")
+    assert documents(path, column="sentence") == ['the "hen', 'duck"']
+
+
+def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\n\nOne hen. Here.\nTwo\r\n \nThree\n\n\n", encoding="utf-8")
+    read = documents(path, sentences="lines")
+    assert [split(text, "lines") for text in read] == [["One hen. Here.", "Two"], ["Three"]]
+
+
+def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "PIECE_BYTES", 200)
+    monkeypatch.setattr(streams, "PIECE_BYTES", 200)
+    text = "\n\n".join(f"Sentence {n} of a longer text. Another one, süß." for n in range(100))
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}), encoding="utf-8")
+    for name in ("a.txt", "a.jsonl"):
+        pieces = list(open_source(Files(path=str(tmp_path / name))).read())
+        assert [p.first for p in pieces] == [True] + [False] * (len(pieces) - 1)
+        assert len(pieces) > 10
+        assert "".join(p.text for p in pieces) == text
+        sentences = [s for p in pieces for s in split(p.text, "split")]
+        assert sentences == split(text, "split")
+
+
+def test_a_blank_line_ends_a_sentence() -> None:
+    text = "A heading\r\n \r\nDr. Hen  came at\nnoon. Then she left."
+    assert split(text, "split") == ["A heading", "Dr. Hen came at noon.", "Then she left."]
+
+
+DAMAGED: list[tuple[str, bytes, str]] = [
+    ("a.jsonl", b'{"text": "a"}\n{"text": \n', ":2: not JSON"),
+    ("b.jsonl", b'{"text": "a"}\n[1]\n', ":2: not a JSON object"),
+    ("c.jsonl", b'{"text": "a"}\n\n{"txt": "b"}\n', ":3: no column 'text'; there are txt"),
+    ("d.jsonl", b'{"text": 5}', ":1: 'text' is not a string"),
+    ("e.jsonl", b'{"text": "a"}\n{"text": "\xff"}', ":2: byte 0xff is not UTF-8"),
+    ("f.jsonl", b'{"text": "\\ud800"}', ":1: 'text' has half of a surrogate pair"),
+    ("g.jsonl", b"[" * 100_000, ":1: not JSON: too deep"),
+    ("h.csv", b"id,text\n1,a\n2\n", ":3: 1 fields, the first line has 2"),
+    ("i.csv", b'id,text\n1,"a\n', ":2: bad table"),
+    ("j.csv", b"id,words\n1,a\n", ":1: no column 'text'; there are id, words"),
+    ("k.tsv", b"text\na\n\xc3\n", ":3: byte 0xc3 is not UTF-8"),
+    ("l.txt", b"fine\n\nnot \xe9 fine", ":3: byte 0xe9 is not UTF-8"),
+    ("m.txt.gz", gzip.compress(b"some text " * 999)[:40], "cannot unpack"),
+    ("n.txt.gz", b"no gzip at all", "cannot unpack"),
+    ("o.jsonl.zst", b"no zstandard", "cannot unpack"),
+    ("p.parquet", b"PAR1 no parquet PAR1", "not a whole Parquet file"),
+    ("q.parquet.gz", gzip.compress(columns()[:-9]), "not a whole Parquet file"),
+    ("r.docx", b"PK", "unknown file format '.docx'"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), DAMAGED, ids=[d[0] for d in DAMAGED])
+def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        documents(tmp_path / name)
+    assert message in caught.value.message
+    assert str(tmp_path / name) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_column_without_text(tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"text": [1, 2]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="does not hold text"):
+        documents(tmp_path / "a.parquet")
+
+
+def test_a_line_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "PIECE_BYTES", 100)
+    monkeypatch.setattr(streams, "LONGEST_LINE_BYTES", 500)
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "' + "a" * 900, encoding="utf-8")
+    with pytest.raises(DataError, match=":2: line longer than 500 bytes"):
+        documents(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("path", ["none/*.txt", "."])
+def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingInputError) as caught:
+        open_source(Files(path=path))
+    assert caught.value.help
+
+
+def test_identity_follows_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one hen", encoding="utf-8")
+    before = open_source(Files(path=str(path))).identity
+    assert open_source(Files(path=str(path))).identity == before
+    path.write_text("two hen", encoding="utf-8")
+    assert open_source(Files(path=str(path))).identity != before
+
+
+MODULE = '''"""Short."""
+def f():
+    """A documentation string that is long enough to be kept, since it has more than eighty
+    characters in all, and \\u00fc too.
+    """
+    x = """Another long string that is not documentation at all, and so it must not be kept here."""
+class C:
+    r"""The documentation string of a class, again long enough that it is kept, counted in letters.
+    """
+    async def g(self):
+        if True:
+            def h():
+                """The innermost function has one as well, it too is longer than eighty letters."""
+def again():
+    """A documentation string that is long enough to be kept, since it has more than eighty
+    characters in all, and \\u00fc too.
+    """
+'''
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    for name, text in {
+        "pond/__init__.py": "",
+        "pond/duck.py": MODULE,
+        "pond/broken.py": "def f(:",
+        "pond/tests/test_duck.py": MODULE,
+        "alone.py": MODULE.replace("kept", "held"),
+        "not-a-package/x.py": MODULE,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(docstrings, "_roots", lambda: [tmp_path])
+    return docstrings
+
+
+def test_docstrings_are_found_and_nothing_is_imported(installed: ModuleType) -> None:
+    opened = open_source(Docstrings())
+    pieces = list(opened.read())
+    texts = [piece.text for piece in pieces if piece.text]
+    assert sum(piece.amount for piece in pieces) == opened.total
+    assert len(texts) == 2
+    assert [text.count("\n\n") for text in texts] == [2, 1]
+    assert "held" in texts[0]
+    assert "ü too." in texts[1]
+    assert "not documentation" not in "".join(texts)
+    assert texts[1].index("A doc") < texts[1].index("The documentation")
+
+
+def test_docstrings_of_named_packages(installed: ModuleType) -> None:
+    texts = [piece.text for piece in open_source(Docstrings(packages=("pond",))).read()]
+    assert sum(bool(text) for text in texts) == 1
+    with pytest.raises(MissingInputError, match="'swan'"):
+        open_source(Docstrings(packages=("pond", "swan")))
+
+
+def test_data_sets_from_disk(tmp_path: Path) -> None:
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"text": [*TEXTS, None], "n": [1, 2, 3, 4]})
+    rows.save_to_disk(str(tmp_path / "one"))
+    datasets.DatasetDict({"train": rows, "test": rows.select([0])}).save_to_disk(
+        str(tmp_path / "two")
+    )
+    for node, expected in [
+        (Hf(name=str(tmp_path / "one")), [*TEXTS, ""]),
+        (Hf(name=str(tmp_path / "two"), split="test"), TEXTS[:1]),
+    ]:
+        opened = open_source(node)
+        pieces = list(opened.read())
+        assert [piece.text for piece in pieces] == expected
+        assert sum(piece.amount for piece in pieces) == opened.total
+    for wrong in (
+        Hf(name=str(tmp_path / "two"), split="dev"),
+        Hf(name=str(tmp_path / "one"), column="words"),
+        Hf(name=str(tmp_path / "nothing")),
+    ):
+        with pytest.raises(BertcError) as caught:
+            open_source(wrong)
+        assert "\n" not in caught.value.message
+    with pytest.raises(DataError, match="does not hold text"):
+        list(open_source(Hf(name=str(tmp_path / "one"), column="n")).read())
