@@ -34,20 +34,32 @@ def assemble(
 
     ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
     """
-    token_ids, segment_ids, total = batch.token_ids, batch.segment_ids, len(ids)
+    batch.token_ids[at, 0] = cls
+    batch.pair_labels[at] = rows["label"]
+    a_lengths, longest = rows["a_length"], int(rows["a_length"].max())
+    if not rows["b_length"].any() and int(a_lengths.min()) == longest:
+        places = rows["a"][:, None] + np.arange(longest)
+        batch.token_ids[at, 1 : longest + 1] = ids.take(places, mode="wrap")
+        batch.token_ids[at, longest + 1] = sep
+        batch.lengths[at] = longest + 2
+        return
+    _one_by_one(ids, rows, batch, at, sep)
+    batch.lengths[at] = a_lengths + 2 + (rows["b_length"] + 1) * (rows["b_length"] > 0)
+
+
+def _one_by_one(
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], sep: int
+) -> None:
+    token_ids, segment_ids = batch.token_ids, batch.segment_ids
     for i, (a, b, a_length, b_length, _) in zip(at, rows.tolist(), strict=True):
         row, end = token_ids[i], a_length + 1
-        row[0] = cls
-        row[1:end] = ids[a : a + a_length] if a_length <= total else np.resize(ids, a_length)
+        row[1:end] = ids[a : a + a_length]
         row[end] = sep
         if b_length:
             last = end + b_length + 1
             row[end + 1 : last] = ids[b : b + b_length]
             row[last] = sep
             segment_ids[i, end + 1 : last + 1] = 1
-    paired = rows["b_length"] > 0
-    batch.lengths[at] = rows["a_length"] + 2 + (rows["b_length"] + 1) * paired
-    batch.pair_labels[at] = rows["label"]
 
 
 def empty_batch(batch: int, seq: int, pad: int) -> RawBatch:

@@ -130,10 +130,10 @@ class StageData:
         vocabulary = self.vocabulary
         batch = empty_batch(len(places.rows), self.seq, vocabulary.pad)
         groups = places.sources << COPY_BITS | places.copies
-        for group in np.unique(groups):
-            source = drawn[int(group) >> COPY_BITS]
+        for group in set(groups.tolist()):
+            source = drawn[group >> COPY_BITS]
             at = np.flatnonzero(groups == group)
-            rows = source.copies[int(group) & (1 << COPY_BITS) - 1][places.rows[at]]
+            rows = source.copies[group & (1 << COPY_BITS) - 1][places.rows[at]]
             assemble(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (

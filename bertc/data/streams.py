@@ -29,12 +29,12 @@ class Opened:
 
     def amount(self) -> int:
         """Bytes of the file itself read since the last call."""
+        before = self._told
         if self.done is None:
-            now = self._raw.tell()
+            self._told = self._raw.tell()
         else:
-            now = round(self.done * self.path.stat().st_size)
-        self._told, before = now, self._told
-        return now - before
+            self._told = round(self.done * self.path.stat().st_size)
+        return self._told - before
 
 
 @contextlib.contextmanager

@@ -184,7 +184,8 @@ class C:
     async def g(self):
         if True:
             def h():
-                """The innermost function has one as well, it too is longer than eighty letters."""
+                """The innermost function has one as well, and it is longer
+                than eighty letters, too."""
 def again():
     """A documentation string that is long enough to be kept, since it has more than eighty
     characters in all, and \\u00fc too.
