@@ -72,21 +72,27 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
         _stage(stage, resolved.run.seed, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages
     )
-    arranged = [(s.data, s.format, s.pairs, s.seq, s.batch) for s in resolved.stages]
     return Corpus(
         resolved,
         vocabulary,
-        fingerprint(
-            VERSION,
-            [part.facts["content"] for part in parts],
-            _spelling(vocabulary),
-            [[str(part) for part in stage] for stage in arranged],
-            holdout,
-            resolved.run.seed,
-        ),
+        _content(resolved, vocabulary, tokenised),
         tuple(part.facts for part in parts),
         stages,
     )
+
+
+def _content(
+    resolved: Resolved, vocabulary: Vocabulary, tokenised: dict[DataSource, "_Tokenised"]
+) -> str:
+    """Fingerprint of the text and of all that turns it into batches, wherever it lies."""
+    stages = []
+    for stage in resolved.stages:
+        shares = [
+            (share.weight, {**tokenised[share.corpus].facts, "name": ""}) for share in stage.data
+        ]
+        form = stage.format.model_dump(mode="json")
+        stages.append((shares, form, stage.pairs, stage.seq, stage.batch))
+    return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
 @dataclass(frozen=True, eq=False)

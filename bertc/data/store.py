@@ -96,8 +96,8 @@ def _seal(folder: Path, facts: Facts) -> None:
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
     """The facts of a folder whose files are those of its manifest, else None."""
     try:
-        digest, content = (folder / MANIFEST).read_text(encoding="utf-8").split("\n")[:2]
-        if hashlib.sha256(content.encode()).hexdigest() != digest:
+        digest, content, end = (folder / MANIFEST).read_text(encoding="utf-8").split("\n")
+        if end or hashlib.sha256(content.encode()).hexdigest() != digest:
             return None
         manifest = json.loads(content)
         for name, (size_bytes, expected) in manifest["files"].items():

@@ -56,3 +56,9 @@ def made(farm: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
         return prepare(program, cache, Silent())
 
     return make
+
+
+@pytest.fixture(scope="session")
+def program() -> Callable[..., Resolved]:
+    """A toy program from its settings."""
+    return resolved

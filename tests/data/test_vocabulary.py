@@ -1,0 +1,208 @@
+"""Vocabularies learned and read: sizes, roles, word starts, determinism, files they leave."""
+
+import json
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from bertc.data.existing import load_vocabulary, read_sentencepiece
+from bertc.data.learned import learn
+from bertc.data.vocabulary import Vocabulary, from_tokenizer
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, WordPiece
+
+Learned = WordPiece | ByteBpe | Unigram
+KINDS: list[Learned] = [WordPiece(size=300), ByteBpe(size=400), Unigram(size=300)]
+IDS = [node.kind for node in KINDS]
+
+
+def texts() -> list[str]:
+    rng = random.Random(0)
+    syllables = ["ka", "lo", "mi", "ru", "te", "shun", "Vor", "pel", "qui", "za"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(400)]
+    lines = [" ".join(rng.choices(words, k=9)) + rng.choice(".!?") for _ in range(500)]
+    return [*lines, "Süß, 12 hens: don't [MASK] <mask> me.", "鶏 once"]
+
+
+def learned(node: Learned) -> Vocabulary:
+    return from_tokenizer(learn(node, texts()), "test")
+
+
+@pytest.mark.parametrize("node", KINDS, ids=IDS)
+def test_size_and_roles(node: Learned) -> None:
+    vocabulary = learned(node)
+    assert vocabulary.size <= node.size
+    roles = {role: getattr(vocabulary, role) for role in ("pad", "unk", "cls", "sep", "mask")}
+    expected = {
+        "wordpiece": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4},
+        "bpe": {"cls": 0, "pad": 1, "sep": 2, "unk": 3, "mask": vocabulary.size - 1},
+        "unigram": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4},
+    }[node.kind]
+    assert roles == expected
+    assert set(np.flatnonzero(vocabulary.special)) == set(roles.values())
+    assert sorted(vocabulary.tokenizer.get_vocab().values()) == list(range(vocabulary.size))
+
+
+@pytest.mark.parametrize("node", KINDS, ids=IDS)
+def test_the_same_text_gives_the_same_vocabulary(node: Learned) -> None:
+    one, *others = (learn(node, texts()).to_str() for _ in range(4))
+    assert all(other == one for other in others)
+
+
+@pytest.mark.parametrize("node", KINDS, ids=IDS)
+def test_a_small_corpus_gives_fewer_tokens(node: Learned) -> None:
+    vocabulary = from_tokenizer(learn(node.model_copy(update={"size": 5000}), ["a hen, a hen"]), "")
+    assert vocabulary.size < 400
+
+
+@pytest.mark.parametrize("size", [16, 40])
+@pytest.mark.parametrize("kind", [WordPiece, Unigram])
+def test_a_tiny_size_is_kept(kind: type[WordPiece | Unigram], size: int) -> None:
+    assert learn(kind(size=size), texts()).get_vocab_size() <= size
+
+
+def test_errors_of_learning() -> None:
+    with pytest.raises(DataError, match="no room for the 256 bytes"):
+        learn(ByteBpe(size=200), texts())
+    with pytest.raises(DataError, match="no text"):
+        learn(WordPiece(), [])
+
+
+STARTS = {
+    "wordpiece": (["hen", ",", "[CLS]", "4"], ["##s", "##,"]),
+    "bpe": (["\u0120the", "\u0120", "<s>"], ["s", ","]),
+    "unigram": (["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4"], ["s", "the"]),
+}
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_word_starts(kind: str) -> None:
+    from bertc.data.vocabulary import _starts_word
+
+    model = {"wordpiece": "WordPiece", "bpe": "BPE", "unigram": "Unigram"}[kind]
+    starts, inner = STARTS[kind]
+    assert all(_starts_word(token, model) or token == "<s>" for token in starts)
+    assert not any(_starts_word(token, model) for token in inner)
+    if kind != "unigram":
+        node = next(node for node in KINDS if node.kind == kind)
+        vocabulary = learned(node)
+        assert vocabulary.word_start[vocabulary.special].all()
+        words = vocabulary.tokenizer.encode(" kalo miru", add_special_tokens=False)
+        assert vocabulary.word_start[words.ids].sum() == 2
+
+
+@pytest.mark.parametrize("node", KINDS, ids=IDS)
+def test_transformers_reads_what_is_saved(node: Learned, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    vocabulary = learned(node)
+    vocabulary.save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    line = "Kalo, mirute shun!"
+    mine = vocabulary.tokenizer.encode(line)
+    assert theirs(line)["input_ids"] == mine.ids
+    assert mine.ids[0] == vocabulary.cls
+    assert mine.ids[-1] == vocabulary.sep
+    pair = vocabulary.tokenizer.encode("kalo", "miru")
+    assert theirs("kalo", "miru")["input_ids"] == pair.ids
+    if node.kind != "bpe":
+        assert theirs("kalo", "miru")["token_type_ids"] == pair.type_ids
+        assert max(pair.type_ids) == 1
+    for role in ("pad", "unk", "cls", "sep", "mask"):
+        assert getattr(theirs, f"{role}_token_id") == getattr(vocabulary, role)
+    assert theirs.decode(mine.ids, skip_special_tokens=True).replace(" ", "").lower() == (
+        line.replace(" ", "").lower()
+    )
+    again = load_vocabulary(TokenizerFile(path=str(tmp_path)))
+    assert again.tokenizer.to_str() == vocabulary.tokenizer.to_str()
+    assert (again.word_start == vocabulary.word_start).all()
+
+
+def test_vocab_txt(tmp_path: Path) -> None:
+    vocabulary = learned(WordPiece(size=300))
+    vocabulary.save(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        again = load_vocabulary(TokenizerFile(path=str(path)))
+        assert again.tokenizer.get_vocab() == vocabulary.tokenizer.get_vocab()
+        assert again.tokenizer.encode("Kalo!").ids == vocabulary.tokenizer.encode("Kalo!").ids
+
+
+def _field(number: int, value: bytes | int | float) -> bytes:
+    if isinstance(value, bytes):
+        assert len(value) < 128
+        return bytes([number << 3 | 2, len(value)]) + value
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    return bytes([number << 3, value])
+
+
+def sentencepiece(model_type: int = 1) -> bytes:
+    """A ModelProto of ALBERT's kind, written by hand."""
+    control, unknown, normal = 3, 2, 1
+    pieces = [("<pad>", 0.0, control), ("<unk>", 0.0, unknown)]
+    pieces += [(name, 0.0, control) for name in ("[CLS]", "[SEP]", "[MASK]")]
+    pieces += [("\u2581", -3.0, normal), ("\u2581hen", -1.0, normal), ("s", -2.0, normal)]
+    pieces += [(c, -5.0, normal) for c in "hen"]
+    body = b"".join(
+        _field(1, _field(1, text.encode()) + _field(2, score) + _field(3, kind))
+        for text, score, kind in pieces
+    )
+    return body + _field(2, _field(3, model_type)) + _field(3, _field(1, b"identity"))
+
+
+def test_sentencepiece_model(tmp_path: Path) -> None:
+    path = tmp_path / "spiece.model"
+    path.write_bytes(sentencepiece())
+    model = read_sentencepiece(path.read_bytes())
+    assert model.pieces[6] == ("\u2581hen", -1.0)
+    vocabulary = load_vocabulary(TokenizerFile(path=str(path)))
+    assert (vocabulary.size, vocabulary.pad, vocabulary.mask) == (11, 0, 4)
+    assert vocabulary.tokenizer.encode("Hens hen").tokens == [
+        "[CLS]", "\u2581hen", "s", "\u2581hen", "[SEP]",
+    ]  # fmt: skip
+    vocabulary.save(tmp_path / "out")
+    assert (tmp_path / "out" / "spiece.model").read_bytes() == sentencepiece()
+
+
+WRONG = {
+    "cut.model": sentencepiece()[:-3],
+    "noise.model": bytes(range(200)),
+    "bpe.model": sentencepiece(model_type=2),
+    "a.json": b"{}",
+    "b.json": b"\xff",
+    "a.txt": b"hen\nduck\n",
+    "twice.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhen\nhen\n",
+    "nomask.txt": b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nhen\n",
+    "a.bin": b"",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_files_are_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(WRONG[name])
+    with pytest.raises(DataError) as caught:
+        load_vocabulary(TokenizerFile(path=str(tmp_path / name)))
+    assert str(tmp_path / name) in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_missing_vocabulary(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "vocab.txt"):
+        with pytest.raises(MissingInputError):
+            load_vocabulary(TokenizerFile(path=str(path)))
+
+
+def test_unknown_special_names_are_named() -> None:
+    content = json.loads(learn(WordPiece(size=100), texts()).to_str())
+    content["model"]["vocab"] = {
+        ("<blank>" if token == "[PAD]" else token): token_id
+        for token, token_id in content["model"]["vocab"].items()
+    }
+    content["added_tokens"] = content["added_tokens"][1:]
+    with pytest.raises(DataError, match="no token for pad"):
+        from_tokenizer(Tokenizer.from_str(json.dumps(content)), "test")
