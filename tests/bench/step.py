@@ -22,10 +22,12 @@ from transformers import BertConfig, BertForMaskedLM
 
 from bertc.api import resolve
 from bertc.data import RawBatch
+from bertc.ir.resolved import model_weights
 from bertc.nn import build
 from bertc.objectives import Tables
 from bertc.train.feed import to_inputs
-from bertc.train.optimizers import make_rule
+from bertc.train.machine import determinism
+from bertc.train.optimizers import make_rule, zero_moments
 from bertc.train.step import TrainStep, make_objective
 
 VOCAB = 30_522
@@ -48,12 +50,17 @@ def bertc_step(batch: int, seq: int) -> Callable[[], None]:
         word_start=torch.ones(VOCAB, dtype=torch.bool),
         unigram_cdf=torch.linspace(0, 1, VOCAB),
     )  # fmt: skip
-    step = TrainStep(
-        model, stage, tables, make_rule(resolved, stage.optimizer, model),
-        make_objective(model, stage, resolved.encoder, compiled=False), batch, seed=0,
-    )  # fmt: skip
+    weights = dict(model.named_parameters())
+    rule = make_rule(stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0)
+    objective = make_objective(model, stage, resolved.encoder, compiled=False)
+    step = TrainStep(model, stage, tables, rule, objective, batch, seed=0)
     inputs = to_inputs(raw_batch(batch, seq), torch.device("cpu"))
-    return lambda: void(step(inputs, 0, 1e-4))
+
+    def run() -> None:
+        with determinism():
+            step(inputs, 0, 1e-4)
+
+    return run
 
 
 def raw_batch(batch: int, seq: int) -> RawBatch:
@@ -90,10 +97,6 @@ def transformers_step(batch: int, seq: int, bf16: bool) -> Callable[[], None]:
         optimizer.zero_grad()
 
     return step
-
-
-def void(_: object) -> None:
-    """Drop a result."""
 
 
 def seconds(step: Callable[[], None]) -> float:
