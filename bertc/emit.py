@@ -1,6 +1,7 @@
 """What ``bertc build --emit`` prints: the value at one stage of the compiler, as text."""
 
 from collections.abc import Callable, Sequence
+from pprint import pformat
 
 from bertc.diagnostics import Diagnostics, UsageError
 from bertc.ir.program import Program
@@ -41,7 +42,7 @@ def _tree(spec: str, overrides: Sequence[str]) -> str:
     from bertc.api import parse
     from bertc.syntax.files import spec_text
 
-    return repr(parse(spec_text(spec, overrides)))
+    return pformat(parse(spec_text(spec, overrides)), width=100)
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:

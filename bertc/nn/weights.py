@@ -30,6 +30,11 @@ class Affine(nn.Module):
         """(..., inputs) to (..., outputs)."""
         return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
 
+    def extra_repr(self) -> str:
+        """Widths, for printing."""
+        outputs, inputs = self.weight.shape
+        return f"{inputs} -> {outputs}"
+
 
 class LayerNorm(nn.Module):
     """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32."""
@@ -45,6 +50,10 @@ class LayerNorm(nn.Module):
         weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
         return F.layer_norm(x, self.weight.shape, weight, bias, self.eps)
 
+    def extra_repr(self) -> str:
+        """Width, for printing."""
+        return f"{len(self.weight)}, eps={self.eps:g}"
+
 
 class Embedding(nn.Module):
     """Rows of a table, picked by index."""
@@ -56,6 +65,11 @@ class Embedding(nn.Module):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
         return F.embedding(ids, self.weight)
+
+    def extra_repr(self) -> str:
+        """Rows and width, for printing."""
+        rows, width = self.weight.shape
+        return f"{rows} x {width}"
 
 
 class Tensors(nn.Module):
