@@ -42,7 +42,7 @@ def open_docstrings(corpus: Docstrings) -> Source:
     total = sum(size for _, _, size in files)
     return Source(
         name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
-        identity=("docstrings", *((relative, size) for _, relative, size in files)),
+        identity=("docstrings", *((f, size, p.stat().st_mtime_ns) for p, f, size in files)),
         sentences="split",
         total=total,
         unit="bytes",
