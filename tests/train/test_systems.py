@@ -1,0 +1,38 @@
+"""Every shipped system, shrunk to toy width, learns."""
+
+import json
+
+import pytest
+
+from bertc.api import points
+from bertc.resources import shipped_specs
+from bertc.train.loop import train
+
+TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
+       "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",
+       "holdout=10%", "device=cpu", "precision=fp32"]  # fmt: skip
+MIXED = (
+    "extends albert-base share=attention format=full-sentences pooler=false "
+    "objective=span+sbo optimizer=lamb(lr=1e-2, warmup=2)"
+)
+PLAIN = sorted(name for name in shipped_specs() if not name.endswith("-grid"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize("spec", [*PLAIN, MIXED], ids=[*PLAIN, "mixed"])
+def test_the_loss_falls(spec, corpus_file, cache, tmp_path):
+    toy = [*TOY, f'data=files("{corpus_file}", sentences=lines)']
+    kind = points(spec, toy)[0].vocabulary.kind
+    size = 400 if kind == "bpe" else 120  # 256 bytes come before the first word
+    (resolved,) = points(spec, [*toy, f"vocab={kind}({size})"])
+    report = train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    assert report.evaluation is not None
+    assert report.evaluation.losses.keys() == {t.objective.kind for t in resolved.terms()}
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    losses = [line["loss"] for line in lines if line["kind"] == "train"]
+    assert len(losses) == 30
+    assert sum(losses[-10:]) < sum(losses[:10])
