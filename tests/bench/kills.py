@@ -72,14 +72,15 @@ def _torment(
 ) -> dict[str, int]:
     """Kill ``kills`` runs at moments drawn over their whole life, then let one finish."""
     run, resume = folder / "killed", [*command, "--out", folder / "killed", "--resume"]
-    done = saving = 0
+    done = saving = finished = 0
     while done < kills:
         # A run whose work is nearly done would leave before it is killed, so it begins again.
         process = subprocess.Popen(resume, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             process.wait(draw.uniform(0.2, straight_seconds))
             _must(process)
-            run.rename(folder / f"finished-{done}")
+            finished += 1
+            run.rename(folder / f"finished-{finished}")
             continue
         except subprocess.TimeoutExpired:
             process.kill()
@@ -88,11 +89,10 @@ def _torment(
         print(f"kill {done} of {kills}", file=sys.stderr)
         saving += any((run / "checkpoints").glob(".tmp-*"))
     _must(subprocess.run(resume, capture_output=True))
-    finished = [folder / "straight", *folder.glob("finished-*")]
-    for other in finished[1:]:
-        if different := _differences(finished[0], other):
+    for other in folder.glob("finished-*"):
+        if different := _differences(folder / "straight", other):
             raise SystemExit(f"{other.name}: {different}")
-    return {"killed_while_saving": saving, "runs_finished": len(finished)}
+    return {"killed_while_saving": saving, "runs_finished": finished + 1}
 
 
 def _must(process: "subprocess.CompletedProcess[bytes] | subprocess.Popen[bytes]") -> None:
