@@ -1,9 +1,13 @@
 """Training, in the order in which things happen."""
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
+
+import torch
+from torch import Tensor, nn
 
 from bertc.data import StageData
 from bertc.diagnostics import StoppedError
@@ -13,10 +17,11 @@ from bertc.train.display import Standing, choose, peak_memory_bytes
 from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
 from bertc.train.feed import Feed, to_inputs
 from bertc.train.finish import finish
+from bertc.train.foreach import Moments
 from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
-from bertc.train.optimizers import make_rule
+from bertc.train.optimizers import Rule, make_rule, zero_moments
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, admit, cache_folder
@@ -77,14 +82,7 @@ class _Phase:
             self.model,
             self.stage,
             session.tables,
-            make_rule(
-                self.stage.optimizer,
-                model_weights(resolved),
-                dict(session.model.named_parameters()),
-                session.moments,
-                session.progress.step,
-                plan.compile,
-            ),
+            _rule(session, self.stage, dict(self.model.named_parameters()), session.moments),
             self.objective,
             self.microbatch,
             resolved.run.seed,
@@ -104,6 +102,13 @@ class _Phase:
             session.resolved.run.seed,
             session.stop,
         )
+
+
+def _rule(
+    session: Session, stage: Stage, parameters: Mapping[str, Tensor], moments: Moments
+) -> Rule:
+    table, done = model_weights(session.resolved), session.progress.step
+    return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile)
 
 
 def _train_stage(session: Session, index: int) -> None:
@@ -195,7 +200,7 @@ def _step(session: Session, phase: _Phase, inputs: Inputs, learning_rate: float)
 
 
 def _compile(session: Session, phase: _Phase) -> None:
-    """Compile forward and backward, and evaluation, before the first step that needs them.
+    """Compile the step's parts and the evaluation before the first step, which they leave alone.
 
     Compiling reads no flag, so there must be nothing to lose while it runs.
     """
@@ -206,6 +211,10 @@ def _compile(session: Session, phase: _Phase) -> None:
     with session.stop.immediately():
         phase.step.rehearse(to_inputs(phase.data.train(0), session.device), phase.microbatch)
         phase.evaluate(session, 1)
+        copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
+        for copy in copies.values():
+            copy.grad = torch.zeros_like(copy)
+        _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
 
 
