@@ -1,8 +1,9 @@
 """Training, in the order in which things happen."""
 
+import math
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bertc.data import StageData
-from bertc.diagnostics import StoppedError
+from bertc.diagnostics import DataError, StoppedError
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
@@ -161,6 +162,12 @@ def _evaluate(session: Session, phase: _Phase) -> None:
     """Read the held-out text and write a line of what it showed."""
     progress, stage = session.progress, phase.stage
     found = phase.evaluate(session, session.resolved.run.eval_examples)
+    bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
+    if bad:
+        raise DataError(
+            f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
+            help="precision=fp32 or a lower learning rate, in a new run",
+        )
     session.metrics.write({**_address(session, stage, "eval"), **found.fields()})
     progress.evaluated = progress.step
     losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
@@ -187,11 +194,20 @@ def _address(session: Session, stage: Stage, kind: str) -> dict[str, object]:
 
 
 def _step(session: Session, phase: _Phase, inputs: Inputs, learning_rate: float) -> StepResult:
-    try:
+    with _naming_what_fits(session, phase, inputs):
         return phase.step(inputs, session.progress.step, learning_rate)
+
+
+@contextmanager
+def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs) -> Iterator[None]:
+    """Where memory runs out, save and say which micro-batch would have fitted."""
+    try:
+        yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
+    else:
+        return
     # Out of the except block, so that the tensors of the failed step are let go.
     session.save()
     raise out_of_memory(
@@ -208,8 +224,9 @@ def _compile(session: Session, phase: _Phase) -> None:
         session.save()
     session.display.note("compiling the step ...")
     started = time.perf_counter()
-    with session.stop.immediately():
-        phase.step.rehearse(to_inputs(phase.data.train(0), session.device), phase.microbatch)
+    inputs = to_inputs(phase.data.train(0), session.device)
+    with session.stop.immediately(), _naming_what_fits(session, phase, inputs):
+        phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1)
         copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
         for copy in copies.values():

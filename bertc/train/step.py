@@ -72,11 +72,9 @@ def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     """What the summed losses of a whole batch are divided by (t,); never 0."""
-    extra = [
-        float(isinstance(term.objective, Sbo) and term.objective.extra_pair)
-        for term in stage.objective
-    ]
-    return (counts_t + torch.tensor(extra).to(counts_t)).clamp(min=1)
+    # Python numbers go to the device with the kernels; tensors made here would have to be copied.
+    extra = (isinstance(t.objective, Sbo) and t.objective.extra_pair for t in stage.objective)
+    return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
 
 
 def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
@@ -87,7 +85,7 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
             rows = sum(len(part.pair_labels) for part in parts)
-            return torch.tensor(float(rows), device=parts[0].pair_labels.device)
+            return torch.full((), float(rows), device=parts[0].pair_labels.device)
         case unreachable:
             assert_never(unreachable)
 
@@ -154,7 +152,8 @@ class TrainStep:
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
         divisors_t = divisors(self._stage, counts(self._stage, columns))
-        factors_t = torch.tensor(term_weights(self._stage)).to(divisors_t) / divisors_t
+        weights = term_weights(self._stage)
+        factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         sums = []
         for index, part in enumerate(columns):
             torch.manual_seed(key(self._seed, "dropout", step, index))

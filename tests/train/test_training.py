@@ -372,3 +372,19 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(durable, "_free", lambda path: 10)
     with pytest.raises(CannotWriteError, match="10 free"):
         go(tiny(), dry_run=True)
+
+
+def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
+    from dataclasses import replace
+
+    from bertc.train import loop
+
+    real = loop.evaluate
+
+    def poisoned(*arguments):
+        found = real(*arguments)
+        return replace(found, losses={"mlm": math.nan})
+
+    monkeypatch.setattr(loop, "evaluate", poisoned)
+    with pytest.raises(DataError, match="step 6: the held-out loss of mlm"):
+        go(tiny())
