@@ -8,7 +8,7 @@ from bertc.objectives.columns import (
     Tables,
     TermLoss,
 )
-from bertc.objectives.corruption import corrupt
+from bertc.objectives.corruption import corrupt, mask_key
 from bertc.objectives.heads import mlm_logits, pair_logits, sbo_logits
 from bertc.objectives.loss import losses
 
@@ -21,6 +21,7 @@ __all__ = [
     "TermLoss",
     "corrupt",
     "losses",
+    "mask_key",
     "mlm_logits",
     "pair_logits",
     "sbo_logits",

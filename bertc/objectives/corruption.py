@@ -4,7 +4,7 @@ from typing import assert_never
 
 import torch
 
-from bertc.ir.address import key
+from bertc.ir import address
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
 from bertc.objectives.columns import Columns, Inputs, Predictions, Tables
@@ -12,16 +12,16 @@ from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.sbo import find_boundaries
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _mask_key(seed: int) -> int:
-    return key(seed, "mask")
+def mask_key(seed: int) -> int:
+    """The key of all masking in a run with this seed."""
+    return address.key(seed, "mask")
 
 
-def corrupt(stage: Stage, inputs: Inputs, tables: Tables, seed: int) -> Columns:
+def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     """The columns of a batch: ids to read, tokens to predict, questions about pairs.
 
-    A pure function of each row, its copy number, its example id and the seed: rows do not see each
-    other. All shapes follow from (batch, seq) and the stage.
+    A pure function of each row, its copy number, its example id and ``key``, which is
+    ``mask_key(seed)``: rows do not see each other. All shapes follow from (batch, seq) and stage.
     """
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
@@ -31,7 +31,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, seed: int) -> Columns:
     for term in stage.objective:
         match term.objective:
             case Mlm() as objective:
-                token_ids_bs, mlm = mask_tokens(objective, inputs, real_bs, tables, _mask_key(seed))
+                token_ids_bs, mlm = mask_tokens(objective, inputs, real_bs, tables, key)
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():

@@ -14,7 +14,7 @@ from torch import Tensor
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Predictions, Tables, corrupt
+from bertc.objectives import Predictions, Tables, corrupt, mask_key
 from bertc.train.feed import to_inputs
 from bertc.train.step import Objective, counts, divisors, kinds, term_weights
 from bertc.train.stopping import Stop
@@ -70,7 +70,7 @@ def evaluate(
     try:
         for batch in batches:
             stop.check()
-            columns = corrupt(stage, to_inputs(batch, device), tables, seed)
+            columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
             # One wait for the device a batch.

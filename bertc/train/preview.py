@@ -7,7 +7,7 @@ import torch
 
 from bertc.data import Vocabulary, prepare
 from bertc.ir.resolved import Resolved, Stage
-from bertc.objectives import Columns, corrupt
+from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
 from bertc.train.feed import to_inputs
 from bertc.train.run import cache_folder
@@ -35,7 +35,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     parts = [LEGEND]
     for index, stage in enumerate(resolved.stages):
         batch = corpus.stage(index).train(0, slice(0, examples))
-        columns = corrupt(stage, to_inputs(batch, device), tables, resolved.run.seed)
+        columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
             _example(stage, corpus.vocabulary, columns, row, int(length), color)

@@ -18,7 +18,7 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, losses
+from bertc.objectives import Columns, Inputs, Tables, corrupt, losses, mask_key
 from bertc.train.feed import split
 from bertc.train.optimizers import Rule, clip, gradient_norm
 
@@ -105,7 +105,7 @@ class TrainStep:
     ) -> None:
         self._model, self._stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
-        self._microbatch, self._seed = microbatch, seed
+        self._microbatch, self._seed, self._mask_key = microbatch, seed, mask_key(seed)
         self._parameters: Mapping[str, Tensor] = dict(model.named_parameters())
 
     def __call__(self, inputs: Inputs, step: int, rate: float) -> StepResult:
@@ -143,7 +143,7 @@ class TrainStep:
 
     def _columns(self, inputs: Inputs, microbatch: int) -> list[Columns]:
         return [
-            corrupt(self._stage, part, self._tables, self._seed)
+            corrupt(self._stage, part, self._tables, self._mask_key)
             for part in split(inputs, microbatch)
         ]
 
