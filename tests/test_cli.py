@@ -1,0 +1,120 @@
+"""Commands as a user calls them: what they print where, and the exit code they end with."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from bertc import cli
+from bertc.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MachineError,
+    MissingInputError,
+    ResumeRefusedError,
+    StoppedError,
+    UnsafeError,
+    UsageError,
+)
+from bertc.failures import exit_code
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run a command in this process; its exit code."""
+    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check", "bert-base"], 0),
+        (["check", "hiden=3"], 1),
+        (["check", "bert-base", "layers=none"], 1),
+        (["estimate", "bert-tiny"], 0),
+        (["estimate", "layers=0"], 65),
+        (["estimate", "bert-tiny", "--device", "abacus"], 2),
+        (["estimate", "bert-bsae"], 66),
+        (["estimate", "nowhere/spec.bertc"], 66),
+        (["explain", "E201"], 0),
+        (["explain", "E999"], 2),
+        (["build", "bert-tiny", "--emit", "weights"], 0),
+        (["build", "bert-tiny", "--emit", "nothing"], 2),
+        (["train", "E={64, 128}"], 2),
+        (["eval", "nowhere"], 66),
+        (["fill", "nowhere", "a [MASK]"], 66),
+        (["export", "nowhere", "--to", "elsewhere"], 66),
+        (["import", "nowhere", "--out", "elsewhere"], 66),
+        (["nosuch"], 2),
+        ([], 2),
+        (["--help"], 0),
+    ],
+)
+def test_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+) -> None:
+    assert call(monkeypatch, *arguments) == code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    # Findings of check and results go to stdout; what went wrong goes to stderr alone.
+    assert (out if code in (0, 1) else err).strip()
+    assert code in (0, 1, 2) or not out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2),
+        (DataError("x"), 65),
+        (MissingInputError("x"), 66),
+        (CannotWriteError("x"), 74),
+        (StoppedError("x"), 75),
+        (ResumeRefusedError("x"), 76),
+        (UnsafeError("x"), 77),
+        (MachineError("x"), 78),
+        (OSError(28, "No space left on device"), 74),
+        (MemoryError(), 78),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_every_failure_has_its_code(
+    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(error, color=False) == code
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert exit_code(ZeroDivisionError("inside"), color=False) == 70
+    (report,) = tmp_path.iterdir()
+    err = capsys.readouterr().err
+    assert str(report) in err
+    assert "Traceback" not in err
+    assert "ZeroDivisionError: inside" in report.read_text()
+
+
+def test_json_is_all_that_stdout_gets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "layers=12 share=attention E=128 objective=sop+span"
+    assert call(monkeypatch, "estimate", line, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == 1
+    assert found["parameters"]["encoder"] == 63_714_048
+    assert call(monkeypatch, "estimate", "albert-sharing-grid", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["points"]) == 16
+
+
+def test_signals_keep_their_handlers() -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
