@@ -68,7 +68,7 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
     if len(found) > 1:
         raise UsageError(
             f"this spec is a grid of {len(found)} points, and one is wanted here",
-            help=f"choose a value for each of its lists; the first point is {found[0].name}",
+            help=f"give each list one value with --set, such as those of: {found[0].name}",
         )
     return found[0]
 

@@ -37,7 +37,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
     for spec in specs:
         try:
             found = points(spec, set or ())
-            typer.echo(f"{found[0].name}: fine" + (f", {len(found)} points" * (len(found) > 1)))
+            typer.echo(f"{spec}: fine" + (f", {len(found)} points" * (len(found) > 1)))
         except SpecError as error:
             typer.echo(render(error.diagnostics, color=_color(sys.stdout)))
             wrong = True
@@ -93,7 +93,9 @@ def estimate(
 def build(
     spec: SpecArgument,
     set: SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="where the initialised model goes")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder for the initialised model [default: builds/NAME]")
+    ] = None,
     emit: Annotated[
         str | None, typer.Option(help="print tree, program, resolved, weights or module, and stop")
     ] = None,
@@ -107,6 +109,7 @@ def build(
     from bertc.api import resolve
     from bertc.train.build import build as run
 
+    typer.echo("compiling the training step; on a CPU this takes about a minute ...", err=True)
     typer.echo(run(resolve(spec, set or ()), out))
 
 

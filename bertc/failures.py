@@ -40,7 +40,9 @@ def exit_code(error: BaseException, color: bool) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-            _complain(f"cannot write {error.filename or ''}: {error.strerror}".lower())
+            _complain(
+                f"cannot write {error.filename or 'the output'}: {str(error.strerror).lower()}"
+            )
             return CANNOT_WRITE
         case MemoryError():
             _complain("out of memory", "a smaller microbatch, such as --set microbatch=1")

@@ -80,10 +80,10 @@ def device_named(name: str) -> Device:
     Raises:
         UsageError: if there is none.
     """
-    if name == "cpu":
+    if name.lower() == "cpu":
         return this_cpu()
-    if name in ACCELERATORS:
-        return ACCELERATORS[name]
+    if name.lower() in ACCELERATORS:
+        return ACCELERATORS[name.lower()]
     near = difflib.get_close_matches(name.lower(), NAMES, n=1)
     hint = f"--device {near[0]}; " if near else ""
     raise UsageError(f"unknown device {name}", help=f"{hint}known are {', '.join(NAMES)}")

@@ -23,7 +23,7 @@ def convention_named(name: str) -> Convention:
         UsageError: if there is none.
     """
     for convention in CONVENTIONS:
-        if convention == name:
+        if convention == name.lower():
             return convention
     raise UsageError(f"unknown convention {name}", help=f"--convention {' or '.join(CONVENTIONS)}")
 

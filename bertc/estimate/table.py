@@ -31,7 +31,8 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
     """What the figures rest on, a line each."""
     target = device_named(estimate.time.device)
     return (
-        f"FLOPs in the {estimate.flops.convention} convention; memory at the micro-batch shown.",
+        f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
+        "that fits, or at the spec's own.",
         f"Time on {target.name} at an assumed MFU of {target.mfu:g}:",
         f"{target.mfu_source}.",
     )

@@ -1,6 +1,7 @@
 """Programs of specs, with the specs that they extend."""
 
 import os
+import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path, PurePath
@@ -16,6 +17,10 @@ from bertc.syntax.show import quoted
 from bertc.syntax.tree import Extends, Text, Tree
 
 DEEPEST_BASE = 16
+_BARE_PATH = re.compile(
+    r"^(\s*[A-Za-z_][\w-]*\s*=\s*)((?:[~.]?/|[A-Za-z_][\w-]*[./])[\w~./*?-]+)\s*$"
+)
+"""A path after ``--set name=``: a shell has taken the quotes that the language asks for."""
 
 
 def load(
@@ -33,7 +38,10 @@ def load(
     found = Diagnostics() if diagnostics is None else diagnostics
     place = find(spec)
     tree = parse(place.read(), place.name, found)
-    sets = [parse(text, f"--set #{i}", found) for i, text in enumerate(overrides, 1)]
+    sets = [
+        parse(_BARE_PATH.sub(r'\1"\2"', text), f"--set #{i}", found)
+        for i, text in enumerate(overrides, 1)
+    ]
     base = _Bases(place.root, found).of(tree, place.here, [place])
     programs = lower_tree(tree, found, place.title, base, sets)
     if len(found.found) > MOST_MISTAKES:

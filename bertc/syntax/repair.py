@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.resources import shipped_specs
 from bertc.syntax.grammar import END
 from bertc.syntax.machine import accepted_after, first_mistake
 from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
@@ -146,13 +147,17 @@ class _Report:
         )
 
     def lone_name(self, name: Token) -> None:
+        span = self.span(name)
+        help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
+        if span.text in shipped_specs():
+            help, fix = f"extends {span.text}", Fix(span, f"extends {span.text}")
         self.diagnostics.error(
             "E007",
             f"{name.shown()} stands alone",
-            self.span(name),
+            span,
             label="neither a setting nor part of one",
-            help="write name = value; terms are joined by +; or remove it",
-            fix=Fix(self.span(name), ""),
+            help=help,
+            fix=fix,
         )
 
 

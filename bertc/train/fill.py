@@ -66,7 +66,9 @@ def fill(run: Path, text: str, top: int = 5) -> Filled:
         raise DataError(
             "this run has not learned to fill masks", help="train it with objective=mlm"
         )
-    vocabulary = load_vocabulary(TokenizerFile(path=str(run / "tokenizer")))
+    # A run keeps its tokenizer in a folder of its own, a model folder beside its weights.
+    kept = run / "tokenizer"
+    vocabulary = load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
     ids, places = _encode(vocabulary, text)
     positions = model.resolved.encoder.positions
     room = positions.rows - positions.offset - 2

@@ -5,6 +5,8 @@ from tempfile import TemporaryDirectory
 
 from bertc.data import prepare
 from bertc.diagnostics import CannotWriteError
+from bertc.estimate import estimate
+from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
 from bertc.train import durable
@@ -32,7 +34,12 @@ def rehearse(
     # Weights, moments, and a checkpoint that is written before an old one goes.
     _try_to_write(out, 3 * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, stop))
-    notes = [f"on {plan.device}: {reason}" for reason in plan.reasons]
+    cost = estimate(resolved, "h200" if plan.device == "cuda" else "cpu")
+    notes = [
+        f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "
+        f"at the peak and {duration_text(cost.time.seconds_total)} on {cost.time.device}",
+        *(f"on {plan.device}: {reason}" for reason in plan.reasons),
+    ]
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         data.train(0)

@@ -33,7 +33,8 @@ class Report:
         with console.capture() as captured:
             if self.evaluation is not None:
                 console.print(_table(self.evaluation))
-            console.print(self._line(), markup=False, soft_wrap=True)
+            if self.step:
+                console.print(self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
                 console.print(note, markup=False, soft_wrap=True)
         return captured.get().rstrip()

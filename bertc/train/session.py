@@ -109,12 +109,13 @@ def open_session(
         ResumeRefusedError: if the data are not those that the run was started with.
         DataError: if there are checkpoints and every one of them is damaged.
     """
-    if not folder.holds_a_run:
-        folder.start(resolved, spec_text)
-    lock = folder.read_lock()
+    lock = folder.read_lock() if folder.holds_a_run else {}
     found = _newest(folder, resolved, display)
     plan = plan_of(resolved, lock, display)
     corpus = prepare(resolved, cache, Watched(display, stop))
+    if not folder.holds_a_run:
+        # Only now: a first try whose text cannot be read must not take the folder's name.
+        folder.start(resolved, spec_text)
     if lock:
         old, new = lock["data"], corpus.fingerprint
         refuse_changes([] if old == new else [f"the text: fingerprint {old} -> {new}"])
