@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from bertc.diagnostics import BertcError, SpecError
+from bertc.diagnostics import BertcError, SpecError, StoppedError
 
 BAD_SPEC, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 70, 74, 78, 130
 
@@ -29,6 +29,10 @@ def exit_code(error: BaseException, color: bool) -> int:
 
             _say(render(error.diagnostics, color))
             return BAD_SPEC
+        case StoppedError():
+            # What was asked for happened: no error, though not the end either.
+            _say(error.message + (f"\nhelp: {error.help}" if error.help else ""))
+            return error.exit_code
         case BertcError():
             _complain(error.message, error.help)
             return error.exit_code

@@ -89,7 +89,8 @@ def test_every_failure_has_its_code(
     error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(error, color=False) == code
-    assert capsys.readouterr().err.startswith("error: ")
+    stopped = isinstance(error, StoppedError)
+    assert capsys.readouterr().err.startswith("x" if stopped else "error: ")
 
 
 def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(

@@ -40,6 +40,9 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
         model.to(device).compute_dtype = (
             torch.bfloat16 if plan.precision == "bf16" else torch.float32
         )
+        if not lock:
+            kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
+            display.note(f"an imported model names no text of its own: reading {', '.join(kinds)}")
         corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
         if lock and lock["data"] != corpus.fingerprint:
             raise DataError(
