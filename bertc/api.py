@@ -41,9 +41,12 @@ def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
 
     Raises:
         SpecError: with every mistake found in any of them.
+        UsageError: if the text is empty.
     """
     from bertc import passes, syntax
 
+    if not spec.strip():
+        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     diagnostics = Diagnostics()
     programs = syntax.load(spec, overrides, diagnostics)
     complete = [passes.complete(program, diagnostics) for program in programs]

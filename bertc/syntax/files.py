@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import CannotWriteError, MissingInputError, Span, UsageError, listed, nearest
+from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
 from bertc.resources import folder, shipped_specs
 from bertc.syntax.format import format_text
 from bertc.syntax.scan import LARGEST_TEXT
@@ -55,10 +55,7 @@ def find(spec: str) -> Place:
 
     Raises:
         MissingInputError: if it looks like a name or a path, and nothing is there.
-        UsageError: if it is empty.
     """
-    if not spec.strip():
-        raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     shipped = shipped_specs()
     if spec in shipped:
         return shipped_place(spec)
