@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from bertc.estimate import largest_microbatches
+from bertc.estimate.devices import this_cpu
 from bertc.ir.resolved import Resolved
 from bertc.passes import Machine, Plan, plan
 
@@ -29,7 +30,7 @@ def detect(wanted: str = "auto") -> Machine:
         device="cpu",
         name=_processor(),
         memory_bytes=_free_memory_bytes(),
-        fast_bf16=_cpu_has_bf16(),
+        fast_bf16=this_cpu().bf16_flops > 0,
         cores=cores or 1,
     )
 
@@ -39,12 +40,6 @@ def _processor() -> str:
     lines = _read("/proc/cpuinfo").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
-
-
-def _cpu_has_bf16() -> bool:
-    """Whether matrix products in bf16 have instructions of their own."""
-    flags = set(_read("/proc/cpuinfo").split())
-    return not flags.isdisjoint(("avx512_bf16", "amx_bf16", "bf16", "svebf16"))
 
 
 def _free_memory_bytes() -> int:
