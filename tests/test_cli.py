@@ -1,7 +1,6 @@
 """Commands as a user calls them: what they print where, and the exit code they end with."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,3 @@ def test_json_is_all_that_stdout_gets(
     assert found["parameters"]["encoder"] == 63_714_048
     assert call(monkeypatch, "estimate", "albert-sharing-grid", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["points"]) == 16
-
-
-def test_signals_keep_their_handlers() -> None:
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
