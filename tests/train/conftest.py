@@ -18,8 +18,8 @@ from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
 
-# Bit-equality is asserted on one thread: on an overloaded machine two threads do not always add
-# in the same order in bf16.
+# One thread: with two, resumed runs were seen to differ from uninterrupted ones on an overloaded
+# machine, for a reason not yet found.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
 
