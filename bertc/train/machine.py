@@ -80,8 +80,12 @@ def determinism() -> Iterator[None]:
     """
     before = torch.are_deterministic_algorithms_enabled()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    # Read by cuBLAS when it is first used: fixed buffers, fixed results.
+    # Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no
+    # scheduling by load, and no choice of a kernel by address (Developer Guide, "Obtaining
+    # Numerically Reproducible Results"); naming the number of threads forbids it to take fewer.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("MKL_CBWR", "AUTO")
+    torch.set_num_threads(torch.get_num_threads())
     torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
