@@ -71,8 +71,9 @@ class Encoder(nn.Module):
         )
         x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
-            x_bsh = self._attend(self.attention[str(attention)], x_bsh, mask_b11s)
-            x_bsh = self._feed_forward(self.ffn[str(ffn)], x_bsh)
+            x_bsh = self._layer(
+                self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, mask_b11s
+            )
         if self.norm is not None:
             x_bsh = self.norm(x_bsh)
         return x_bsh
@@ -82,6 +83,15 @@ class Encoder(nn.Module):
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
         return torch.tanh(self.pooler(x_bsh[:, 0]))
+
+    def _layer(
+        self,
+        attention: nn.Module,
+        ffn: nn.Module,
+        x_bsh: torch.Tensor,
+        mask_b11s: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return self._feed_forward(ffn, self._attend(attention, x_bsh, mask_b11s))
 
     def _attend(
         self, part: nn.Module, x_bsh: torch.Tensor, mask_b11s: torch.Tensor | None
