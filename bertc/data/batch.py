@@ -1,6 +1,6 @@
 """What training reads: packed token ids and the address of every example, before corruption.
 
-Axes: b examples, s tokens of a row.
+Axes: b rows, s tokens of a row, m examples of a row: one, or several where rows are packed.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ class RawBatch:
 
     ``example_ids`` are stable addresses and ``copies`` tells which pass over the data a row
     belongs to (under static masking, which of the stored maskings): with the seed, the two key
-    every random choice about a row. ``pair_labels``: 0 true order or next text, 1 not.
+    every random choice about a row. ``starts`` says where the examples of a row begin, s in places
+    not used. ``pair_labels``: 0 true order or next text, 1 not.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
@@ -24,7 +25,8 @@ class RawBatch:
     lengths: NDArray[np.int32]  # (b,) tokens before the padding
     example_ids: NDArray[np.int64]  # (b,)
     copies: NDArray[np.int64]  # (b,)
-    pair_labels: NDArray[np.int64]  # (b,)
+    starts: NDArray[np.int32]  # (b, m)
+    pair_labels: NDArray[np.int64]  # (b, m)
 
 
 def assemble(
@@ -34,8 +36,9 @@ def assemble(
 
     ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
     """
+    batch.starts[at, 0] = 0
     batch.token_ids[at, 0] = cls
-    batch.pair_labels[at] = rows["label"]
+    batch.pair_labels[at, 0] = rows["label"]
     a_lengths, longest = rows["a_length"], int(rows["a_length"].max())
     if not rows["b_length"].any() and int(a_lengths.min()) == longest:
         places = rows["a"][:, None] + np.arange(longest)
@@ -43,17 +46,53 @@ def assemble(
         batch.token_ids[at, longest + 1] = sep
         batch.lengths[at] = longest + 2
         return
-    _one_by_one(ids, rows, batch, at, sep)
-    batch.lengths[at] = a_lengths + 2 + (rows["b_length"] + 1) * (rows["b_length"] > 0)
+    _one_by_one(ids, rows, batch, at, [0] * len(at), sep)
+    batch.lengths[at] = lengths(rows)
+
+
+def assemble_packed(
+    ids: NDArray[Any],
+    rows: NDArray[Any],
+    batch: RawBatch,
+    at: NDArray[np.int64],
+    cls: int,
+    sep: int,
+) -> None:
+    """Write several examples into a row: entry i of ``rows`` into row ``at[i]``, after the others.
+
+    ``at`` ascends.
+    """
+    sizes = lengths(rows)
+    ends = np.cumsum(sizes)
+    first = np.searchsorted(at, at)  # of each entry, the first entry in its row
+    starts = ends - sizes - (ends - sizes)[first]
+    places = np.arange(len(at)) - first
+    batch.starts[at, places] = starts
+    batch.pair_labels[at, places] = rows["label"]
+    batch.token_ids[at, starts] = cls
+    _one_by_one(ids, rows, batch, at.tolist(), starts.tolist(), sep)
+    np.add.at(batch.lengths, at, sizes)
+
+
+def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
+    """Tokens of each entry of ``rows.ROW`` with its special ones."""
+    both = rows["b_length"] > 0
+    return np.asarray(rows["a_length"] + 2 + (rows["b_length"] + 1) * both, dtype=np.int32)
 
 
 def _one_by_one(
-    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], sep: int
+    ids: NDArray[Any],
+    rows: NDArray[Any],
+    batch: RawBatch,
+    at: list[int],
+    starts: list[int],
+    sep: int,
 ) -> None:
     token_ids, segment_ids = batch.token_ids, batch.segment_ids
-    for i, (a, b, a_length, b_length, _) in zip(at, rows.tolist(), strict=True):
-        row, end = token_ids[i], a_length + 1
-        row[1:end] = ids[a : a + a_length]
+    entries = zip(at, starts, rows.tolist(), strict=True)
+    for i, start, (a, b, a_length, b_length, _) in entries:
+        row, end = token_ids[i], start + a_length + 1
+        row[start + 1 : end] = ids[a : a + a_length]
         row[end] = sep
         if b_length:
             last = end + b_length + 1
@@ -62,7 +101,7 @@ def _one_by_one(
             segment_ids[i, end + 1 : last + 1] = 1
 
 
-def empty_batch(batch: int, seq: int, pad: int) -> RawBatch:
+def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
     """A batch of padding, to be written into."""
     return RawBatch(
         token_ids=np.full((batch, seq), pad, dtype=np.int32),
@@ -70,5 +109,6 @@ def empty_batch(batch: int, seq: int, pad: int) -> RawBatch:
         lengths=np.zeros(batch, dtype=np.int32),
         example_ids=np.zeros(batch, dtype=np.int64),
         copies=np.zeros(batch, dtype=np.int64),
-        pair_labels=np.zeros(batch, dtype=np.int64),
+        starts=np.full((batch, texts), seq, dtype=np.int32),
+        pair_labels=np.zeros((batch, texts), dtype=np.int64),
     )

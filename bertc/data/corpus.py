@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from bertc.data.existing import load_vocabulary
 from bertc.data.learned import learn
+from bertc.data.packs import Packs, open_packs, write_packs
 from bertc.data.progress import Progress
 from bertc.data.rows import Arrangement, open_rows, write_rows
 from bertc.data.sample import sample
@@ -91,7 +92,7 @@ def _content(
             (share.weight, {**tokenised[share.corpus].facts, "name": ""}) for share in stage.data
         ]
         form = stage.format.model_dump(mode="json")
-        stages.append((shares, form, stage.pairs, stage.seq, stage.batch))
+        stages.append((shares, form, stage.pairs, stage.seq, stage.batch, stage.pack))
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
@@ -182,18 +183,18 @@ def _stage(
     heaviest = max(share.weight for share in stage.data)
     for share in stage.data:
         source = tokenised[share.corpus]
-        copies: list[NDArray[Any]] = []
+        copies: list[NDArray[Any] | Packs] = []
         arrangement = Arrangement(stage.format, stage.pairs, stage.seq, seed, 0)
         most = (static or ROW_COPIES) if arrangement.drawn else 1
         while len(copies) < most and sum(map(len, copies)) < stage.steps * stage.batch:
             how = replace(arrangement, copy=len(copies))
-            rows, facts = _arranged(source, "train", how, cache, progress)
+            rows, facts = _arranged(source, "train", how, stage, cache, progress)
             copies.append(rows)
             if how.copy == 0:
                 read += round(facts["tokens"] * share.weight / heaviest)
                 lost += facts["lost"]
         train.append(Drawn(source.train.ids, tuple(copies)))
-        rows, _ = _arranged(source, "heldout", arrangement, cache, progress)
+        rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
         heldout.append(Drawn(source.heldout.ids, (rows,)))
     if lost > LOST_WORTH_A_NOTE * read:
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
@@ -207,6 +208,7 @@ def _stage(
         tuple(share.weight for share in stage.data),
         read,
         lost,
+        stage.texts,
         static,
     )
 
@@ -218,8 +220,13 @@ def _static_copies(objective: Objective) -> int:
 
 
 def _arranged(
-    source: _Tokenised, part: str, how: Arrangement, cache: Path, progress: Progress
-) -> tuple[NDArray[Any], dict[str, int]]:
+    source: _Tokenised,
+    part: str,
+    how: Arrangement,
+    stage: Stage,
+    cache: Path,
+    progress: Progress,
+) -> tuple[NDArray[Any] | Packs, dict[str, int]]:
     tokens = source.train if part == "train" else source.heldout
     name = fingerprint(
         VERSION, source.name, part, how.format.model_dump(mode="json"), how.pairs, how.seq,
@@ -227,4 +234,13 @@ def _arranged(
     )  # fmt: skip
     folder = cache / "rows" / name
     facts = obtain(folder, lambda folder: write_rows(folder, tokens, how), progress)
-    return open_rows(folder), dict(facts)
+    rows = open_rows(folder)
+    if not stage.pack:
+        return rows, dict(facts)
+    packs = cache / "packs" / fingerprint(VERSION, name, how.seq, stage.texts, how.seed, how.copy)
+    obtain(
+        packs,
+        lambda folder: write_packs(folder, rows, how.seq, stage.texts, how.seed, how.copy),
+        progress,
+    )
+    return open_packs(packs, rows), dict(facts)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batch import RawBatch, assemble, empty_batch
+from bertc.data.batch import RawBatch, assemble, assemble_packed, empty_batch
 from bertc.data.order import BLOCK, permute
+from bertc.data.packs import Packs
 from bertc.data.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
@@ -20,7 +21,7 @@ class Drawn:
     """One source of a stage: its token ids and one index of rows for each stored copy."""
 
     ids: NDArray[Any]
-    copies: tuple[NDArray[Any], ...]
+    copies: tuple[NDArray[Any] | Packs, ...]
 
     @property
     def sizes(self) -> list[int]:
@@ -42,9 +43,9 @@ class Places:
 class StageData:
     """Training and held-out batches of one stage.
 
-    ``examples`` and ``tokens`` count one pass over the training part; ``lost`` tokens of it were
-    cut off to fit their rows. Sources are drawn in proportion to weight x rows: a pass reads those
-    of the largest weight once, others less often.
+    ``examples`` (rows) and ``tokens`` count one pass over the training part; ``lost`` tokens of it
+    were cut off to fit. A row holds up to ``texts`` examples. Sources are drawn in proportion to
+    weight x rows: a pass reads those of the largest weight once, others less often.
     ``static_copies`` > 0 numbers the maskings of static masking instead of the passes.
     """
 
@@ -57,6 +58,7 @@ class StageData:
     weights: tuple[float, ...]
     tokens: int
     lost: int = 0
+    texts: int = 1
     static_copies: int = 0
     _block: tuple[int, Places] | None = field(default=None, repr=False)
 
@@ -128,13 +130,18 @@ class StageData:
 
     def _gather(self, drawn: tuple[Drawn, ...], places: Places) -> RawBatch:
         vocabulary = self.vocabulary
-        batch = empty_batch(len(places.rows), self.seq, vocabulary.pad)
+        batch = empty_batch(len(places.rows), self.seq, self.texts, vocabulary.pad)
         groups = places.sources << COPY_BITS | places.copies
         for group in set(groups.tolist()):
             source = drawn[group >> COPY_BITS]
             at = np.flatnonzero(groups == group)
-            rows = source.copies[group & (1 << COPY_BITS) - 1][places.rows[at]]
-            assemble(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
+            copy = source.copies[group & (1 << COPY_BITS) - 1]
+            if isinstance(copy, Packs):
+                rows, which = copy.open(places.rows[at])
+                assemble_packed(source.ids, rows, batch, at[which], vocabulary.cls, vocabulary.sep)
+            else:
+                rows = copy[places.rows[at]]
+                assemble(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs

@@ -63,11 +63,11 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 def executed_flops(stage: Stage, encoder: Encoder) -> int:
     """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
-    pairs = asks_about_pairs(stage.objective)
+    # A pooler that nothing reads is not run; else it pools every example of a row.
+    pooled = stage.texts if asks_about_pairs(stage.objective) else 0
     return sum(
-        product.flops
+        product.flops * (pooled if product.part == "pooler" else 1)
         for product in (*encoder.matmuls(1, stage.seq), *head_matmuls(stage, encoder, 1))
-        if product.part != "pooler" or pairs  # a pooler that nothing reads is not run
     )
 
 

@@ -122,6 +122,10 @@ class Kept:
     def __add__(self, other: "Kept") -> "Kept":
         return Kept(self.values + other.values, self.fp32 + other.fp32, self.masks + other.masks)
 
+    def times(self, count: int) -> "Kept":
+        """``count`` of it."""
+        return Kept(count * self.values, count * self.fp32, count * self.masks)
+
 
 ZEROS = Constant(value=0.0)
 ONES = Constant(value=1.0)

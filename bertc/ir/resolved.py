@@ -12,6 +12,9 @@ from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Nsp, Pairs, Sbo, Sop, Term
 from bertc.ir.optimizer import Optimizer
 
+PACKED_AT_LEAST = 8
+"""Tokens an example of a packed row takes up at least, on average."""
+
 
 class Stage(Node):
     """One phase of a run. ``first_step`` counts from the start of the run.
@@ -31,6 +34,7 @@ class Stage(Node):
     format: Format
     pairs: Pairs
     padded: bool
+    pack: bool
     optimizer: Optimizer
     warmup_steps: int
     schedule_start: int
@@ -40,6 +44,11 @@ class Stage(Node):
     def tokens_per_step(self) -> int:
         """Tokens read by one optimiser step, padding included."""
         return self.batch * self.seq
+
+    @property
+    def texts(self) -> int:
+        """The most examples that one row holds."""
+        return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
 
     def predictions(self) -> int:
         """Positions a row whose token is predicted by masked language modelling; 0 without it."""
@@ -140,7 +149,7 @@ def head_matmuls(stage: Stage, encoder: Encoder, batch: int) -> tuple[Matmul, ..
             case Sbo() as objective:
                 products += objective.matmuls(encoder, batch, stage.predictions())
             case Nsp() | Sop() as objective:
-                products += objective.matmuls(encoder, batch)
+                products += objective.matmuls(encoder, batch * stage.texts)
     return tuple(products)
 
 
@@ -154,5 +163,5 @@ def head_kept(stage: Stage, encoder: Encoder) -> Kept:
             case Sbo() as objective:
                 total += objective.kept(encoder, stage.predictions())
             case Nsp() | Sop() as objective:
-                total += objective.kept(encoder)
+                total += objective.kept(encoder).times(stage.texts)
     return total

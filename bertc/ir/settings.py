@@ -74,7 +74,12 @@ class Settings(Node):
         (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"
     )
     format: Format = derived(
-        "segment-pair if an objective asks about pairs, else full-sentences", "how rows are made"
+        "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
+        "else full-sentences",
+        "how text becomes examples",
+    )
+    pack: bool = default(
+        False, HOUSE, "several examples in a row of seq tokens, each read by itself"
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
         0.01, HOUSE, "part of the documents kept for evaluation"
@@ -112,7 +117,7 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "optimizer",
+    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "pack", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -9,7 +9,7 @@ from einops import rearrange
 from torch import nn
 
 from bertc.ir.encoder import Dropout, LayerWidths
-from bertc.nn.dropout import attend
+from bertc.nn.attend import Visible, attend
 from bertc.nn.weights import Affine, Table
 
 
@@ -25,12 +25,12 @@ class FullAttention(nn.Module):
         self.heads = widths.heads
         self.dropout = dropout.attention
 
-    def forward(self, x_bsh: torch.Tensor, mask_b11s: torch.Tensor | None) -> torch.Tensor:
-        """Hidden states (b, s, h) to (b, s, h); ``mask`` is true where a key may be seen."""
+    def forward(self, x_bsh: torch.Tensor, visible: Visible) -> torch.Tensor:
+        """Hidden states (b, s, h) to (b, s, h)."""
         query, key, value = (
             rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in self._projections(x_bsh)
         )
-        mixed_bnsd = attend(query, key, value, mask_b11s, self.dropout if self.training else 0.0)
+        mixed_bnsd = attend(query, key, value, visible, self.dropout if self.training else 0.0)
         y_bsh: torch.Tensor = self.output(rearrange(mixed_bnsd, "b n s d -> b s (n d)"))
         return y_bsh
 

@@ -1,7 +1,4 @@
-"""Dropout, and attention with dropout on a CPU, where the library's own are slow.
-
-Axes: b batch, n heads, s sequence, d head_dim.
-"""
+"""Dropout, which is slow on a CPU as the library has it."""
 
 import torch
 import torch.nn.functional as F
@@ -30,24 +27,3 @@ def _kept(x: torch.Tensor, rate: float) -> torch.Tensor:
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     kept = draws >= round(rate * _LEVELS) - _LEVELS // 2
     return kept.to(x.dtype).mul_(1 / (1 - rate))
-
-
-def attend(
-    query_bnsd: torch.Tensor,
-    key_bnsd: torch.Tensor,
-    value_bnsd: torch.Tensor,
-    mask_b11s: torch.Tensor | None,
-    rate: float,
-) -> torch.Tensor:
-    """Scaled dot-product attention (b, n, s, d) with dropout ``rate`` on its probabilities.
-
-    No score is materialised, except on an eager CPU with dropout: no fused kernel has dropout
-    there, so the scores exist anyway, and this way they cost one pass less and faster draws.
-    """
-    fused = query_bnsd.device.type != "cpu" or torch.compiler.is_compiling()
-    if fused or rate == 0:
-        return F.scaled_dot_product_attention(query_bnsd, key_bnsd, value_bnsd, mask_b11s, rate)
-    scores_bnss = (query_bnsd * query_bnsd.shape[-1] ** -0.5) @ key_bnsd.transpose(-2, -1)
-    if mask_b11s is not None:
-        scores_bnss = scores_bnss.masked_fill(~mask_b11s, float("-inf"))
-    return dropout(scores_bnss.softmax(-1), rate, training=True) @ value_bnsd

@@ -4,6 +4,7 @@ Axes: b batch, s sequence, e embedding, h hidden.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder
@@ -26,11 +27,19 @@ class Embeddings(nn.Module):
         self.dropout = node.dropout.hidden
 
     def forward(
-        self, token_ids_bs: torch.Tensor, segment_ids_bs: torch.Tensor | None, dtype: torch.dtype
+        self,
+        token_ids_bs: torch.Tensor,
+        segment_ids_bs: torch.Tensor | None,
+        sequence_ids_bs: torch.Tensor | None,
+        dtype: torch.dtype,
     ) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""
         seq = token_ids_bs.shape[1]
-        x_bse = self.token(token_ids_bs) + self.position.weight[self.offset : self.offset + seq]
+        if sequence_ids_bs is None:
+            place = self.position.weight[self.offset : self.offset + seq]
+        else:
+            place = self.position(self.offset + places(sequence_ids_bs))
+        x_bse = self.token(token_ids_bs) + place
         if self.segment is not None:
             first = self.segment.weight[0]
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
@@ -39,3 +48,10 @@ class Embeddings(nn.Module):
             x_bse = self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
+
+
+def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+    """How far each token (b, s) stands from the first of its unbroken run of one number."""
+    lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
+    begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
+    return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values

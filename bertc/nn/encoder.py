@@ -8,6 +8,7 @@ from torch import nn
 
 from bertc.ir.encoder import Encoder as EncoderNode
 from bertc.ir.encoder import LayerWidths
+from bertc.nn.attend import Visible, can_varlen, within
 from bertc.nn.attention import FullAttention
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
@@ -63,43 +64,47 @@ class Encoder(nn.Module):
         token_ids_bs: torch.Tensor,
         segment_ids_bs: torch.Tensor | None,
         attention_mask_bs: torch.Tensor | None,
+        sequence_ids_bs: torch.Tensor | None,
         dtype: torch.dtype,
     ) -> torch.Tensor:
-        """Hidden states of the last layer; ``attention_mask`` is true at real tokens."""
-        mask_b11s = (
-            None if attention_mask_bs is None else attention_mask_bs[:, None, None, :].bool()
-        )
-        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
+        """Hidden states of the last layer; the arguments are those of ``Model.encode``."""
+        visible = None
+        if sequence_ids_bs is not None:
+            visible = within(sequence_ids_bs, self._varlen(token_ids_bs, dtype))
+        elif attention_mask_bs is not None:
+            visible = attention_mask_bs[:, None, None, :].bool()
+        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
-            x_bsh = self._layer(
-                self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, mask_b11s
-            )
+            x_bsh = self._layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, visible)
         if self.norm is not None:
             x_bsh = self.norm(x_bsh)
         return x_bsh
 
-    def pool(self, x_bsh: torch.Tensor) -> torch.Tensor:
-        """tanh(W h + b) of the first token (BERT 3): (b, s, h) to (b, h)."""
+    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
+        """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        return torch.tanh(self.pooler(x_bsh[:, 0]))
+        return torch.tanh(self.pooler(first_h))
+
+    def _varlen(self, token_ids_bs: torch.Tensor, dtype: torch.dtype) -> bool:
+        """Whether the kernel for sequences of any length serves: it has no dropout."""
+        drops = self.training and self.node.dropout.attention > 0
+        return can_varlen(token_ids_bs.device, dtype) and not drops
 
     def _layer(
         self,
         attention: nn.Module,
         ffn: nn.Module,
         x_bsh: torch.Tensor,
-        mask_b11s: torch.Tensor | None,
+        visible: Visible,
     ) -> torch.Tensor:
-        return self._feed_forward(ffn, self._attend(attention, x_bsh, mask_b11s))
+        return self._feed_forward(ffn, self._attend(attention, x_bsh, visible))
 
-    def _attend(
-        self, part: nn.Module, x_bsh: torch.Tensor, mask_b11s: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _attend(self, part: nn.Module, x_bsh: torch.Tensor, visible: Visible) -> torch.Tensor:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
         if self.norm is not None:
-            return x_bsh + self._drop(part(part.norm(x_bsh), mask_b11s))
-        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh, mask_b11s)))
+            return x_bsh + self._drop(part(part.norm(x_bsh), visible))
+        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh, visible)))
         return y_bsh
 
     def _feed_forward(self, part: nn.Module, x_bsh: torch.Tensor) -> torch.Tensor:

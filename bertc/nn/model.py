@@ -26,23 +26,31 @@ class Model(nn.Module):
         token_ids: torch.Tensor,
         segment_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
+        sequence_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
 
         ``attention_mask`` is true, or 1, at real tokens. Padding belongs at the end of a row.
+        Where rows hold several examples, ``sequence_ids`` number the tokens of each by one number
+        of its own, in unbroken runs: attention stays within them and positions start again.
         """
         hidden: torch.Tensor = self.encoder(
-            token_ids, segment_ids, attention_mask, self.compute_dtype
+            token_ids, segment_ids, attention_mask, sequence_ids, self.compute_dtype
         )
         return hidden
 
-    def pool(self, hidden: torch.Tensor) -> torch.Tensor:
+    def pool(self, hidden: torch.Tensor, starts: torch.Tensor | None = None) -> torch.Tensor:
         """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
+
+        With ``starts`` (batch, examples), where examples begin: (batch, examples, hidden).
 
         Raises:
             ValueError: if the encoder has no pooler.
         """
-        return self.encoder.pool(hidden)
+        if starts is None:
+            return self.encoder.pool(hidden[:, 0])
+        b, _, h = hidden.shape
+        return self.encoder.pool(hidden.gather(1, starts[:, :, None].expand(b, -1, h)))
 
     def head_weights(self) -> dict[str, torch.Tensor]:
         """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to."""

@@ -5,6 +5,7 @@ from bertc.objectives.columns import (
     Columns,
     Inputs,
     Predictions,
+    Questions,
     Tables,
     TermLoss,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "Columns",
     "Inputs",
     "Predictions",
+    "Questions",
     "Tables",
     "TermLoss",
     "corrupt",

@@ -1,6 +1,7 @@
 """What passes between the data, the encoder and the losses, as tuples of tensors.
 
-Axes: b examples, s positions of a row, k predictions of a row, v token ids.
+Axes: b rows, s positions of a row, m examples of a row, k predictions of a row, v token ids.
+A row holds one example, several where rows are packed.
 """
 
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ class Inputs(NamedTuple):
     token_ids: torch.Tensor  # (b, s) long, padded at the end
     segment_ids: torch.Tensor  # (b, s) long
     lengths: torch.Tensor  # (b,) long, real tokens with specials
-    example_ids: torch.Tensor  # (b,) long, the address of an example
-    copies: torch.Tensor  # (b,) long, which masking of the example this is
-    pair_labels: torch.Tensor  # (b,) long, 0: in order, 1: not
+    example_ids: torch.Tensor  # (b,) long, the address of a row
+    copies: torch.Tensor  # (b,) long, which masking of the row this is
+    starts: torch.Tensor  # (b, m) long, where each example begins, s in places not used
+    pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not
 
 
 class Tables(NamedTuple):
@@ -51,14 +53,23 @@ class Boundaries(NamedTuple):
     weights: torch.Tensor  # (b, k) float, 1 or 0
 
 
+class Questions(NamedTuple):
+    """A question about each example of a row; places not used hold position 0 and weight 0."""
+
+    positions: torch.Tensor  # (b, m) long, the first token
+    labels: torch.Tensor  # (b, m) long, 0: in order, 1: not
+    weights: torch.Tensor  # (b, m) float, 1 or 0
+
+
 class Columns(NamedTuple):
     """What the encoder reads and what each term of the objective needs."""
 
     token_ids: torch.Tensor  # (b, s) long, corrupted
     segment_ids: torch.Tensor  # (b, s) long
     attention_mask: torch.Tensor | None  # (b, s) bool, None where no row is padded
+    sequence_ids: torch.Tensor | None  # (b, s) long, see Model.encode; None for one example a row
     originals: torch.Tensor  # (b, s) long
-    pair_labels: torch.Tensor  # (b,) long
+    pairs: Questions | None
     mlm: Predictions | None
     sbo: Boundaries | None
 

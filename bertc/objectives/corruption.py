@@ -1,4 +1,7 @@
-"""From a batch of text to what one stage asks of the encoder."""
+"""From a batch of text to what one stage asks of the encoder.
+
+Axes: b rows, s positions of a row, m examples of a row.
+"""
 
 from typing import assert_never
 
@@ -7,7 +10,7 @@ import torch
 from bertc.ir import address
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
-from bertc.objectives.columns import Columns, Inputs, Predictions, Tables
+from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.sbo import find_boundaries
 
@@ -28,6 +31,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     token_ids_bs = inputs.token_ids
     mlm: Predictions | None = None
     boundary: Sbo | None = None
+    pairs: Questions | None = None
     for term in stage.objective:
         match term.objective:
             case Mlm() as objective:
@@ -35,15 +39,31 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():
-                pass  # their labels come with the rows
+                pairs = _ask(inputs)
             case _:
                 assert_never(term.objective)
     return Columns(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
-        attention_mask=real_bs if stage.padded else None,
+        attention_mask=real_bs if stage.padded and not stage.pack else None,
+        sequence_ids=_number(inputs, real_bs) if stage.pack else None,
         originals=inputs.token_ids,
-        pair_labels=inputs.pair_labels,
+        pairs=pairs,
         mlm=mlm,
         sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
     )
+
+
+def _ask(inputs: Inputs) -> Questions:
+    used_bm = inputs.starts < inputs.token_ids.shape[1]
+    positions_bm = torch.where(used_bm, inputs.starts, 0)
+    return Questions(positions_bm, inputs.pair_labels, used_bm.float())
+
+
+def _number(inputs: Inputs, real_bs: torch.Tensor) -> torch.Tensor:
+    """Which example of its row, from 1, each token (b, s) belongs to; 0 for padding."""
+    b, seq = real_bs.shape
+    # Places not used mark a column beyond the row, which is dropped.
+    begins = torch.zeros(b, seq + 1, dtype=torch.long, device=real_bs.device)
+    begins.scatter_(1, inputs.starts, 1)
+    return torch.where(real_bs, begins[:, :seq].cumsum(1), 0)

@@ -1,6 +1,6 @@
 """The loss of each term of a stage, as sums that can be added over parts of a batch.
 
-Axes: b examples, s positions, k predictions of a row, n = b*k, h hidden.
+Axes: b rows, s positions, m examples of a row, k predictions of a row, n = b*k, h hidden.
 """
 
 from typing import Literal, assert_never
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
-from bertc.objectives.columns import Boundaries, Columns, Predictions, TermLoss
+from bertc.objectives.columns import Boundaries, Columns, Predictions, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import Weights, mlm_features, pair_logits, sbo_features
 
@@ -21,7 +21,7 @@ def losses(
     encoder: Encoder,
     columns: Columns,
     hidden_bsh: torch.Tensor,
-    pooled_bh: torch.Tensor | None,
+    pooled_bmh: torch.Tensor | None,
     weights: Weights,
 ) -> dict[str, TermLoss]:
     """The loss of every term, by kind of objective; factors of terms are not applied.
@@ -38,9 +38,10 @@ def losses(
                 assert columns.sbo is not None, "sbo without its columns"
                 found["sbo"] = _sbo_loss(encoder, columns.sbo, hidden_bsh, weights)
             case Nsp() | Sop() as objective:
-                assert pooled_bh is not None, "a question about pairs without a pooler"
+                assert columns.pairs is not None, "a question about pairs without its columns"
+                assert pooled_bmh is not None, "a question about pairs without a pooler"
                 found[objective.kind] = _pair_loss(
-                    objective.kind, columns.pair_labels, pooled_bh, weights
+                    objective.kind, columns.pairs, pooled_bmh, weights
                 )
             case _:
                 assert_never(term.objective)
@@ -84,9 +85,11 @@ def _sbo_loss(
 
 
 def _pair_loss(
-    kind: Literal["nsp", "sop"], labels_b: torch.Tensor, pooled_bh: torch.Tensor, weights: Weights
+    kind: Literal["nsp", "sop"], asked: Questions, pooled_bmh: torch.Tensor, weights: Weights
 ) -> TermLoss:
-    logits_b2 = pair_logits(kind, pooled_bh, weights).float()
-    total = F.cross_entropy(logits_b2, labels_b, reduction="sum")
-    correct = (logits_b2.argmax(1) == labels_b).float().sum()
-    return TermLoss(total, torch.full_like(total, float(len(labels_b))), correct)
+    pooled_nh = pooled_bmh.reshape(-1, pooled_bmh.shape[-1])
+    logits_n2 = pair_logits(kind, pooled_nh, weights).float()
+    labels_n, weight_n = asked.labels.reshape(-1), asked.weights.reshape(-1)
+    losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
+    hits_n = logits_n2.argmax(1) == labels_n
+    return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())

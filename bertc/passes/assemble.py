@@ -76,6 +76,7 @@ def _stage(view: StageView, first: int, total: int) -> Stage:
         format=view.format,
         pairs=view.pairs,
         padded=view.format.kind != "full-sentences",
+        pack=view.value("pack"),
         optimizer=optimizer,
         warmup_steps=warmup_steps(optimizer, schedule_steps),
         schedule_start=first if own_schedule else 0,

@@ -130,6 +130,15 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=_note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
+    if stage.value("pack") and stage.format.kind == "full-sentences":
+        diagnostics.error(
+            "E216",
+            "full-sentences rows are full, and pack = true",
+            stage.span("pack"),
+            notes=_note("the rows are asked for here", stage.span("format")),
+            help="format=doc-sentences, whose rows end with their document",
+            fix=_fix(stage.given("format"), "format=doc-sentences"),
+        )
     segments = stage.program.settings["segments"].value
     if paired and segments == 1:
         diagnostics.error(

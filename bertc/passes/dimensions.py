@@ -21,7 +21,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("embedding", lambda p: _value(p, "hidden")),
         ("positions", lambda p: LearnedPositions(rows=longest_seq(p))),
         ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
-        ("format", lambda p: default_format(_value(p, "objective"))),
+        ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
         ("save_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
         ("eval_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
         ("log_every", lambda p: max(1, min(100, total_steps(p) // 100))),

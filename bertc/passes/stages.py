@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertc.diagnostics import Span
-from bertc.ir.data import PAIRED, FullSentences, SegmentPair
+from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair
 from bertc.ir.objective import Nsp, Pairs, Sop, Term
 from bertc.ir.program import Given, Program
 
@@ -41,7 +41,7 @@ class StageView:
         given = self.given("format")
         if given is not None and given.origin.kind != "derived":
             return given.value
-        return default_format(self.value("objective"))
+        return default_format(self.value("objective"), self.value("pack"))
 
     @property
     def pairs(self) -> Pairs:
@@ -66,6 +66,13 @@ def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     return any(isinstance(term.objective, Nsp | Sop) for term in objective)
 
 
-def default_format(objective: tuple[Term, ...]) -> SegmentPair | FullSentences:
-    """BERT's pairs where the objective asks about them, else RoBERTa's full sentences."""
-    return SegmentPair() if asks_about_pairs(objective) else FullSentences()
+def default_format(
+    objective: tuple[Term, ...], pack: bool
+) -> SegmentPair | DocSentences | FullSentences:
+    """BERT's pairs where the objective asks about them, else RoBERTa's full sentences.
+
+    Those leave nothing to pack: packed rows hold documents, in pieces where they are long.
+    """
+    if asks_about_pairs(objective):
+        return SegmentPair()
+    return DocSentences() if pack else FullSentences()

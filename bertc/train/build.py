@@ -92,13 +92,16 @@ def _rows(stage: Stage, resolved: Resolved, rows: int, first: int, device: torch
     token_ids = torch.randint(SPECIALS, vocab, shape, generator=generator)
     token_ids[:, 0], token_ids[:, -1] = 2, 3
     zeros = torch.zeros(rows, dtype=torch.long)
+    starts = torch.full((rows, stage.texts), stage.seq)
+    starts[:, 0] = 0
     inputs = Inputs(
         token_ids=token_ids,
         segment_ids=torch.zeros_like(token_ids),
         lengths=torch.full_like(zeros, stage.seq),
         example_ids=torch.arange(first, first + rows),
         copies=zeros,
-        pair_labels=zeros,
+        starts=starts,
+        pair_labels=torch.zeros_like(starts),
     )
     return Inputs(*(tensor.to(device) for tensor in inputs))
 

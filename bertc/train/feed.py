@@ -31,6 +31,7 @@ def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
         lengths=tensor(batch.lengths),
         example_ids=tensor(batch.example_ids),
         copies=tensor(batch.copies),
+        starts=tensor(batch.starts),
         pair_labels=tensor(batch.pair_labels),
     )
 

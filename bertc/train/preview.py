@@ -1,11 +1,12 @@
 """``bertc show-batch``: examples as the model is asked about them, for a person to read."""
 
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 
-from bertc.data import Vocabulary, prepare
+from bertc.data import RawBatch, Vocabulary, prepare
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
@@ -38,40 +39,45 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
-            _example(stage, corpus.vocabulary, columns, row, int(length), color)
-            for row, length in enumerate(batch.lengths)
+            _row(stage, corpus.vocabulary, columns, batch, row, color)
+            for row in range(len(batch.lengths))
         ]
     return "\n\n".join(parts)
 
 
-def _example(
-    stage: Stage, vocabulary: Vocabulary, columns: Columns, row: int, length: int, color: bool
+def _row(
+    stage: Stage, vocabulary: Vocabulary, columns: Columns, batch: RawBatch, row: int, color: bool
 ) -> str:
-    """One row: a paragraph a segment, then what is asked about it."""
+    """One row: a paragraph a segment of each of its examples, then what is asked about it."""
     seen, original = columns.token_ids[row].tolist(), columns.originals[row].tolist()
-    segments = columns.segment_ids[row].tolist()
-    asked = _asked(columns, row)
-    paragraphs: dict[int, list[str]] = {}
-    for at in range(length):
-        word = _token(vocabulary, seen[at])
-        if at in asked:
-            word = f"«{word}→{_token(vocabulary, original[at])}»"
-            word = f"{_BOLD}{word}{_PLAIN}" if color else word
-        paragraphs.setdefault(segments[at], []).append(word)
-    lines = [f"example {row + 1}, {length} tokens"]
-    for segment, words in paragraphs.items():
-        name = "AB"[segment] if len(paragraphs) > 1 else " "
-        lines.append(_wrapped(f"  {name} ", " ".join(words)))
+    length, asked = int(batch.lengths[row]), _asked(columns, row)
+    starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
+    lines = [f"row {row + 1}, {length} tokens" + _count(len(starts), stage)]
+    for nth, (start, end) in enumerate(pairwise([*starts, length])):
+        paragraphs: dict[int, list[str]] = {}
+        for at in range(start, end):
+            word = _token(vocabulary, seen[at])
+            if at in asked:
+                word = f"«{word}→{_token(vocabulary, original[at])}»"
+                word = f"{_BOLD}{word}{_PLAIN}" if color else word
+            paragraphs.setdefault(int(columns.segment_ids[row, at]), []).append(word)
+        for segment, words in paragraphs.items():
+            name = "AB"[segment] if len(paragraphs) > 1 else " "
+            lines.append(_wrapped(f"  {name} ", " ".join(words)))
+        lines += [
+            f"  {t.objective.kind}: {_answer(t.objective.kind, int(batch.pair_labels[row, nth]))}"
+            for t in stage.objective
+            if t.objective.kind in ("nsp", "sop")
+        ]
     if columns.mlm is not None:
         lines.append("  " + _counted(seen, original, asked, vocabulary.mask, length))
-    lines += [
-        f"  {t.objective.kind}: {_answer(t.objective.kind, int(columns.pair_labels[row]))}"
-        for t in stage.objective
-        if t.objective.kind in ("nsp", "sop")
-    ]
     if columns.sbo is not None:
         lines.append(_boundaries(vocabulary, columns, row, original))
     return "\n".join(lines)
+
+
+def _count(examples: int, stage: Stage) -> str:
+    return f", {examples} examples" if stage.pack else ""
 
 
 def _asked(columns: Columns, row: int) -> set[int]:

@@ -50,12 +50,13 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
 def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool) -> Objective:
     """Forward pass and losses of one micro-batch, as one function of static shapes."""
     names = kinds(stage)
-    pooled_terms = any(isinstance(term.objective, Nsp | Sop) for term in stage.objective)
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden_bsh = model.encode(columns.token_ids, columns.segment_ids, columns.attention_mask)
-        pooled_bh = model.pool(hidden_bsh) if pooled_terms else None
-        terms = losses(stage, encoder, columns, hidden_bsh, pooled_bh, model.head_weights())
+        hidden_bsh = model.encode(
+            columns.token_ids, columns.segment_ids, columns.attention_mask, columns.sequence_ids
+        )
+        pooled_bmh = model.pool(hidden_bsh, columns.pairs.positions) if columns.pairs else None
+        terms = losses(stage, encoder, columns, hidden_bsh, pooled_bmh, model.head_weights())
         sums_t = torch.stack([terms[name].sum.float() for name in names])
         hits_t = torch.stack([terms[name].correct.float() for name in names])
         return (sums_t * factors_t).sum(), torch.stack([sums_t.detach(), hits_t])
@@ -84,8 +85,7 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
         case Sbo():
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
-            rows = sum(len(part.pair_labels) for part in parts)
-            return torch.full((), float(rows), device=parts[0].pair_labels.device)
+            return torch.stack([part.pairs.weights.sum() for part in parts if part.pairs]).sum()
         case unreachable:
             assert_never(unreachable)
 

@@ -31,7 +31,15 @@ def batch(rows: int, seq: int, first: int) -> Inputs:
     ids[:, 0], ids[:, seq // 2], ids[:, -1] = 101, 102, 102
     zeros = torch.zeros(rows, dtype=torch.long)
     lengths = torch.full((rows,), seq)
-    return Inputs(ids, torch.zeros_like(ids), lengths, first + torch.arange(rows), zeros, zeros)
+    return Inputs(
+        ids,
+        torch.zeros_like(ids),
+        lengths,
+        first + torch.arange(rows),
+        zeros,
+        zeros[:, None],
+        zeros[:, None],
+    )
 
 
 def rate(terms: tuple[Term, ...], rows: int, seq: int) -> float:

@@ -8,7 +8,7 @@ from bertc.estimate import estimate, largest_microbatches
 from bertc.estimate.memory import encoder_kept
 from bertc.ir.resolved import Resolved, head_kept
 from bertc.nn import build
-from bertc.objectives import Boundaries, Columns, Predictions, losses
+from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes import Machine
 
 GIB = 2**30
@@ -78,14 +78,15 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         token_ids=ids,
         segment_ids=torch.zeros_like(ids),
         attention_mask=None,
+        sequence_ids=None,
         originals=ids,
-        pair_labels=ids[:, 0],
+        pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
         mlm=Predictions(asked, asked, asked.float()),
         sbo=Boundaries(asked, asked, asked, asked, asked.float()),
     )
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         hidden = note(model.encode(columns.token_ids, columns.segment_ids))
-        pooled = model.pool(hidden) if resolved.encoder.pooler else None
+        pooled = model.pool(hidden, ids[:, :1]) if resolved.encoder.pooler else None
         losses(stage, resolved.encoder, columns, hidden, pooled, model.head_weights())
     return sum(storage.nbytes() for storage in found.values())
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.nn.dropout import attend, dropout
+from bertc.nn.attend import attend
+from bertc.nn.dropout import dropout
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])

@@ -38,7 +38,10 @@ def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: 
     ids[lane >= lengths[:, None]] = PAD
     segments = ((lane > middle) & (lane < lengths[:, None]) & pairs).long()
     labels = torch.randint(0, 2, (count,), generator=generator)
-    return Inputs(ids, segments, lengths, torch.arange(count), torch.zeros_like(labels), labels)
+    zeros = torch.zeros_like(labels)
+    return Inputs(
+        ids, segments, lengths, torch.arange(count), zeros, zeros[:, None], labels[:, None]
+    )
 
 
 def program(objective: str, seq: int, extra: str = "") -> Resolved:

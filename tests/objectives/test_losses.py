@@ -109,7 +109,8 @@ def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
     _, columns, _, pooled, w = setting(f"mlm+{kind}")
     scores = pooled @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
     torch.testing.assert_close(pair_logits(kind, pooled, w), scores)  # type: ignore[arg-type]
-    labels = columns.pair_labels
+    assert columns.pairs is not None
+    labels = columns.pairs.labels[:, 0]
     wanted = -scores.log_softmax(1).gather(1, labels[:, None]).sum()
     term = found(f"mlm+{kind}")[kind]
     torch.testing.assert_close(term.sum, wanted)

@@ -159,7 +159,10 @@ def test_without_masking_nothing_changes() -> None:
     columns = corrupted("sop", inputs)
     assert columns.mlm is None
     assert torch.equal(columns.token_ids, inputs.token_ids)
-    assert torch.equal(columns.pair_labels, inputs.pair_labels)
+    assert columns.pairs is not None
+    assert torch.equal(columns.pairs.labels, inputs.pair_labels)
+    assert columns.pairs.weights.all()
+    assert not columns.pairs.positions.any()
 
 
 def test_padding_is_not_attended_to_where_there_is_any() -> None:

@@ -14,7 +14,7 @@ from bertc.estimate import estimate
 from bertc.ir.objective import Mlm, Sbo
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import build
-from bertc.objectives import Boundaries, Columns, Predictions, losses
+from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes.stages import asks_about_pairs
 from bertc.resources import shipped_specs
 
@@ -26,12 +26,14 @@ def columns(stage: Stage) -> Columns:
     rows = torch.zeros(BATCH, stage.seq, dtype=torch.long)
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
+    starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
     return Columns(
         token_ids=rows,
         segment_ids=rows,
         attention_mask=rows.bool() if stage.padded else None,
+        sequence_ids=rows if stage.pack else None,
         originals=rows,
-        pair_labels=rows[:, 0],
+        pairs=Questions(starts, starts, starts.float()),
         mlm=Predictions(asked, asked, weights),
         sbo=Boundaries(asked, asked, asked, asked, weights),
     )
@@ -43,8 +45,11 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
         model = build(resolved, device="meta")
         batch = columns(stage)
         with FlopCounterMode(display=False) as counter:
-            hidden = model.encode(batch.token_ids, batch.segment_ids, batch.attention_mask)
-            pooled = model.pool(hidden) if asks_about_pairs(stage.objective) else None
+            hidden = model.encode(
+                batch.token_ids, batch.segment_ids, batch.attention_mask, batch.sequence_ids
+            )
+            asking = asks_about_pairs(stage.objective)
+            pooled = model.pool(hidden, batch.pairs.positions) if asking else None
             terms = losses(stage, resolved.encoder, batch, hidden, pooled, model.head_weights())
             forward = counter.get_total_flops()
             sum((term.sum for term in terms.values()), torch.zeros(())).backward()
