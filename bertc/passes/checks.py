@@ -135,7 +135,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E216",
             "full-sentences rows are full, and pack = true",
             stage.span("pack"),
-            notes=_note("the rows are asked for here", stage.span("format")),
+            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",
             fix=_fix(stage.given("format"), "format=doc-sentences"),
         )

@@ -99,8 +99,9 @@ def test_training_learns(go, tiny, tmp_path):
         {},
         {"objective": PAIRS, "optimizer": Lamb(lr=1e-2, warmup=2)},
         {"optimizer": Adam(bias_correction=False, warmup=0), "microbatch": 2, "log_every": 5},
+        {"objective": PAIRS, "pack": True, "seq": 64, "microbatch": 4},
     ],
-    ids=["adam", "lamb", "accumulated"],
+    ids=["adam", "lamb", "accumulated", "packed"],
 )
 @pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
 def test_resuming_is_never_having_stopped(

@@ -1,0 +1,192 @@
+"""Several examples in a row give what each gives in a row of its own."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from bertc.api import resolve
+from bertc.ir.resolved import Resolved
+from bertc.nn import Model, attend, build
+from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
+from bertc.train.step import make_objective
+
+PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
+ROOM, VOCAB = 48, 90
+LENGTHS = (12, 9, 20, 30, 18, 48, 7, 8, 11, 5)
+SPECS = [
+    "objective=mlm+sop",
+    "objective=span+sbo+nsp norm=pre share=all E=16",
+    "objective=mlm positions=learned(50, offset=2) segments=0 format=doc-sentences",
+]
+
+
+def program(extra: str) -> Resolved:
+    return resolve(
+        f"layers=2 hidden=32 heads=2 vocab={VOCAB} seq={ROOM} batch=4 dropout=0 pack=true {extra}"
+    )
+
+
+def examples() -> Inputs:
+    """[CLS] A [SEP] B [SEP] of these lengths, a row each."""
+    draw = torch.Generator().manual_seed(0)
+    lane, lengths = torch.arange(ROOM), torch.tensor(LENGTHS)
+    ids = torch.randint(5, VOCAB, (len(LENGTHS), ROOM), generator=draw)
+    middle, last = lengths[:, None] // 2, lengths[:, None] - 1
+    ids = torch.where((lane == middle) | (lane == last), 3, ids)
+    ids[:, 0] = 2
+    inside = lane <= last
+    number = torch.arange(len(LENGTHS))
+    return Inputs(
+        token_ids=torch.where(inside, ids, 0),
+        segment_ids=((lane > middle) & inside).long(),
+        lengths=lengths,
+        example_ids=number,
+        copies=torch.zeros_like(number),
+        starts=torch.zeros_like(number)[:, None],
+        pair_labels=(number % 2)[:, None],
+    )
+
+
+def tables() -> Tables:
+    ids = torch.arange(VOCAB)
+    return Tables(
+        size=VOCAB, pad=0, cls=2, sep=3, mask=4, word_start=ids % 3 > 0, special=ids < 5,
+        unigram_cdf=torch.linspace(0, 1, VOCAB),
+    )  # fmt: skip
+
+
+def packed(columns: Columns) -> Columns:
+    """The columns of padded rows, moved with all their predictions into packed ones."""
+    offsets = {}
+    for members in PACKS:
+        start = 0
+        for i in members:
+            offsets[i], start = start, start + LENGTHS[i]
+
+    def tokens(rows: torch.Tensor) -> torch.Tensor:
+        joined = [torch.cat([rows[i, : LENGTHS[i]] for i in members]) for members in PACKS]
+        return torch.stack([torch.nn.functional.pad(r, (0, ROOM - len(r))) for r in joined])
+
+    def slots(values: torch.Tensor, shift: bool) -> torch.Tensor:
+        """Each example's entries beside each other; ``shift`` moves positions with the text."""
+        moved = [values[i] + (offsets[i] if shift else 0) for i in range(len(LENGTHS))]
+        rows = [torch.cat([moved[i] for i in members]) for members in PACKS]
+        return pad_sequence(rows, batch_first=True)
+
+    numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
+    mlm, sbo, pairs = columns.mlm, columns.sbo, columns.pairs
+    assert mlm is not None
+    return columns._replace(
+        token_ids=tokens(columns.token_ids),
+        segment_ids=tokens(columns.segment_ids),
+        attention_mask=None,
+        sequence_ids=tokens(torch.stack(numbers)),
+        originals=tokens(columns.originals),
+        pairs=pairs
+        and Questions(
+            slots(pairs.positions, True), slots(pairs.labels, False), slots(pairs.weights, False)
+        ),
+        mlm=Predictions(
+            slots(mlm.positions, True), slots(mlm.targets, False), slots(mlm.weights, False)
+        ),
+        sbo=sbo
+        and Boundaries(
+            slots(sbo.left, True), slots(sbo.right, True), slots(sbo.place, False),
+            slots(sbo.targets, False), slots(sbo.weights, False),
+        ),
+    )  # fmt: skip
+
+
+def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Sums and hits of the terms, and the gradient of every weight."""
+    model = build(resolved).train()
+    stage = resolved.stages[0]
+    factors = torch.full((len(stage.objective),), 0.01)
+    loss, statistics = make_objective(model, stage, resolved.encoder, compiled=False)(
+        columns, factors
+    )
+    loss.backward()
+    return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+def both(extra: str) -> tuple[Resolved, Columns, Columns]:
+    resolved = program(extra)
+    apart = resolved.stages[0].model_copy(update={"pack": False, "padded": True})
+    padded = corrupt(apart, examples(), tables(), 1)
+    return resolved, padded, packed(padded)
+
+
+@pytest.mark.parametrize("extra", SPECS)
+def test_losses_and_gradients_equal_those_of_padded_rows(extra: str) -> None:
+    resolved, padded, together = both(extra)
+    statistics, gradients = results(resolved, padded)
+    found, moved = results(resolved, together)
+    torch.testing.assert_close(found, statistics, atol=1e-5, rtol=1e-5)
+    assert statistics[0].min() > 1
+    assert moved.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(moved[name], gradient, atol=1e-5, rtol=1e-5, msg=name)
+
+
+def one_by_one(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    offsets: torch.Tensor, other: torch.Tensor, longest: int, longest_other: int,
+) -> torch.Tensor:  # fmt: skip
+    """What the kernel for sequences of any length does, on (t, n, d), sequence by sequence."""
+    assert torch.equal(offsets, other)
+    assert offsets.dtype == torch.int32
+    assert offsets.diff().max() <= longest == longest_other
+    assert offsets[0] == 0
+    assert offsets[-1] == len(query)
+    parts = []
+    for start, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        q, k, v = (x[start:end].transpose(0, 1) for x in (query, key, value))
+        parts.append(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(0, 1))
+    return torch.cat(parts)
+
+
+def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved, _, together = both(SPECS[1])
+    statistics, gradients = results(resolved, together)
+    monkeypatch.setattr(attend, "varlen_attn", one_by_one)
+    monkeypatch.setattr("bertc.nn.encoder.can_varlen", lambda device, dtype: True)
+    found, moved = results(resolved, together)
+    torch.testing.assert_close(found, statistics, atol=1e-5, rtol=1e-5)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(moved[name], gradient, atol=1e-5, rtol=1e-5, msg=name)
+
+
+def test_a_text_does_not_see_its_neighbours() -> None:
+    model: Model = build(program(SPECS[0])).eval()
+    ids = torch.randint(5, VOCAB, (1, 20), generator=torch.Generator().manual_seed(1))
+    numbers = torch.tensor([[1] * 7 + [2] * 9 + [0] * 4])
+    other = ids.clone()
+    other[0, :7] = 6
+    one, changed = (model.encode(x, sequence_ids=numbers) for x in (ids, other))
+    assert torch.equal(one[0, 7:], changed[0, 7:])
+    assert not torch.equal(one[0, :7], changed[0, :7])
+    torch.testing.assert_close(one[:, 7:16], model.encode(ids[:, 7:16]))
+
+
+def test_corruption_numbers_examples_and_asks_about_each() -> None:
+    stage = program("objective=mlm+sop").stages[0]
+    plain = examples()
+    starts = torch.full((1, stage.texts), ROOM)
+    starts[0, :3] = torch.tensor([0, 12, 21])
+    row = torch.cat([plain.token_ids[i, : LENGTHS[i]] for i in (0, 1, 2)])
+    inputs = plain._replace(
+        token_ids=torch.nn.functional.pad(row, (0, ROOM - len(row)))[None],
+        segment_ids=torch.zeros(1, ROOM, dtype=torch.long),
+        lengths=torch.tensor([41]),
+        example_ids=torch.tensor([7]),
+        copies=torch.tensor([0]),
+        starts=starts,
+        pair_labels=torch.zeros_like(starts),
+    )
+    columns = corrupt(stage, inputs, tables(), 1)
+    assert columns.sequence_ids is not None
+    assert columns.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
+    assert columns.attention_mask is None
+    assert columns.pairs is not None
+    assert columns.pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
+    assert columns.pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]
