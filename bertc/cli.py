@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -76,6 +77,7 @@ def estimate(
     set: SetOption = None,
     device: Annotated[str, typer.Option(help="h200, h100, a100, cpu, ...")] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
+    world: Annotated[int, typer.Option(min=1, help="devices the run is spread over")] = 1,
     json: JsonOption = False,
 ) -> None:
     """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
@@ -85,7 +87,7 @@ def estimate(
 
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
-    estimates = [run(point, device, counting) for point in found]
+    estimates = [run(point, device, counting, world) for point in found]
     typer.echo(as_json(estimates) if json else as_table(estimates))
 
 
@@ -120,16 +122,60 @@ def train(
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
+    nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one a GPU")] = 1,
 ) -> None:
-    """Train a spec on its text, into a run folder."""
+    """Train a spec on its text, into a run folder; under torchrun, as one of its processes."""
     from bertc.api import resolve
     from bertc.syntax.files import spec_text
-    from bertc.train.loop import train as run
 
     resolved = resolve(spec, set or ())
     folder = out or Path("runs") / resolved.name
+    if nproc > 1:
+        from bertc.passes import World, refuse_too_many
+        from bertc.train.launch import launch
+
+        refuse_too_many(resolved, World(nproc, nproc))
+        raise typer.Exit(launch(_training(spec, set or (), folder, resume, dry_run), nproc))
+    from bertc.train.loop import train as run
+    from bertc.train.ranks import world_here
+
     text = spec_text(spec, set or ())
-    typer.echo(run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run).summary())
+    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run)
+    if world_here()[0] == 0:
+        typer.echo(report.summary())
+
+
+def _training(
+    spec: str, overrides: Sequence[str], out: Path | None, resume: bool, dry_run: bool
+) -> list[str]:
+    """The command line of ``train``."""
+    return [
+        *("train", spec),
+        *(word for override in overrides for word in ("--set", override)),
+        *(("--out", str(out)) if out else ()),
+        *(["--resume"] if resume else []),
+        *(["--dry-run"] if dry_run else []),
+    ]
+
+
+@app.command()
+def slurm(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each")] = 8,
+    time: Annotated[str, typer.Option(help="limit of the job, as Slurm writes it")] = "24:00:00",
+) -> None:
+    """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""
+    from bertc.api import resolve
+    from bertc.passes import World, refuse_too_many
+    from bertc.train.slurm import script
+
+    resolved = resolve(spec, set or ())
+    refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
+    command = _training(spec, set or (), out, resume=True, dry_run=False)
+    typer.echo(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)
 
 
 @app.command("eval")

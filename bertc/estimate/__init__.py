@@ -1,6 +1,6 @@
 """What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
 
-from bertc.estimate.cost import estimate, largest_microbatches
+from bertc.estimate.cost import estimate, largest_microbatches, layout
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.figures import Convention, Estimate, convention_named
 from bertc.estimate.table import as_json, as_table
@@ -15,4 +15,5 @@ __all__ = [
     "device_named",
     "estimate",
     "largest_microbatches",
+    "layout",
 ]

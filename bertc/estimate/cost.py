@@ -2,29 +2,39 @@
 
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import run_time, stage_time
-from bertc.estimate.figures import Convention, Estimate, Parameters, StageEstimate
+from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.memory import Room, stage_memory
+from bertc.estimate.memory import Room
 from bertc.estimate.parameters import count
+from bertc.estimate.sharing import layout_on, process_memory, step_communication
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.plan import Machine
+from bertc.passes.plan import Machine, largest_divisor
+from bertc.passes.world import ALONE, Layout, World
+
+PER_HOST = 8
+"""Devices a machine holds, at most."""
 
 
 def estimate(
-    resolved: Resolved, device: str = "h200", convention: Convention = "exact"
+    resolved: Resolved, device: str = "h200", convention: Convention = "exact", devices: int = 1
 ) -> Estimate:
     """What a program costs on a named device, without running or importing anything heavy.
 
+    On several ``devices``, in machines of up to eight, memory is that of the fullest one.
+
     Raises:
-        UsageError: if no device of that name is known.
+        UsageError: if no device of that name is known, or there are more than examples in a batch.
     """
     target = device_named(device)
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
     room = Room(target.memory_bytes, target.kind, target.precision(resolved.run.precision))
+    world = World(devices, largest_divisor(devices, PER_HOST))
+    layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     stages = tuple(
-        _stage(stage, encoder, parameters, target, room, convention) for stage in resolved.stages
+        _stage(stage, encoder, parameters, target, room, layout, convention)
+        for stage in resolved.stages
     )
     return Estimate(
         name=resolved.name,
@@ -34,11 +44,44 @@ def estimate(
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages]),
         stages=stages,
+        spread=_spread(resolved, stages, layout, target) if devices > 1 else None,
     )
 
 
-def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[int, ...]:
-    """The most examples at once that fit on a machine, one number a stage; 0 if not even one."""
+def _spread(
+    resolved: Resolved, stages: tuple[StageEstimate, ...], layout: Layout, target: Device
+) -> Spread:
+    """With the communication of the mean step."""
+    seconds = sum(
+        one.steps
+        * step_communication(stage, one.parameters.total, one.memory.microbatch, layout, target)
+        for stage, one in zip(resolved.stages, stages, strict=True)
+    )
+    return Spread(
+        devices=layout.world.size,
+        per_host=layout.world.per_host,
+        strategy=layout.strategy,
+        communication_seconds=seconds / resolved.steps,
+    )
+
+
+def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
+    """How the state of a run lies on machines like this one.
+
+    Raises:
+        UsageError: if there are more processes than examples in a batch.
+    """
+    total = count(resolved.encoder, resolved.terms()).total
+    return layout_on(resolved, total, machine.memory_bytes, world)
+
+
+def largest_microbatches(
+    resolved: Resolved, machine: Machine, layout: Layout = ALONE
+) -> tuple[int, ...]:
+    """The most examples at once that fit on a machine, one number a stage; 0 if not even one.
+
+    On several machines laid out in some way, that fit on each.
+    """
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
     precision = resolved.run.precision
@@ -46,7 +89,7 @@ def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[int, ...
         precision = "bf16" if machine.fast_bf16 else "fp32"
     room = Room(machine.memory_bytes, machine.device, precision)
     return tuple(
-        stage_memory(stage, encoder, parameters, room).largest_microbatch
+        process_memory(stage, encoder, parameters, room, layout).largest_microbatch
         for stage in resolved.stages
     )
 
@@ -57,10 +100,14 @@ def _stage(
     whole: Parameters,
     target: Device,
     room: Room,
+    layout: Layout,
     convention: Convention,
 ) -> StageEstimate:
     trained = count(encoder, stage.objective)
     executed = executed_flops(stage, encoder)
+    memory = process_memory(stage, encoder, whole, room, layout)
+    talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
+    share = layout.world.share(stage.batch)
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,
@@ -68,6 +115,6 @@ def _stage(
         seq=stage.seq,
         parameters=trained,
         flops=stage_flops(stage, encoder, trained, executed, convention),
-        memory=stage_memory(stage, encoder, whole, room),
-        time=stage_time(stage, 3 * executed * stage.batch, target, room.precision),
+        memory=memory,
+        time=stage_time(stage, 3 * executed * share, target, room.precision, talk),
     )

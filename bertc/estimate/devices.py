@@ -20,6 +20,8 @@ class Device:
     """One accelerator, or all cores of a CPU. ``bf16_flops`` is 0 where bf16 is not fast.
 
     ``mfu`` is the assumed share of the peak, ``mfu_source`` where that assumption comes from.
+    ``link_bytes`` is what a link to the other devices of a machine promises, a second and each way:
+    NVLink, PCIe, or the main memory between processes.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Device:
     fp32_flops: float
     mfu: float
     mfu_source: str
+    link_bytes: float = 10e9
 
     @property
     def kind(self) -> Literal["cpu", "cuda"]:
@@ -54,13 +57,13 @@ UNMEASURED = "no published figure for encoders; as for the A100"
 ACCELERATORS = {
     device.name: device
     for device in (
-        Device("h200", 139 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER),
-        Device("h100", 79 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER),
-        Device("a100", 79 * GIB, 312 * TERA, 19.5 * TERA, 0.45, AMPERE),
-        Device("v100", 31 * GIB, 0, 15.7 * TERA, 0.45, UNMEASURED),
-        Device("rtx4090", 23 * GIB, 165.2 * TERA, 82.6 * TERA, 0.45, UNMEASURED),
-        Device("l4", 22 * GIB, 121 * TERA, 30.3 * TERA, 0.45, UNMEASURED),
-        Device("t4", 14 * GIB, 0, 8.1 * TERA, 0.45, UNMEASURED),
+        Device("h200", 139 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER, 450e9),
+        Device("h100", 79 * GIB, 989.4 * TERA, 66.9 * TERA, 0.40, HOPPER, 450e9),
+        Device("a100", 79 * GIB, 312 * TERA, 19.5 * TERA, 0.45, AMPERE, 300e9),
+        Device("v100", 31 * GIB, 0, 15.7 * TERA, 0.45, UNMEASURED, 150e9),
+        Device("rtx4090", 23 * GIB, 165.2 * TERA, 82.6 * TERA, 0.45, UNMEASURED, 32e9),
+        Device("l4", 22 * GIB, 121 * TERA, 30.3 * TERA, 0.45, UNMEASURED, 32e9),
+        Device("t4", 14 * GIB, 0, 8.1 * TERA, 0.45, UNMEASURED, 16e9),
     )
 }
 NAMES = (*ACCELERATORS, "cpu")

@@ -13,10 +13,17 @@ from bertc.ir.resolved import Stage
 
 
 def stage_time(
-    stage: Stage, step_flops: int, device: Device, precision: Literal["fp32", "bf16"]
+    stage: Stage,
+    step_flops: int,
+    device: Device,
+    precision: Literal["fp32", "bf16"],
+    communication: float = 0.0,
 ) -> Time:
-    """One stage on one device; ``step_flops`` as executed, whatever the convention shown."""
-    seconds = step_flops / (device.peak_flops(precision) * device.mfu)
+    """One stage on one device; ``step_flops`` as executed, whatever the convention shown.
+
+    ``communication`` is the seconds of a step spent waiting for other devices.
+    """
+    seconds = step_flops / (device.peak_flops(precision) * device.mfu) + communication
     return Time(
         device=device.name,
         seconds_per_step=seconds,

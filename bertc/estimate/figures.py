@@ -92,6 +92,17 @@ class Time(_Figures):
         return self.seconds_total / 3600
 
 
+class Spread(_Figures):
+    """How a run is spread over devices, ``per_host`` of them a machine; memory is then of one of
+    them, and ``communication_seconds`` of a step are spent waiting for the others.
+    """
+
+    devices: int
+    per_host: int
+    strategy: Literal["single", "ddp", "fsdp", "hsdp"]
+    communication_seconds: float
+
+
 class StageEstimate(_Figures):
     """What one stage costs; ``parameters`` are those that the stage trains."""
 
@@ -116,7 +127,9 @@ class Estimate(_Figures):
     memory: Memory
     time: Time
     stages: tuple[StageEstimate, ...]
+    spread: Spread | None = None
 
     def as_json(self) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema."""
-        return self.model_dump(mode="json", by_alias=True)
+        alone = {"spread"} if self.spread is None else None
+        return self.model_dump(mode="json", by_alias=True, exclude=alone)

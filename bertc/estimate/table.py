@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from bertc.estimate.devices import device_named
 from bertc.estimate.figures import Estimate, StageEstimate
+from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
 LABEL, COLUMN = 22, 16
@@ -30,7 +31,17 @@ def as_table(estimates: Sequence[Estimate]) -> str:
 def assumptions(estimate: Estimate) -> tuple[str, ...]:
     """What the figures rest on, a line each."""
     target = device_named(estimate.time.device)
+    spread = estimate.spread
     return (
+        *(
+            (
+                f"{spread.strategy} on {spread.devices} devices; memory is that of one device, "
+                "weights and gradients in flight included.",
+                TALK_SOURCE,
+            )
+            if spread
+            else ()
+        ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own.",
         f"Time on {target.name} at an assumed MFU of {target.mfu:g}:",
@@ -45,7 +56,7 @@ def details(estimate: Estimate) -> list[str]:
     titles = ["whole run", *(f"stage {stage.name}" for stage in stages)]
     lines = [f"{estimate.name}  {estimate.fingerprint[:12]}"]
     lines.append(" " * LABEL + "".join(title.rjust(COLUMN) for title in titles))
-    for title, rows in _sections(columns):
+    for title, rows in _sections(columns, estimate):
         lines += ["", title]
         for label, text in rows:
             cells = "".join(text(column).rjust(COLUMN) for column in columns)
@@ -56,7 +67,13 @@ def details(estimate: Estimate) -> list[str]:
 Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 
-def _sections(columns: Sequence[Estimate | StageEstimate]) -> list[tuple[str, list[Row]]]:
+def _sections(
+    columns: Sequence[Estimate | StageEstimate], whole: Estimate
+) -> list[tuple[str, list[Row]]]:
+    spread, devices = whole.spread, whole.spread.devices if whole.spread else 1
+    talk: list[Row] = []
+    if spread:
+        talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
     parts = [part for part in PARTS if part in columns[0].parameters.by_part]
 
     def part_row(part: str) -> Row:
@@ -98,7 +115,8 @@ def _sections(columns: Sequence[Estimate | StageEstimate]) -> list[tuple[str, li
             [
                 ("a step", lambda c: duration_text(c.time.seconds_per_step)),
                 ("in all", lambda c: duration_text(c.time.seconds_total)),
-                ("device hours", lambda c: f"{c.time.hours:,.2f}"),
+                *talk,
+                ("device hours", lambda c: f"{c.time.hours * devices:,.2f}"),
             ],
         ),
     ]

@@ -73,6 +73,7 @@ class Run(Node):
     precision: Literal["auto", "fp32", "bf16"]
     compile: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda"]
+    strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
 
 
 class Resolved(Node):

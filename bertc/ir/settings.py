@@ -114,6 +114,9 @@ class Settings(Node):
         "auto", HOUSE, "torch.compile; auto: where the run is long enough to repay it"
     )
     device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "where to run")
+    strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
+        "auto", HOUSE, "what each of several processes holds; auto: all of it where that fits"
+    )
 
 
 STAGE_SETTINGS = (

@@ -11,6 +11,7 @@ from bertc.passes.extends import extends
 from bertc.passes.plan import Machine, Plan, plan
 from bertc.passes.sharing import sharing
 from bertc.passes.vocabulary import vocabulary
+from bertc.passes.world import ALONE, Layout, World, lay_out, refuse_too_many
 
 PASSES = (extends, defaults, vocabulary, dimensions, sharing, checks)
 """Each takes a program and the findings so far, and returns a program."""
@@ -35,4 +36,17 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
     return assemble(finished)
 
 
-__all__ = ["PASSES", "Machine", "Plan", "assemble", "complete", "plan", "resolve"]
+__all__ = [
+    "ALONE",
+    "PASSES",
+    "Layout",
+    "Machine",
+    "Plan",
+    "World",
+    "assemble",
+    "complete",
+    "lay_out",
+    "plan",
+    "refuse_too_many",
+    "resolve",
+]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from bertc.diagnostics import MachineError
 from bertc.ir.resolved import Resolved, Stage
+from bertc.passes.world import ALONE, Layout, Strategy, World
 
 COMPILE_STEPS_CPU = 2000
 """Compiling the step costs about a minute on a CPU; shorter runs do not earn it back."""
@@ -13,7 +14,9 @@ COMPILE_STEPS_CPU = 2000
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides a plan. ``memory_bytes`` is the device's, or the free main memory on a CPU."""
+    """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
+    falls to one process.
+    """
 
     device: Literal["cpu", "cuda"]
     name: str
@@ -24,20 +27,25 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done where. ``microbatches`` has one entry a stage, in examples."""
+    """What will be done where. ``microbatches`` has one entry a stage, in examples of a process."""
 
     device: Literal["cpu", "cuda"]
     precision: Literal["fp32", "bf16"]
     microbatches: tuple[int, ...]
     compile: bool
     reasons: tuple[str, ...]
+    processes: int = 1
+    strategy: Strategy = "single"
 
 
-def plan(resolved: Resolved, machine: Machine, microbatches: tuple[int, ...]) -> Plan:
+def plan(
+    resolved: Resolved, machine: Machine, microbatches: tuple[int, ...], layout: Layout = ALONE
+) -> Plan:
     """Decide what ``auto`` leaves open. ``microbatches`` are the largest that fit, one a stage.
 
     Raises:
-        MachineError: if the spec asks for a device that the machine has not.
+        MachineError: if the spec asks for a device that the machine has not, or for a compiled step
+            whose weights are sharded.
     """
     run = resolved.run
     if run.device != "auto" and run.device != machine.device:
@@ -45,7 +53,7 @@ def plan(resolved: Resolved, machine: Machine, microbatches: tuple[int, ...]) ->
             f"device={run.device} was asked for, but this machine offers {machine.device}",
             help=f"--set device={machine.device}",
         )
-    reasons = []
+    reasons = [layout.reason] if layout.reason else []
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(
@@ -54,29 +62,45 @@ def plan(resolved: Resolved, machine: Machine, microbatches: tuple[int, ...]) ->
     else:
         precision = run.precision
     compiled = run.compile == "on"
-    if run.compile == "auto":
+    if layout.sharded:
+        if compiled:
+            raise MachineError(
+                f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
+                "one compiled step cannot do",
+                help="compile=auto or strategy=ddp",
+            )
+        reasons.append("compile=off: sharded parts are fetched between layers")
+    elif run.compile == "auto":
         compiled = machine.device == "cuda" or resolved.steps >= COMPILE_STEPS_CPU
         reasons.append(
             f"compile={'on' if compiled else 'off'}: {resolved.steps} steps "
             f"{'repay' if compiled else 'would not repay'} the time it takes on {machine.device}"
         )
     chosen = tuple(
-        _microbatch(stage, largest)
+        _microbatch(stage, largest, layout.world)
         for stage, largest in zip(resolved.stages, microbatches, strict=True)
     )
-    return Plan(machine.device, precision, chosen, compiled, tuple(reasons))
+    return Plan(
+        machine.device,
+        precision,
+        chosen,
+        compiled,
+        tuple(reasons),
+        layout.world.size,
+        layout.strategy,
+    )
 
 
-def _microbatch(stage: Stage, largest: int) -> int:
-    """The stage's own, or the largest divisor of the batch that fits, so that all are equal."""
+def _microbatch(stage: Stage, largest: int, world: World) -> int:
+    """The stage's own, or the largest divisor of a share that fits, so that all are equal."""
     if stage.microbatch:
-        return stage.microbatch
+        return min(stage.microbatch, world.share(stage.batch))
     if largest < 1:
         raise MachineError(
             f"stage {stage.name}: not even one example of {stage.seq} tokens fits in memory",
             help="a smaller model, a shorter seq, or a larger device",
         )
-    return largest_divisor(stage.batch, largest)
+    return largest_divisor(world.share(stage.batch), largest)
 
 
 def largest_divisor(batch: int, limit: int) -> int:

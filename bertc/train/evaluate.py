@@ -9,10 +9,12 @@ from bertc.data import prepare
 from bertc.diagnostics import DataError
 from bertc.interop import load
 from bertc.ir.resolved import Resolved
+from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
 from bertc.train.evaluation import evaluate, unigram_nats
 from bertc.train.machine import determinism
+from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, cache_folder, identity
 from bertc.train.session import Watched, plan_of
@@ -34,6 +36,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
     display = choose(quiet)
     with Stop() as stop, determinism():
         lock = folder.read_lock()
+        ranks = Ranks(0, World(), stop)
         plan = plan_of(resolved, lock, display)
         model, device = load(run), torch.device(plan.device)
         progress = _progress(folder, resolved)
@@ -60,7 +63,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
             vocabulary_tables(corpus.vocabulary, device),
             unigram_nats(corpus.vocabulary, data.tokens).to(device),
             resolved.run.seed,
-            stop,
+            ranks,
         )
     display.close()
     return Report(run, progress.step, resolved.steps, progress.tokens, progress.seconds, found)

@@ -14,10 +14,11 @@ from torch import Tensor
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Predictions, Tables, corrupt, mask_key
+from bertc.objectives import Inputs, Predictions, Tables, corrupt, mask_key
+from bertc.train.engines import Objective
 from bertc.train.feed import to_inputs
-from bertc.train.step import Objective, counts, divisors, kinds, term_weights
-from bertc.train.stopping import Stop
+from bertc.train.ranks import Ranks
+from bertc.train.step import counts, divisors, kinds, term_weights
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,11 @@ def evaluate(
     tables: Tables,
     nats_v: Tensor,
     seed: int,
-    stop: Stop,
+    ranks: Ranks,
 ) -> Evaluation:
-    """Evaluate on all of ``batches``. Masks are keyed by example, so they are the same every time.
+    """Evaluate on all of ``batches``, of which each process reads its rows.
+
+    Masks are keyed by example, so they are the same every time.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
@@ -69,8 +72,10 @@ def evaluate(
     model.eval()
     try:
         for batch in batches:
-            stop.check()
-            columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(seed))
+            ranks.stop.check()
+            inputs = to_inputs(batch, device)
+            own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
+            columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
             # One wait for the device a batch.
@@ -87,6 +92,7 @@ def evaluate(
             examples += len(batch.lengths)
     finally:
         model.train()
+    guessed, asked = _of_all(ranks, device, (sums_t, hits_t, counted_t), (guessed, asked))
     divided_by = divisors(stage, torch.tensor([counted_t[name] for name in names])).tolist()
     losses = {name: sums_t[name] / part for name, part in zip(names, divided_by, strict=True)}
     return Evaluation(
@@ -98,6 +104,23 @@ def evaluate(
         unigram_loss=guessed / asked if asked else None,
         examples=examples,
     )
+
+
+def _of_all(
+    ranks: Ranks,
+    device: torch.device,
+    by_name: Iterable[dict[str, float]],
+    numbers: tuple[float, float],
+) -> tuple[float, float]:
+    """Make sums those of all processes: dicts of them in place, and two numbers."""
+    dicts = tuple(by_name)
+    every = [*(value for one in dicts for value in one.values()), *numbers]
+    totals = torch.tensor(every, dtype=torch.float64, device=device)
+    ranks.add(totals)
+    found = iter(totals.tolist())
+    for one in dicts:
+        one.update({name: next(found) for name in one})
+    return next(found), next(found)
 
 
 def _zeros(names: tuple[str, ...]) -> dict[str, float]:

@@ -44,11 +44,20 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
 class Feed:
     """The batches of a stage in order, each fetched while the one before is being used.
 
-    Batch k is a function of (seed, k), so starting anywhere costs the same.
+    Batch k is a function of (seed, k), so starting anywhere costs the same. ``rows`` are those that
+    this process takes of each, if not all.
     """
 
-    def __init__(self, data: StageData, first: int, end: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        data: StageData,
+        first: int,
+        end: int,
+        device: torch.device,
+        rows: slice | None = None,
+    ) -> None:
         self._data, self._next, self._end, self._device = data, first, end, device
+        self._rows = rows
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
         self._waiting: Future[Inputs] | None = None
 
@@ -73,4 +82,4 @@ class Feed:
             self._next += 1
 
     def _fetch(self, step: int) -> Inputs:
-        return _host_inputs(self._data.train(step), pinned=self._device.type == "cuda")
+        return _host_inputs(self._data.train(step, self._rows), pinned=self._device.type == "cuda")

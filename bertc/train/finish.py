@@ -4,6 +4,8 @@ import shutil
 from dataclasses import fields
 from typing import Any
 
+from torch import Tensor
+
 from bertc.interop import export_model
 from bertc.train import metrics
 from bertc.train.evaluation import Evaluation
@@ -13,18 +15,18 @@ from bertc.train.session import Session
 
 
 def finish(session: Session) -> Report:
-    """Write ``model/`` and the plot, and say what the run came to.
+    """Write ``model/`` and the plot, and say what the run came to; of many, the first process does.
 
     Raises:
         CannotWriteError: if the disk has no room.
     """
     folder, progress = session.folder, session.progress
-    for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
-    tensors = {name: weight.detach().cpu() for name, weight in session.model.named_parameters()}
-    exported = export_model(session.resolved, tensors, session.corpus.vocabulary, folder.model)
-    lines = metrics.read(folder.metrics)
-    plot(lines, folder.plot)
+    tensors = session.weights()
+    lines: list[dict[str, Any]] = []
+    notes: tuple[str, ...] = ()
+    if session.ranks.first:
+        notes = _write(session, tensors)
+        lines = metrics.read(folder.metrics)
     return Report(
         folder=folder.path,
         step=progress.step,
@@ -32,8 +34,17 @@ def finish(session: Session) -> Report:
         tokens=progress.tokens,
         seconds=progress.seconds,
         evaluation=_last_evaluation(lines),
-        notes=exported.notes,
+        notes=notes,
     )
+
+
+def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
+    folder = session.folder
+    for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    exported = export_model(session.resolved, tensors, session.corpus.vocabulary, folder.model)
+    plot(metrics.read(folder.metrics), folder.plot)
+    return exported.notes
 
 
 def _last_evaluation(lines: list[dict[str, Any]]) -> Evaluation | None:

@@ -1,15 +1,19 @@
 """An update rule as operations on lists of tensors: LAMB, and Adam where the step is compiled."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import torch
 from torch import Tensor
 
 from bertc.ir.optimizer import Adam, Lamb, Optimizer
+from bertc.train.engines import local
 
 Moments = dict[str, Tensor]
+
+Add = Callable[[Tensor], None]
+"""Replaces a vector by its sum over processes."""
 
 
 class ForeachRule:
@@ -27,7 +31,9 @@ class ForeachRule:
         moments: Moments,
         updates: int,
         compiled: bool,
+        add: Add | None = None,
     ) -> None:
+        self._add = add
         self._rule, self._updates = optimizer, updates
         self._parameters, self._moments = dict(parameters), moments
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
@@ -47,13 +53,14 @@ class ForeachRule:
         scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
         self._move(
             self._rule,
-            list(active.values()),
-            [p.grad for p in active.values() if p.grad is not None],
-            [self._moments[f"m.{name}"] for name in active],
-            [self._moments[f"v.{name}"] for name in active],
+            local(active.values()),
+            local(p.grad for p in active.values() if p.grad is not None),
+            local(self._moments[f"m.{name}"] for name in active),
+            local(self._moments[f"v.{name}"] for name in active),
             [i for i, name in enumerate(active) if name in self._decayed],
             [i for i, name in enumerate(active) if name in self._adapted],
             scalars.to(next(iter(active.values())).device, non_blocking=True),
+            self._add,
         )
 
 
@@ -77,6 +84,7 @@ def _move(
     decayed: list[int],
     adapted: list[int],
     scalars: Tensor,
+    add: Add | None,
 ) -> None:
     """Change moments and weights in place. ``scalars``: rate, and what corrects m and sqrt(v)."""
     rate, first_correction, second_correction = scalars.unbind()
@@ -95,14 +103,18 @@ def _move(
         torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay)
     if adapted:
         scaled = [updates[i] for i in adapted]
-        torch._foreach_mul_(scaled, _ratios([weights[i] for i in adapted], scaled))
+        torch._foreach_mul_(scaled, _ratios([weights[i] for i in adapted], scaled, add))
     torch._foreach_mul_(updates, rate)
     torch._foreach_sub_(weights, updates)
 
 
-def _ratios(weights: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
+def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> list[Tensor]:
     """|w| / |update| of each tensor where both are positive, else 1; 0-d, left on the device."""
-    weight_norms = torch.stack(torch._foreach_norm(weights))
-    update_norms = torch.stack(torch._foreach_norm(updates))
+    norms = torch.stack(torch._foreach_norm(weights + updates))
+    if add is not None:  # of the parts: their squares add up
+        norms = norms.square()
+        add(norms)
+        norms = norms.sqrt()
+    weight_norms, update_norms = norms.chunk(2)
     usable = (weight_norms > 0) & (update_norms > 0)
     return list(torch.where(usable, weight_norms / update_norms, 1.0).unbind())

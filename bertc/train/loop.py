@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bertc.diagnostics import DataError, StoppedError
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
+from bertc.train.engines import trained_names
 from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
 from bertc.train.feed import Feed, to_inputs
 from bertc.train.finish import finish
@@ -23,6 +24,7 @@ from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import Rule, make_rule, zero_moments
+from bertc.train.ranks import joined, world_here
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, admit, cache_folder
@@ -46,24 +48,32 @@ def train(
 
     Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
     often the run was stopped or killed and resumed, on the same machine with the same versions.
-    With ``dry_run`` everything is done but training, and nothing is left behind.
+    With ``dry_run`` everything is done but training, and nothing is left behind. Where torchrun
+    started several processes, each calls this, and they train together.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is not asked for.
         ResumeRefusedError: if the run in it is of another program or other text.
-        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step.
+        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step; where another
+            process of the run ended, without.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
     """
-    cache = cache or cache_folder()
-    with Stop() as stop, closing(choose(quiet)) as display, determinism():
+    cache, (rank, world) = cache or cache_folder(), world_here()
+    with (
+        Stop(shared=world.size > 1) as stop,
+        closing(choose(quiet or rank > 0)) as display,
+        determinism(),
+        joined(resolved.run.device, stop) as ranks,
+    ):
         if dry_run:
-            return rehearse(resolved, out, cache, resume, display, stop)
+            return rehearse(resolved, out, cache, resume, display, ranks)
         folder = RunFolder(out)
-        with folder.claimed():
-            admit(folder, resolved, resume)
-            with open_session(resolved, folder, cache, spec_text, display, stop) as session:
+        with folder.claimed() if ranks.first else nullcontext():
+            if ranks.first:
+                admit(folder, resolved, resume)
+            with open_session(resolved, folder, cache, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index)
                 return finish(session)
@@ -78,7 +88,10 @@ class _Phase:
         self.data: StageData = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         self.model = session.model
-        self.objective = make_objective(self.model, self.stage, resolved.encoder, plan.compile)
+        self.objective = session.engine.take_up(
+            make_objective(self.model, self.stage, resolved.encoder, plan.compile),
+            trained_names(resolved, self.stage),
+        )
         self.step = TrainStep(
             self.model,
             self.stage,
@@ -87,21 +100,25 @@ class _Phase:
             self.objective,
             self.microbatch,
             resolved.run.seed,
+            session.ranks,
+            session.engine,
+            session.copies,
         )
         self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
 
     def evaluate(self, session: Session, examples: int) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples."""
-        batches = self.data.heldout(self.microbatch)
+        rows = min(self.microbatch * session.ranks.world.size, self.stage.batch)
+        batches = self.data.heldout(rows)
         return evaluate(
             self.model,
             self.stage,
             self.objective,
-            islice(batches, -(-examples // self.microbatch)),
+            islice(batches, -(-examples // rows)),
             session.tables,
             self.nats,
             session.resolved.run.seed,
-            session.stop,
+            session.ranks,
         )
 
 
@@ -109,7 +126,8 @@ def _rule(
     session: Session, stage: Stage, parameters: Mapping[str, Tensor], moments: Moments
 ) -> Rule:
     table, done = model_weights(session.resolved), session.progress.step
-    return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile)
+    add = session.ranks.add if session.copies < session.ranks.world.size else None
+    return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile, add)
 
 
 def _train_stage(session: Session, index: int) -> None:
@@ -121,7 +139,12 @@ def _train_stage(session: Session, index: int) -> None:
     phase = _Phase(session, index)
     if session.plan.compile and progress.step < end:
         _compile(session, phase)
-    with Feed(phase.data, progress.step - stage.first_step, stage.steps, session.device) as feed:
+    elif session.ranks.many:
+        # DDP sums in an order that it settles in the first pass; all steps are to have the same.
+        phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
+    rows = session.ranks.rows(stage.batch) if session.ranks.many else None
+    first = progress.step - stage.first_step
+    with Feed(phase.data, first, stage.steps, session.device, rows) as feed:
         clock = _Clock(session)
         while True:
             _pause(session, phase, end)
@@ -145,7 +168,7 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
 
     An evaluation that is cut short is not lost: the checkpoint says that it is still due.
     """
-    run, progress, stop = session.resolved.run, session.progress, session.stop
+    run, progress, stop = session.resolved.run, session.progress, session.ranks.stop
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     try:
         if evaluation_due and progress.evaluated < progress.step:
@@ -153,7 +176,8 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
         stop.check()
     except StoppedError:
         session.save()
-        raise stop.error(f"stopped after step {progress.step:,}, and saved") from None
+        with session.ranks.alike():
+            raise stop.error(f"stopped after step {progress.step:,}, and saved") from None
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
 
@@ -164,10 +188,11 @@ def _evaluate(session: Session, phase: _Phase) -> None:
     found = phase.evaluate(session, session.resolved.run.eval_examples)
     bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
     if bad:
-        raise DataError(
-            f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
-            help="precision=fp32 or a lower learning rate, in a new run",
-        )
+        with session.ranks.alike():
+            raise DataError(
+                f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
+                help="precision=fp32 or a lower learning rate, in a new run",
+            )
     session.metrics.write({**_address(session, stage, "eval"), **found.fields()})
     progress.evaluated = progress.step
     losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
@@ -209,6 +234,8 @@ def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs) -> Iterat
     else:
         return
     # Out of the except block, so that the tensors of the failed step are let go.
+    if session.ranks.many:  # the others wait in the middle of a step: nothing can be tried
+        raise out_of_memory(phase.stage, phase.microbatch, None)
     session.save()
     raise out_of_memory(
         phase.stage, phase.microbatch, lambda rows: phase.step.rehearse(inputs, rows)
@@ -224,8 +251,8 @@ def _compile(session: Session, phase: _Phase) -> None:
         session.save()
     session.display.note("compiling the step ...")
     started = time.perf_counter()
-    inputs = to_inputs(phase.data.train(0), session.device)
-    with session.stop.immediately(), _naming_what_fits(session, phase, inputs):
+    inputs = _first_batch(session, phase)
+    with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1)
         copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
@@ -233,6 +260,11 @@ def _compile(session: Session, phase: _Phase) -> None:
             copy.grad = torch.zeros_like(copy)
         _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
+
+
+def _first_batch(session: Session, phase: _Phase) -> Inputs:
+    rows = session.ranks.rows(phase.stage.batch)
+    return to_inputs(phase.data.train(0, rows), session.device)
 
 
 class _Clock:

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import torch
 
-from bertc.estimate import largest_microbatches
+from bertc.estimate import largest_microbatches, layout
 from bertc.estimate.devices import this_cpu
 from bertc.ir.resolved import Resolved
-from bertc.passes import Machine, Plan, plan
+from bertc.passes import ALONE, Machine, Plan, World, plan
 
 
-def detect(wanted: str = "auto") -> Machine:
-    """The device a run would use: CUDA where there is one, unless ``wanted`` is ``cpu``."""
+def detect(wanted: str = "auto", processes: int = 1) -> Machine:
+    """The device a run would use: CUDA where there is one, unless ``wanted`` is ``cpu``.
+
+    Main memory is shared by the ``processes`` of this machine.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if wanted != "cpu" and torch.cuda.is_available():
         return Machine(
@@ -29,7 +32,7 @@ def detect(wanted: str = "auto") -> Machine:
     return Machine(
         device="cpu",
         name=_processor(),
-        memory_bytes=_free_memory_bytes(),
+        memory_bytes=_free_memory_bytes() // processes,
         fast_bf16=this_cpu().bf16_flops > 0,
         cores=cores or 1,
     )
@@ -62,14 +65,16 @@ def _read(path: str) -> str:
         return ""
 
 
-def make_plan(resolved: Resolved) -> Plan:
+def make_plan(resolved: Resolved, world: World = ALONE.world) -> Plan:
     """How the program runs here.
 
     Raises:
         MachineError: if the machine lacks the device or the memory.
+        UsageError: if there are more processes than examples in a batch.
     """
-    machine = detect(resolved.run.device)
-    return plan(resolved, machine, largest_microbatches(resolved, machine))
+    machine = detect(resolved.run.device, world.per_host)
+    laid_out = layout(resolved, machine, world)
+    return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
 
 
 @contextmanager
@@ -91,6 +96,8 @@ def determinism() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have a deterministic")
+            # Nothing here writes into what a part of a layer returns.
+            warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
             yield
     finally:
         torch.use_deterministic_algorithms(before)

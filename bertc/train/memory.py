@@ -15,19 +15,25 @@ def is_out_of_memory(error: BaseException) -> bool:
     return full or "DefaultCPUAllocator" in str(error)
 
 
-def out_of_memory(stage: Stage, microbatch: int, rehearse: Callable[[int], None]) -> MachineError:
+def out_of_memory(
+    stage: Stage, microbatch: int, rehearse: Callable[[int], None] | None
+) -> MachineError:
     """The error that names the largest micro-batch below ``microbatch`` that can be run.
 
-    ``rehearse`` runs forward and backward of that many examples. Micro-batches divide the batch.
+    ``rehearse`` runs forward and backward of that many examples; without it the next smaller one is
+    named. Micro-batches divide the batch.
     """
-    smaller = (n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0)
-    rows = next((n for n in smaller if _fits(rehearse, n)), 0)
+    smaller = [n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0]
+    rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)
     what = f"stage {stage.name}: {microbatch} examples of {stage.seq} tokens at once do not fit"
     if not rows:
         return MachineError(
             f"{what}, nor does one", help="a smaller model, a shorter seq, or a larger device"
         )
-    return MachineError(f"{what} in memory; {rows} do", help=f"--resume --set microbatch={rows}")
+    does = "do" if rehearse else "might"
+    return MachineError(
+        f"{what} in memory; {rows} {does}", help=f"--resume --set microbatch={rows}"
+    )
 
 
 def _fits(rehearse: Callable[[int], None], rows: int) -> bool:

@@ -68,6 +68,23 @@ class Metrics:
         return self._path.stat().st_size
 
 
+class Unwritten:
+    """The metrics of a process that leaves the writing to another."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def synced_bytes(self) -> int:
+        """Nothing is written."""
+        return 0
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """All whole lines of a metrics file; none if there is no file."""
     if not path.exists():

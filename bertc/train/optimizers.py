@@ -13,7 +13,8 @@ from torch import Tensor
 
 from bertc.ir.base import Weight
 from bertc.ir.optimizer import Adam, Lamb, Optimizer
-from bertc.train.foreach import ForeachRule, Moments
+from bertc.train.engines import local
+from bertc.train.foreach import Add, ForeachRule, Moments
 
 
 class Rule(Protocol):
@@ -39,21 +40,25 @@ def make_rule(
     moments: Moments,
     updates: int,
     compiled: bool = False,
+    add: Add | None = None,
 ) -> Rule:
-    """The rule of a stage, ``updates`` updates into the run."""
+    """The rule of a stage, ``updates`` updates into the run.
+
+    Where weights lie in parts, ``add`` sums a vector over the processes that hold them.
+    """
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
         case Adam() if not compiled:
             return AdamRule(optimizer, exempt, parameters, moments, updates)
         case Adam() | Lamb():
-            return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled)
+            return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
         case unreachable:
             assert_never(unreachable)
 
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
-    """The 2-norm of all gradients as one vector, 0-d, left on the device."""
-    gradients = [p.grad for p in parameters.values() if p.grad is not None]
+    """The 2-norm of all gradients held here as one vector, 0-d, left on the device."""
+    gradients = local(p.grad for p in parameters.values() if p.grad is not None)
     return torch.nn.utils.get_total_norm(gradients, foreach=True)
 
 
@@ -63,7 +68,7 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
     A limit of 0 switches clipping off.
     """
     if limit and norm > limit:
-        gradients = [p.grad for p in parameters.values() if p.grad is not None]
+        gradients = local(p.grad for p in parameters.values() if p.grad is not None)
         torch._foreach_mul_(gradients, limit / norm)
 
 

@@ -12,29 +12,34 @@ from bertc.nn import build
 from bertc.train import durable
 from bertc.train.display import Display
 from bertc.train.machine import make_plan
+from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, admit
 from bertc.train.session import Watched
-from bertc.train.stopping import Stop
 
 
 def rehearse(
-    resolved: Resolved, out: Path, cache: Path, resume: bool, display: Display, stop: Stop
+    resolved: Resolved, out: Path, cache: Path, resume: bool, display: Display, ranks: Ranks
 ) -> Report:
     """Plan, prepare the text into the cache, build without memory, read a batch, try to write.
+
+    Of many processes only the first does.
 
     Raises:
         UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.
     """
-    plan = make_plan(resolved)
+    with ranks.alike():
+        plan = make_plan(resolved, ranks.world)
+    if not ranks.first:
+        return Report(out, 0, resolved.steps, 0, 0.0, None)
     if out.is_dir():
         admit(RunFolder(out), resolved, resume)
     model = build(resolved, "meta")
     parameters = sum(weight.numel() for weight in model.parameters())
     # Weights, moments, and a checkpoint that is written before an old one goes.
     _try_to_write(out, 3 * 4 * parameters * (resolved.run.keep + 1))
-    corpus = prepare(resolved, cache, Watched(display, stop))
-    cost = estimate(resolved, "h200" if plan.device == "cuda" else "cpu")
+    corpus = prepare(resolved, cache, Watched(display, ranks.stop))
+    cost = estimate(resolved, "h200" if plan.device == "cuda" else "cpu", devices=ranks.world.size)
     notes = [
         f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "
         f"at the peak and {duration_text(cost.time.seconds_total)} on {cost.time.device}",

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
 from bertc.ir.resolved import Resolved
 from bertc.nn import Model
 from bertc.objectives import Tables
-from bertc.passes import Plan
+from bertc.passes import ALONE, Layout, Plan, World
 from bertc.train import checkpoints
 from bertc.train.display import Display
+from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.machine import detect, make_plan
-from bertc.train.metrics import Metrics
+from bertc.train.metrics import Metrics, Unwritten
+from bertc.train.ranks import Ranks
 from bertc.train.run import RunFolder, identity, refuse_changes
 from bertc.train.state import Progress, begin, restore
 from bertc.train.stopping import Stop
@@ -42,19 +45,37 @@ class Session:
     model: Model
     moments: Moments
     progress: Progress
-    metrics: Metrics
+    metrics: Metrics | Unwritten
     display: Display
-    stop: Stop
+    ranks: Ranks
+    engine: Engine
     saved: int
 
+    @property
+    def copies(self) -> int:
+        """How many processes hold the same gradient."""
+        return _layout(self.plan, self.ranks.world).copies
+
+    def weights(self) -> dict[str, Tensor]:
+        """All weights in main memory, in the first process; every one takes part."""
+        return gathered(dict(self.model.named_parameters()), self.ranks.first)
+
     def save(self) -> None:
-        """Write a checkpoint of this very moment, unless there is one.
+        """Write a checkpoint of this very moment, unless there is one; all processes take part.
 
         Raises:
             CannotWriteError: if the disk has no room; the last good checkpoint stays.
         """
         if self.saved == self.progress.step:
             return
+        weights, moments = self.weights(), gathered(self.moments, self.ranks.first)
+        if self.ranks.first:
+            self._write(weights, moments)
+        # None goes on, or ends, before there is something to resume from.
+        self.ranks.wait()
+        self.saved = self.progress.step
+
+    def _write(self, weights: dict[str, Tensor], moments: dict[str, Tensor]) -> None:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
             "run": identity(self.resolved),
@@ -65,13 +86,12 @@ class Session:
         checkpoints.save(
             self.folder.checkpoints,
             self.progress.step,
-            dict(self.model.named_parameters()),
-            self.moments,
+            weights,
+            moments,
             asdict(self.progress),
             facts,
             self.resolved.run.keep,
         )
-        self.saved = self.progress.step
 
 
 class Watched:
@@ -101,7 +121,12 @@ class Watched:
 
 @contextmanager
 def open_session(
-    resolved: Resolved, folder: RunFolder, cache: Path, spec_text: str, display: Display, stop: Stop
+    resolved: Resolved,
+    folder: RunFolder,
+    cache: Path,
+    spec_text: str,
+    display: Display,
+    ranks: Ranks,
 ) -> Iterator[Session]:
     """Begin a run in its folder, or take up the one that stands there.
 
@@ -109,10 +134,68 @@ def open_session(
         ResumeRefusedError: if the data are not those that the run was started with.
         DataError: if there are checkpoints and every one of them is damaged.
     """
-    lock = folder.read_lock() if folder.holds_a_run else {}
-    found = _newest(folder, resolved, display)
-    plan = plan_of(resolved, lock, display)
-    corpus = prepare(resolved, cache, Watched(display, stop))
+    lock, found = {}, None
+    if ranks.first:
+        lock = folder.read_lock() if folder.holds_a_run else {}
+        found = _newest(folder, resolved, display)
+    lock = ranks.share(lock)
+    with ranks.alike():
+        plan = plan_of(resolved, lock, display, ranks.world)
+    corpus = _prepared(resolved, cache, display, ranks)
+    if ranks.first:
+        _note_beginning(resolved, folder, spec_text, lock, plan, corpus)
+
+    device = torch.device(plan.device)
+    state = restore(found, resolved) if found else begin(resolved)
+    model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
+    if progress.step:
+        ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
+    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    engine = make_engine(model, _layout(plan, ranks.world), device)
+    moments = {name: engine.spread(m, name[2:]) for name, m in state.moments.items()}
+    written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
+    with written as metrics:
+        yield Session(
+            resolved=resolved,
+            folder=folder,
+            corpus=corpus,
+            tables=vocabulary_tables(corpus.vocabulary, device),
+            plan=plan,
+            device=device,
+            model=model,
+            moments=moments,
+            progress=progress,
+            metrics=metrics,
+            display=display,
+            ranks=ranks,
+            engine=engine,
+            saved=ranks.share(progress.step if found else -1),
+        )
+
+
+def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> Corpus:
+    """The text, made ready by the first process and opened by the others.
+
+    Then by one on each machine, in case they have no disk in common.
+    """
+    corpus = None
+    for turn in (0, ranks.world.per_host, 1):
+        if corpus is None and ranks.rank % (turn or ranks.world.size) == 0:
+            corpus = prepare(resolved, cache, Watched(display, ranks.stop))
+        ranks.wait()
+    assert corpus is not None, "each had its turn"
+    return corpus
+
+
+def _note_beginning(
+    resolved: Resolved,
+    folder: RunFolder,
+    spec_text: str,
+    lock: dict[str, Any],
+    plan: Plan,
+    corpus: Corpus,
+) -> None:
+    """Write what the run begins with, or hold it against what it began with."""
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not take the folder's name.
         folder.start(resolved, spec_text)
@@ -123,26 +206,9 @@ def open_session(
         corpus.vocabulary.save(folder.tokenizer)
         folder.write_lock(_surroundings(resolved, plan, corpus))
 
-    device = torch.device(plan.device)
-    state = restore(found, resolved, device) if found else begin(resolved, device)
-    progress, model = state.progress, state.model
-    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    with Metrics(folder.metrics, progress.metrics_bytes) as metrics:
-        yield Session(
-            resolved=resolved,
-            folder=folder,
-            corpus=corpus,
-            tables=vocabulary_tables(corpus.vocabulary, device),
-            plan=plan,
-            device=device,
-            model=model,
-            moments=state.moments,
-            progress=progress,
-            metrics=metrics,
-            display=display,
-            stop=stop,
-            saved=progress.step if found else -1,
-        )
+
+def _layout(plan: Plan, world: World) -> Layout:
+    return Layout(world, plan.strategy)
 
 
 def _newest(
@@ -168,23 +234,34 @@ def _newest(
     return found
 
 
-def plan_of(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
+def plan_of(
+    resolved: Resolved, lock: dict[str, Any], display: Display, world: World = ALONE.world
+) -> Plan:
     """How the run goes on: as it began, where this machine can, so that the same sums are made."""
-    plan = make_plan(resolved)
+    plan = make_plan(resolved, world)
     if lock:
         began = Plan(**{**lock["plan"], **{n: tuple(lock["plan"][n]) for n in _TUPLES}})
-        if began.device == plan.device:
-            asked = tuple(stage.microbatch for stage in resolved.stages)
-            chosen = tuple(a or b for a, b in zip(asked, began.microbatches, strict=True))
-            plan = replace(began, microbatches=chosen)
+        asked = resolved.run.strategy
+        other = plan.processes > 1 and asked not in ("auto", began.strategy)
+        if _where(began) == _where(plan) and not other:
+            own = (stage.microbatch for stage in resolved.stages)
+            sizes = zip(own, plan.microbatches, began.microbatches, strict=True)
+            plan = replace(began, microbatches=tuple(new if a else old for a, new, old in sizes))
         else:
+            if began.device == plan.device:
+                plan = replace(plan, precision=began.precision)
             display.note(
-                f"warning: the run began on {began.device} and goes on on {plan.device}; "
+                f"warning: the run began on {_where(began)} and goes on on {_where(plan)}; "
                 "the result will differ in the last digits"
             )
-        _restore_threads(lock["threads"], display)
+        if began.processes == plan.processes:
+            _restore_threads(lock["threads"], display)
     display.note("; ".join([f"on {plan.device}", *plan.reasons]))
     return plan
+
+
+def _where(plan: Plan) -> str:
+    return plan.device if plan.processes == 1 else f"{plan.device} in {plan.processes} processes"
 
 
 _TUPLES = ("microbatches", "reasons")

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
@@ -43,14 +41,14 @@ class State:
     progress: Progress
 
 
-def begin(resolved: Resolved, device: torch.device) -> State:
-    """The state before the first step, which the seed decides."""
-    model = build(resolved, device.type)
+def begin(resolved: Resolved) -> State:
+    """The state before the first step, which the seed decides, in main memory."""
+    model = build(resolved)
     return State(model, zero_moments(dict(model.named_parameters())), Progress())
 
 
-def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved, device: torch.device) -> State:
-    """The state of a verified checkpoint.
+def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
+    """The state of a verified checkpoint, in main memory.
 
     Raises:
         DataError: if its tensors are not those of the weight table.
@@ -59,6 +57,5 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved, device: torc
     weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
     model = build(resolved, "meta")
-    model.load_state_dict({name: t.to(device) for name, t in weights.items()}, assign=True)
-    on_device = {name: moment.to(device) for name, moment in moments.items()}
-    return State(model, on_device, Progress.of(checkpoint.progress))
+    model.load_state_dict(weights, assign=True)
+    return State(model, moments, Progress.of(checkpoint.progress))

@@ -4,7 +4,8 @@ Axes: b batch, s sequence; t terms of the objective.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -19,13 +20,12 @@ from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
 from bertc.objectives import Columns, Inputs, Tables, corrupt, losses, mask_key
+from bertc.train.engines import Engine, Objective
 from bertc.train.feed import split
 from bertc.train.optimizers import Rule, clip, gradient_norm
+from bertc.train.ranks import ALONE, Ranks
 
 SHOWN_EXAMPLES = 8
-
-Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor]]
-"""Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t)."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,11 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
 
 
 class TrainStep:
-    """The step of one stage. Weights, moments and gradients are fp32 whatever the arithmetic."""
+    """The step of one stage. Weights, moments and gradients are fp32 whatever the arithmetic.
+
+    Of several processes each works on its examples of the batch, and ``copies`` of them hold the
+    same gradient when it is added up.
+    """
 
     def __init__(
         self,
@@ -102,7 +106,12 @@ class TrainStep:
         objective: Objective,
         microbatch: int,
         seed: int,
+        ranks: Ranks = ALONE,
+        engine: Engine | None = None,
+        copies: int = 1,
     ) -> None:
+        self._ranks, self._copies = ranks, copies
+        self._accumulating = engine.accumulating if engine else nullcontext
         self._model, self._stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed, self._mask_key = microbatch, seed, mask_key(seed)
@@ -116,21 +125,28 @@ class TrainStep:
         """
         stage, names = self._stage, kinds(self._stage)
         columns = self._columns(inputs, self._microbatch)
-        sums, divisors_t = self._gradients(columns, step)
+        sums, divisors_t = self._gradients(columns, step, self._missing(len(columns)))
         norm = gradient_norm(self._parameters)
+        ranks, terms = self._ranks, len(names)
+        shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
+        shared = torch.cat([shared, shared.new_tensor(ranks.flags())])
+        ranks.add(shared)
         # The one wait for the device in a step: nothing may move the weights before this is known.
-        *flat, grad_norm = torch.cat([*sums, divisors_t, norm[None]]).tolist()
-        rows = [flat[i : i + len(names)] for i in range(0, len(flat), len(names))]
-        *parts, divided_by = rows
-        self._refuse_non_finite(parts, grad_norm, step, inputs)
+        flat = torch.cat([shared, divisors_t, *sums]).tolist()
+        totals, (squared, *flags), flat = (
+            flat[:terms],
+            flat[terms : len(shared)],
+            flat[len(shared) :],
+        )
+        divided_by, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
+        grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
+        self._refuse_non_finite(totals, parts, grad_norm, step, inputs)
 
         clip(self._parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
+        ranks.hear(flags)
 
-        means = {
-            name: math.fsum(part[t] for part in parts) / divided_by[t]
-            for t, name in enumerate(names)
-        }
+        means = {name: totals[t] / divided_by[t] for t, name in enumerate(names)}
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
@@ -147,19 +163,37 @@ class TrainStep:
             for part in split(inputs, microbatch)
         ]
 
-    def _gradients(self, columns: list[Columns], step: int) -> tuple[list[Tensor], Tensor]:
-        """Leave the gradient of a whole batch in the weights; sums (t,) a part, divisors (t,)."""
+    def _missing(self, parts: int) -> int:
+        """Micro-batches that the process with the most examples has beyond these."""
+        if not self._ranks.many:
+            return 0
+        return -(-self._ranks.world.share(self._stage.batch) // self._microbatch) - parts
+
+    def _gradients(
+        self, columns: list[Columns], step: int, missing: int = 0
+    ) -> tuple[list[Tensor], Tensor]:
+        """Leave the gradient of a whole batch in the weights; sums (t,) a part, divisors (t,).
+
+        All processes meet in every micro-batch, so one with fewer repeats its last, to no effect.
+        """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
-        divisors_t = divisors(self._stage, counts(self._stage, columns))
-        weights = term_weights(self._stage)
+        counts_t = counts(self._stage, columns)
+        self._ranks.add(counts_t)
+        divisors_t = divisors(self._stage, counts_t)
+        weights = [w * self._ranks.world.size for w in term_weights(self._stage)]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
-        sums = []
-        for index, part in enumerate(columns):
-            torch.manual_seed(key(self._seed, "dropout", step, index))
-            loss, statistics = self._objective(part, factors_t)
-            loss.backward()  # type: ignore[no-untyped-call]
-            sums.append(statistics[0])
+        first = self._ranks.rows(self._stage.batch).start
+        sums, last = [], len(columns) + missing - 1
+        for index, part in enumerate(columns + columns[-1:] * missing):
+            repeated = index >= len(columns)
+            place = (index, first) if first else (index,)
+            torch.manual_seed(key(self._seed, "dropout", step, *place))
+            with nullcontext() if index == last else self._accumulating():
+                loss, statistics = self._objective(part, factors_t * 0 if repeated else factors_t)
+                loss.backward()  # type: ignore[no-untyped-call]
+            if not repeated:
+                sums.append(statistics[0])
         return sums, divisors_t
 
     def _drop_gradients(self) -> None:
@@ -167,30 +201,41 @@ class TrainStep:
             parameter.grad = None
 
     def _refuse_non_finite(
-        self, parts: list[list[float]], grad_norm: float, step: int, inputs: Inputs
+        self,
+        totals: list[float],
+        parts: list[list[float]],
+        grad_norm: float,
+        step: int,
+        inputs: Inputs,
     ) -> None:
-        names = kinds(self._stage)
-        for index, part in enumerate(parts):
-            bad = [
-                name for name, value in zip(names, part, strict=True) if not math.isfinite(value)
-            ]
-            if bad:
-                first = index * self._microbatch
-                examples = inputs.example_ids[first : first + SHOWN_EXAMPLES].tolist()
-                raise DataError(
-                    f"step {step}: the loss of {' and '.join(bad)} is not a finite number, in a "
-                    f"micro-batch that begins with examples {', '.join(map(str, examples))}; "
-                    "the weights were left as they were",
-                    help=_CALMER,
-                )
-        if not math.isfinite(grad_norm):
-            examples = inputs.example_ids[:SHOWN_EXAMPLES].tolist()
+        if all(map(math.isfinite, (*totals, grad_norm))):
+            return
+        found = self._ranks.said(self._found(totals, parts, inputs))
+        with self._ranks.alike():
             raise DataError(
-                f"step {step}: the gradient of {' + '.join(names)} is not finite though the loss "
-                f"is, in a batch that begins with examples {', '.join(map(str, examples))}; "
-                "the weights were left as they were",
-                help=_CALMER,
+                f"step {step}: {found}; the weights were left as they were", help=_CALMER
             )
+
+    def _found(self, totals: list[float], parts: list[list[float]], inputs: Inputs) -> str:
+        """What is not finite, and where; nothing if it is in another process's examples."""
+        names, ids = kinds(self._stage), inputs.example_ids.tolist()
+        if all(map(math.isfinite, totals)):
+            return (
+                f"the gradient of {' + '.join(names)} is not finite though the loss is, "
+                f"in a batch that begins with examples {_shown(ids)}"
+            )
+        for index, part in enumerate(parts):
+            bad = [n for n, value in zip(names, part, strict=True) if not math.isfinite(value)]
+            if bad:
+                return (
+                    f"the loss of {' and '.join(bad)} is not a finite number, in a micro-batch "
+                    f"that begins with examples {_shown(ids[index * self._microbatch :])}"
+                )
+        return ""
+
+
+def _shown(example_ids: list[int]) -> str:
+    return ", ".join(map(str, example_ids[:SHOWN_EXAMPLES]))
 
 
 _CALMER = (

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Self
 
 from bertc.diagnostics import StoppedError
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 class InterruptedRunError(StoppedError):
     """The run was stopped by Ctrl-C and can be resumed."""
@@ -30,17 +28,24 @@ class _LeaveNow(BaseException):
 
 
 class Stop:
-    """While entered, SIGTERM and SIGINT set a flag; a second one ends the process at once."""
+    """While entered, SIGTERM and SIGINT set a flag; a second one ends the process at once.
 
-    def __init__(self) -> None:
-        self._signal: int | None = None
+    A ``shared`` stop is that of one of several processes: the flag counts when all have agreed on
+    it, and a second signal is the launcher's repeating the first.
+    """
+
+    SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self, shared: bool = False) -> None:
+        self.received = 0
+        self._shared, self._agreed = shared, 0
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         # Only the main thread may install handlers; elsewhere signals are the host program's.
         if threading.current_thread() is threading.main_thread():
-            self._previous = {s: signal.signal(s, self._handle) for s in _SIGNALS}
+            self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +55,11 @@ class Stop:
     @property
     def requested(self) -> bool:
         """Whether someone asked the run to stop."""
-        return self._signal is not None
+        return bool(self._agreed)
+
+    def agree(self, number: int) -> None:
+        """Stop, at the next check, as if this process had received the signal."""
+        self._agreed = number
 
     def check(self) -> None:
         """Stop here if someone asked for it.
@@ -58,12 +67,12 @@ class Stop:
         Raises:
             StoppedError: with the exit code of the signal.
         """
-        if self._signal is not None:
+        if self._agreed:
             raise self.error("stopped")
 
     def error(self, message: str) -> StoppedError:
         """The error that ends the run with the exit code of the signal."""
-        kind = InterruptedRunError if self._signal == signal.SIGINT else TerminatedRunError
+        kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError
         return kind(message, help="--resume goes on from here")
 
     @contextmanager
@@ -85,8 +94,10 @@ class Stop:
             self._leaving_is_safe = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._signal is not None:
+        if self.received and not self._shared:
             os._exit(128 + number)
-        self._signal = number
+        self.received = number
+        if not self._shared or self._leaving_is_safe:
+            self._agreed = number
         if self._leaving_is_safe:
             raise _LeaveNow

@@ -1,0 +1,170 @@
+"""One objective on many processes: torch's engines, which add gradients up while they are made.
+
+Both average over the processes; bertc divides by the predictions of the whole batch, so ``step``
+multiplies by their number.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from bertc.ir.objective import Nsp, Sop
+from bertc.ir.resolved import Resolved, Stage
+from bertc.nn import Model
+from bertc.objectives import Columns
+from bertc.passes import Layout
+
+Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor]]
+"""Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t)."""
+
+
+class Whole(nn.Module):
+    """An objective as a module around its model: what the engines hook into is a forward."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        self.objective: Objective | None = None
+
+    def forward(self, columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
+        """As the objective."""
+        assert self.objective is not None, "an engine takes up an objective first"
+        return self.objective(columns, factors_t)
+
+
+class Engine:
+    """The engine of one process, which has nothing to share."""
+
+    def __init__(self, model: Model, device: torch.device) -> None:
+        model.to(device)
+        self._device = device
+
+    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+        """The objective of a stage, which trains the weights named, as a part of the run's."""
+        return objective
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        """Inside, gradients are kept here; the first backward outside adds all of them up."""
+        return nullcontext()
+
+    def spread(self, tensor: Tensor, name: str) -> Tensor:
+        """What this process holds, on its device, of a tensor that belongs to a weight."""
+        return tensor.to(self._device)
+
+
+class Replicated(Engine):
+    """DDP: every process holds everything."""
+
+    def __init__(self, model: Model, device: torch.device) -> None:
+        super().__init__(model, device)
+        self._whole = Whole(model)
+        self._outer: DistributedDataParallel | None = None
+
+    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+        """Under a wrapper of its own, for DDP waits for every weight that it knows of."""
+        self._whole.objective = objective
+        self._outer = None  # lets go of its hooks on the weights
+        for name, parameter in self._whole.model.named_parameters():
+            parameter.requires_grad_(name in trained)
+        self._outer = DistributedDataParallel(self._whole, gradient_as_bucket_view=True)
+        return self._outer
+
+    def accumulating(self) -> AbstractContextManager[object]:
+        """As in one process."""
+        assert self._outer is not None, "an engine takes up an objective first"
+        return self._outer.no_sync()
+
+
+class Sharded(Engine):
+    """FSDP2: every process holds a part of each weight; whole parts of a layer come and go.
+
+    The norm of a part is applied outside the part's forward, so it is a unit of its own.
+    """
+
+    def __init__(self, model: Model, layout: Layout, device: torch.device) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        # The model stays in main memory: each unit goes to the device as it is cut.
+        sizes = {"copy": layout.copies, "shard": layout.shards}
+        if layout.strategy == "fsdp":
+            del sizes["copy"]
+        mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+        self._whole = Whole(model)
+        for part in (*model.encoder.attention.values(), *model.encoder.ffn.values()):
+            fully_shard(part.get_submodule("norm"), mesh=mesh)
+            fully_shard(part, mesh=mesh)
+        self._root: Any = fully_shard(self._whole, mesh=mesh)
+        self._parameters = dict(model.named_parameters())
+
+    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+        """In the one root; a weight that is not trained is left alone by itself."""
+        self._whole.objective = objective
+        return self._whole
+
+    @contextmanager
+    def accumulating(self) -> Any:
+        """As in one process."""
+        self._root.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self._root.set_requires_gradient_sync(True)
+
+    def spread(self, tensor: Tensor, name: str) -> Tensor:
+        """Cut like the weight."""
+        from torch.distributed.tensor import distribute_tensor
+
+        weight: Any = self._parameters[name]
+        # Every process has the same whole tensor: each keeps its part, nothing is sent.
+        return distribute_tensor(
+            tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
+        )
+
+
+def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
+    """Lay a model in main memory out over the processes."""
+    match layout.strategy:
+        case "single":
+            return Engine(model, device)
+        case "ddp":
+            return Replicated(model, device)
+        case "fsdp" | "hsdp":
+            return Sharded(model, layout, device)
+
+
+def trained_names(resolved: Resolved, stage: Stage) -> set[str]:
+    """The weights that a stage has a gradient for."""
+    encoder = resolved.encoder
+    pooled = any(isinstance(term.objective, Nsp | Sop) for term in stage.objective)
+    own = [w.name for w in encoder.weights() if pooled or not w.name.startswith("pooler.")]
+    heads = [w.name for term in stage.objective for w in term.objective.weights(encoder)]
+    return {f"encoder.{name}" for name in own} | {f"heads.{name}" for name in heads}
+
+
+def local(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """What this process holds of each, sharing its memory."""
+    return [held(tensor) for tensor in tensors]
+
+
+def held(tensor: Any) -> Tensor:
+    """What this process holds of a tensor, sharing its memory."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
+
+
+def gathered(tensors: Mapping[str, Any], keep: bool) -> dict[str, Tensor]:
+    """Whole tensors, in main memory, in a process that wants to keep them; {} elsewhere.
+
+    Every process takes part, one tensor after the other.
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+        if keep:
+            found[name] = whole.detach().cpu()
+    return found

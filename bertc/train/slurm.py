@@ -1,0 +1,61 @@
+"""``bertc slurm``: a batch script that trains on several machines and survives being preempted."""
+
+import shlex
+from collections.abc import Sequence
+
+_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node={gpus}
+#SBATCH --time={time}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={name}-%j.log
+#SBATCH --signal=B:TERM@{grace}
+
+# The run folder, the text and the cache ($BERTC_CACHE) are to lie on a disk that all machines see.
+set -u
+head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+port=$((10000 + SLURM_JOB_ID % 50000))
+export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-4}}
+export TORCH_ELASTIC_SHUTDOWN_TIMEOUT={grace}
+
+# One torchrun a machine, one process a GPU. --resume begins a run where there is none yet.
+srun --kill-on-bad-exit=1 torchrun \\
+    --nnodes={nodes} --nproc-per-node={gpus} --max-restarts=0 \\
+    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$head_node:$port" \\
+    -m bertc.cli {command} &
+step=$!
+
+# Preempted or out of time: srun passes the signal on, the run saves and stops, and the job waits
+# for its next turn.
+stopped=
+trap 'stopped=yes; kill -TERM "$step"' TERM
+wait "$step"
+code=$?
+if [ -n "$stopped" ]; then
+    wait "$step"
+    code=$?
+    if [ "$code" -ne 0 ]; then
+        scontrol requeue "$SLURM_JOB_ID"
+        exit 0
+    fi
+fi
+exit "$code"
+"""
+
+GRACE_SECONDS = 120
+
+
+def script(name: str, arguments: Sequence[str], nodes: int, gpus: int, time: str) -> str:
+    """The script for ``bertc`` with ``arguments``; ``time`` as Slurm writes limits."""
+    return _SCRIPT.format(
+        name=name,
+        nodes=nodes,
+        gpus=gpus,
+        time=time,
+        grace=GRACE_SECONDS,
+        command=shlex.join(arguments),
+    )

@@ -1,0 +1,76 @@
+"""Several devices: what one of them holds, how the state is laid out, and what talking costs."""
+
+import json
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import MachineError, UsageError
+from bertc.estimate import as_json, as_table, estimate, largest_microbatches, layout
+from bertc.passes import Layout, Machine, World, plan
+
+GIB = 2**30
+CARD = Machine("cuda", "a card", 79 * GIB, fast_bf16=True, cores=8)
+HUGE = "layers=32 hidden=4096 seq=512 steps=10k batch=256"
+
+
+def test_one_device_is_no_spread() -> None:
+    found = estimate(resolve("bert-base"))
+    assert found == estimate(resolve("bert-base"), devices=1)
+    assert "spread" not in json.loads(as_json([found]))
+
+
+def test_a_small_model_is_held_whole_by_each() -> None:
+    one, eight = (estimate(resolve("bert-base"), devices=n) for n in (1, 8))
+    assert eight.spread is not None
+    assert (eight.spread.devices, eight.spread.per_host, eight.spread.strategy) == (8, 8, "ddp")
+    assert eight.memory.weights_bytes == one.memory.weights_bytes
+    assert eight.memory.largest_microbatch == one.memory.largest_microbatch
+    assert eight.memory.microbatch == one.memory.microbatch / 8
+    talk = eight.spread.communication_seconds
+    # Seven eighths of all gradients go round twice.
+    assert talk == pytest.approx(2 * 7 / 8 * 4 * one.parameters.total / (0.8 * 450e9), rel=0.02)
+    assert eight.time.seconds_per_step == pytest.approx(one.time.seconds_per_step / 8 + talk)
+    text = as_table([eight])
+    assert "ddp on 8 devices" in text
+    assert "messages, a step" in text
+    assert json.loads(as_json([eight]))["spread"]["strategy"] == "ddp"
+
+
+def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
+    resolved = resolve(HUGE)
+    assert largest_microbatches(resolved, CARD) == (0,)
+    machine = layout(resolved, CARD, World(8, 8))
+    machines = layout(resolved, CARD, World(32, 8))
+    single = layout(resolved, CARD, World(4, 1))
+    assert (machine.strategy, machine.shards, machine.copies) == ("fsdp", 8, 1)
+    assert (machines.strategy, machines.shards, machines.copies) == ("hsdp", 8, 4)
+    assert (single.strategy, single.shards, single.copies) == ("fsdp", 4, 1)
+    assert "more than 60%" in machine.reason
+    assert largest_microbatches(resolved, CARD, machine)[0] > 0
+    found = estimate(resolved, "h100", devices=8).memory
+    assert found.optimizer_bytes == 8 * (estimate(resolved).parameters.total // 8)
+    assert found.peak_bytes < 79 * GIB
+
+
+def test_what_was_asked_for_is_done() -> None:
+    assert layout(resolve("extends bert-base strategy=fsdp"), CARD, World(8, 8)).shards == 8
+    assert layout(resolve("extends bert-base strategy=fsdp"), CARD, World()).strategy == "single"
+    assert layout(resolve(HUGE + " strategy=ddp"), CARD, World(8, 8)).strategy == "ddp"
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(UsageError, match="batch of 256 examples cannot be shared by 512"):
+        estimate(resolve("bert-base"), devices=512)
+    sharded = Layout(World(8, 8), "fsdp")
+    with pytest.raises(MachineError, match="compile=on"):
+        plan(resolve("extends bert-base compile=on"), CARD, (8, 8), sharded)
+
+
+@pytest.mark.parametrize(("batch", "size"), [(8, 3), (8, 8), (256, 7), (10, 4)])
+def test_rows_are_neighbours_even_and_all(batch: int, size: int) -> None:
+    world = World(size, size)
+    parts = [list(range(batch))[world.rows(rank, batch)] for rank in range(size)]
+    assert sum(parts, []) == list(range(batch))
+    assert max(map(len, parts)) == world.share(batch)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -1,0 +1,274 @@
+"""Several processes on the machine's loopback: the same run as in one, and failing together."""
+
+import json
+import math
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.diagnostics import BertcError, UsageError
+from bertc.ir.encoder import Dropout
+from bertc.ir.norm import PreNorm
+from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.optimizer import Lamb
+from bertc.ir.sharing import ShareAll
+from bertc.passes import World
+from bertc.train import loop, ranks
+from bertc.train.loop import train
+from bertc.train.machine import make_plan
+from bertc.train.step import TrainStep
+
+PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
+CALM = Dropout(hidden=0, attention=0)
+SECONDS = 60  # longer than any of these runs takes
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that fork from a server which has torch loaded, so that each starts at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo", "matplotlib.figure"]
+    )
+    return context
+
+
+def member(rank, size, port, resolved, out, options, harm, said):
+    """One process of a run, as torchrun starts it; ends with the code that the command would."""
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    ranks.WAY_SECONDS = 0.1
+    if harm:
+        harm(rank)
+    try:
+        train(resolved, out, quiet=True, **options)
+    except BertcError as error:
+        said.put((rank, error.message))
+        sys.exit(error.exit_code)
+
+
+@pytest.fixture
+def together(processes, tmp_path):
+    """Train in so many processes; their exit codes, and what they said."""
+
+    def run(size, resolved, name="run", harm=None, **options):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        options = {"cache": tmp_path / "cache", **options}
+        said = processes.SimpleQueue()
+        members = [
+            processes.Process(
+                target=member,
+                args=(rank, size, port, resolved, tmp_path / name, options, harm, said),
+            )
+            for rank in range(size)
+        ]
+        for process in members:
+            process.start()
+        end = time.monotonic() + SECONDS
+        for process in members:
+            process.join(max(0.0, end - time.monotonic()))
+        hung = [process for process in members if process.exitcode is None]
+        for process in hung:
+            process.kill()
+        assert not hung, "a process hangs"
+        messages = []
+        while not said.empty():
+            messages.append(said.get())
+        return [process.exitcode for process in members], messages
+
+    return run
+
+
+def losses(run):
+    """Every number of the metrics but seconds."""
+    found = []
+    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+        found += [line["step"], line["loss"], *line["losses"].values()]
+        found += [line["grad_norm"]] if line["kind"] == "train" else line["accuracy"].values()
+    return found
+
+
+def newest_step(run):
+    """Of the newest checkpoint; 0 if there is none."""
+    return max((int(path.name[5:]) for path in (run / "checkpoints").glob("step-*")), default=0)
+
+
+def straight(resolved, tmp_path, name="one"):
+    """The run in this process."""
+    train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True)
+    return losses(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 50, "log_every": 1, "eval_every": 25, "microbatch": 4},
+        {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
+    ],
+    ids=["adam", "lamb"],
+)
+def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
+    settings = {"dropout": CALM, "objective": PAIRS, **settings}
+    one = straight(tiny(**settings), tmp_path)
+    for strategy in ("ddp", "fsdp"):
+        codes, said = together(2, tiny(**settings, strategy=strategy), strategy)
+        assert (codes, said) == ([0, 0], [])
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
+        lock = json.loads((tmp_path / strategy / "lock.json").read_text())
+        assert (lock["plan"]["processes"], lock["plan"]["strategy"]) == (2, strategy)
+        assert (tmp_path / strategy / "model").is_dir()
+
+
+def harmed(rank, step, what):
+    """Do ``what`` in the middle of a step."""
+    real = TrainStep.__call__
+
+    def call(self, inputs, at, rate):
+        result = real(self, inputs, at, rate)
+        if at == step - 1:
+            what()
+        return result
+
+    TrainStep.__call__ = call
+
+
+def kill_one(rank):
+    if rank == 1:
+        harmed(rank, 7, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def ask_one(rank):
+    if rank == 1:
+        harmed(rank, 4, lambda: signal.raise_signal(signal.SIGTERM))
+
+
+def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, same_run):
+    resolved = tiny(microbatch=2)
+    assert together(2, resolved, "straight") == ([0, 0], [])
+    codes, said = together(2, resolved, "killed", harm=kill_one)
+    assert codes == [75, -9]
+    assert said == [(0, "another process of this run ended")]
+    assert newest_step(tmp_path / "killed") == 4
+    assert together(2, resolved, "killed", resume=True) == ([0, 0], [])
+    same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, capsys):
+    stages = {"short": {"steps": 6, "objective": PAIRS}, "long": {"steps": 6, "seq": 16}}
+    resolved = tiny(dropout=CALM, stages=stages, log_every=1)
+    one = straight(resolved, tmp_path)
+    codes, said = together(2, resolved, "two", harm=ask_one)
+    assert (codes, said) == ([143, 143], [(0, "stopped after step 5, and saved")])
+    for name in ("by one", "by three"):
+        shutil.copytree(tmp_path / "two", tmp_path / name)
+    # Of eight examples three processes have 3, 3 and 2; of the weights uneven parts.
+    sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
+    assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
+    train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
+    assert "began on cpu in 2 processes and goes on on cpu;" in capsys.readouterr().err
+    for name in ("by one", "by three"):
+        assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
+
+
+def poison(rank):
+    if rank == 1:
+        real, calls = loop.make_objective, []
+
+        def poisoned(*arguments):
+            objective = real(*arguments)
+
+            def call(columns, factors):
+                calls.append(1)
+                loss, statistics = objective(columns, factors)
+                # The first call is not yet of a step.
+                factor = math.nan if len(calls) == 7 else 1
+                return loss * factor, statistics * factor
+
+            return call
+
+        loop.make_objective = poisoned
+
+
+def test_a_loss_that_is_not_finite_in_one_stops_all(together, tiny, tmp_path):
+    codes, said = together(2, tiny(eval_every=100), harm=poison)
+    assert codes == [65, 65]
+    ((rank, message),) = said
+    assert rank == 0
+    assert message.startswith("step 5: the loss of mlm is not a finite number")
+    assert message.count(", ") == 4  # it names the four examples of the other process
+
+
+def starve(rank):
+    if rank == 1:
+        harmed(rank, 3, lambda: (_ for _ in ()).throw(MemoryError()))
+
+
+def test_memory_that_runs_out_in_one_stops_all(together, tiny, tmp_path):
+    codes, said = together(2, tiny(), harm=starve)
+    assert codes == [75, 78]
+    assert dict(said)[1].endswith("4 examples of 24 tokens at once do not fit in memory; 2 might")
+
+
+def test_more_processes_than_examples_are_refused(tiny):
+    with pytest.raises(UsageError, match="batch of 8 examples cannot be shared by 9 processes"):
+        make_plan(tiny(), World(9, 9))
+
+
+def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(tmp_path, corpus_file):
+    spec, run = tmp_path / "farm.bertc", tmp_path / "run"
+    spec.write_text(
+        "layers=2 hidden=32 heads=2 seq=24 batch=8 steps=4000 vocab=wordpiece(120) save_every=5\n"
+        f'data=files("{corpus_file}", sentences=lines) holdout=20% device=cpu compile=off\n'
+    )
+    command = [sys.executable, "-m", "bertc.cli", "train", spec, "--out", run, "--nproc", "2"]
+    environment = {**os.environ, "BERTC_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def stopped(*options, how):
+        process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        began, end = newest_step(run), time.monotonic() + SECONDS
+        while process.poll() is None and newest_step(run) == began and time.monotonic() < end:
+            time.sleep(0.02)
+        how(process)
+        out, err = process.communicate(timeout=SECONDS)
+        assert out == ""
+        assert "Traceback" not in err
+        assert "--resume" in err
+        return process.returncode, err
+
+    code, err = stopped(how=lambda process: process.send_signal(signal.SIGTERM))
+    assert code == 143, err
+    assert "stopped after step" in err
+    code, err = stopped("--resume", how=kill_a_child)
+    assert code == 75, err
+    assert "was killed by signal 9" in err
+
+
+def kill_a_child(process):
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ranks = [
+        int(child)
+        for child in children
+        if b"bertc.cli" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+    os.kill(ranks[0], signal.SIGKILL)
