@@ -1,14 +1,15 @@
 """The arrow from a resolved program to its estimate."""
 
 from bertc.estimate.devices import Device, device_named
-from bertc.estimate.duration import run_time, stage_time
+from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, StageEstimate
-from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.memory import Room, stage_memory
+from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
+from bertc.estimate.memory import stage_fit, stage_memory
+from bertc.estimate.moments import Room, Step
 from bertc.estimate.parameters import count
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.plan import Machine
+from bertc.passes.plan import Fit, Machine, compiles
 
 
 def estimate(
@@ -22,7 +23,13 @@ def estimate(
     target = device_named(device)
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
-    room = Room(target.memory_bytes, target.kind, target.precision(resolved.run.precision))
+    room = Room(
+        target.memory_bytes,
+        target.kind,
+        target.precision(resolved.run.precision),
+        compiles(resolved, target.kind),
+        resolved.run.recompute,
+    )
     stages = tuple(
         _stage(stage, encoder, parameters, target, room, convention) for stage in resolved.stages
     )
@@ -37,18 +44,16 @@ def estimate(
     )
 
 
-def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[int, ...]:
-    """The most examples at once that fit on a machine, one number a stage; 0 if not even one."""
+def largest_microbatches(resolved: Resolved, machine: Machine) -> tuple[Fit, ...]:
+    """The most examples at once that fit on a machine, one entry a stage; 0 if not even one."""
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
-    room = Room(machine.memory_bytes, machine.device, precision)
-    return tuple(
-        stage_memory(stage, encoder, parameters, room).largest_microbatch
-        for stage in resolved.stages
-    )
+    compiled = compiles(resolved, machine.device)
+    room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
+    return tuple(stage_fit(stage, encoder, parameters, room) for stage in resolved.stages)
 
 
 def _stage(
@@ -61,6 +66,14 @@ def _stage(
 ) -> StageEstimate:
     trained = count(encoder, stage.objective)
     executed = executed_flops(stage, encoder)
+    memory = stage_memory(stage, encoder, whole, room)
+    applied = -(-stage.batch // memory.microbatch) * whole.applied
+    work = Work(
+        flops=3 * executed * stage.batch,
+        recomputed_flops=layer_flops(stage, encoder) * stage.batch if memory.recompute else 0,
+        kept_bytes=Step(stage, encoder, whole, room, False, False).kept * stage.batch,
+        weights=applied + trained.total,
+    )
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,
@@ -68,6 +81,6 @@ def _stage(
         seq=stage.seq,
         parameters=trained,
         flops=stage_flops(stage, encoder, trained, executed, convention),
-        memory=stage_memory(stage, encoder, whole, room),
-        time=stage_time(stage, 3 * executed * stage.batch, target, room.precision),
+        memory=memory,
+        time=stage_time(stage, work, target, room.precision),
     )

@@ -5,6 +5,7 @@ Axes: b batch, s sequence, h hidden.
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.encoder import Encoder as EncoderNode
 from bertc.ir.encoder import LayerWidths
@@ -35,6 +36,8 @@ class Encoder(nn.Module):
     """Token ids (b, s) to hidden states (b, s, h).
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
+    With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
+    with the same dropout.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -57,6 +60,7 @@ class Encoder(nn.Module):
         pre = node.norm.kind == "pre"
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
         self.pooler = Affine(table, "pooler") if node.pooler else None
+        self.recompute = False
 
     def forward(
         self,
@@ -70,10 +74,9 @@ class Encoder(nn.Module):
             None if attention_mask_bs is None else attention_mask_bs[:, None, None, :].bool()
         )
         x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, dtype)
+        layer = self._recomputed if self.recompute and torch.is_grad_enabled() else self._layer
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
-            x_bsh = self._layer(
-                self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, mask_b11s
-            )
+            x_bsh = layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, mask_b11s)
         if self.norm is not None:
             x_bsh = self.norm(x_bsh)
         return x_bsh
@@ -83,6 +86,18 @@ class Encoder(nn.Module):
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
         return torch.tanh(self.pooler(x_bsh[:, 0]))
+
+    def _recomputed(
+        self,
+        attention: nn.Module,
+        ffn: nn.Module,
+        x_bsh: torch.Tensor,
+        mask_b11s: torch.Tensor | None,
+    ) -> torch.Tensor:
+        y_bsh: torch.Tensor = checkpoint(
+            self._layer, attention, ffn, x_bsh, mask_b11s, use_reentrant=False
+        )
+        return y_bsh
 
     def _layer(
         self,

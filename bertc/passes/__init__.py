@@ -8,7 +8,7 @@ from bertc.passes.checks import checks
 from bertc.passes.defaults import defaults
 from bertc.passes.dimensions import dimensions
 from bertc.passes.extends import extends
-from bertc.passes.plan import Machine, Plan, plan
+from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.sharing import sharing
 from bertc.passes.vocabulary import vocabulary
 
@@ -35,4 +35,4 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
     return assemble(finished)
 
 
-__all__ = ["PASSES", "Machine", "Plan", "assemble", "complete", "plan", "resolve"]
+__all__ = ["PASSES", "Fit", "Machine", "Plan", "assemble", "complete", "plan", "resolve"]

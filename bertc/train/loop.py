@@ -78,6 +78,7 @@ class _Phase:
         self.data: StageData = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         self.model = session.model
+        self.model.encoder.recompute = plan.recompute[index]
         self.objective = make_objective(self.model, self.stage, resolved.encoder, plan.compile)
         self.step = TrainStep(
             self.model,

@@ -176,7 +176,8 @@ def plan_of(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
         if began.device == plan.device:
             asked = tuple(stage.microbatch for stage in resolved.stages)
             chosen = tuple(a or b for a, b in zip(asked, began.microbatches, strict=True))
-            plan = replace(began, microbatches=chosen)
+            recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
+            plan = replace(began, microbatches=chosen, recompute=recompute)
         else:
             display.note(
                 f"warning: the run began on {began.device} and goes on on {plan.device}; "
@@ -187,7 +188,7 @@ def plan_of(resolved: Resolved, lock: dict[str, Any], display: Display) -> Plan:
     return plan
 
 
-_TUPLES = ("microbatches", "reasons")
+_TUPLES = ("microbatches", "recompute", "reasons")
 
 
 def _restore_threads(began: int, display: Display) -> None:
