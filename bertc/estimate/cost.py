@@ -1,15 +1,20 @@
 """The arrow from a resolved program to its estimate."""
 
 from bertc.estimate.devices import Device, device_named
-from bertc.estimate.duration import run_time, stage_time
+from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
-from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.memory import Room
+from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
+from bertc.estimate.moments import Room, Step
 from bertc.estimate.parameters import count
-from bertc.estimate.sharing import layout_on, process_memory, step_communication
+from bertc.estimate.sharing import (
+    layout_on,
+    process_fit,
+    process_memory,
+    step_communication,
+)
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.plan import Machine, largest_divisor
+from bertc.passes.plan import Fit, Machine, compiles, largest_divisor
 from bertc.passes.world import ALONE, Layout, World
 
 PER_HOST = 8
@@ -29,7 +34,13 @@ def estimate(
     target = device_named(device)
     encoder = resolved.encoder
     parameters = count(encoder, resolved.terms())
-    room = Room(target.memory_bytes, target.kind, target.precision(resolved.run.precision))
+    room = Room(
+        target.memory_bytes,
+        target.kind,
+        target.precision(resolved.run.precision),
+        compiles(resolved, target.kind),
+        resolved.run.recompute,
+    )
     world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     stages = tuple(
@@ -77,8 +88,8 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
 
 def largest_microbatches(
     resolved: Resolved, machine: Machine, layout: Layout = ALONE
-) -> tuple[int, ...]:
-    """The most examples at once that fit on a machine, one number a stage; 0 if not even one.
+) -> tuple[Fit, ...]:
+    """The most examples at once that fit on a machine, one entry a stage; 0 if not even one.
 
     On several machines laid out in some way, that fit on each.
     """
@@ -87,11 +98,9 @@ def largest_microbatches(
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
-    room = Room(machine.memory_bytes, machine.device, precision)
-    return tuple(
-        process_memory(stage, encoder, parameters, room, layout).largest_microbatch
-        for stage in resolved.stages
-    )
+    compiled = compiles(resolved, machine.device) and not layout.sharded
+    room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
+    return tuple(process_fit(stage, encoder, parameters, room, layout) for stage in resolved.stages)
 
 
 def _stage(
@@ -106,8 +115,15 @@ def _stage(
     trained = count(encoder, stage.objective)
     executed = executed_flops(stage, encoder)
     memory = process_memory(stage, encoder, whole, room, layout)
-    talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
     share = layout.world.share(stage.batch)
+    applied = -(-share // memory.microbatch) * whole.applied
+    work = Work(
+        flops=3 * executed * share,
+        recomputed_flops=layer_flops(stage, encoder) * share if memory.recompute else 0,
+        kept_bytes=Step(stage, encoder, whole, room, False, False).kept * share,
+        weights=applied + trained.total // layout.shards,
+    )
+    talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,
@@ -116,5 +132,5 @@ def _stage(
         parameters=trained,
         flops=stage_flops(stage, encoder, trained, executed, convention),
         memory=memory,
-        time=stage_time(stage, 3 * executed * share, target, room.precision, talk),
+        time=stage_time(stage, work, target, room.precision, talk),
     )

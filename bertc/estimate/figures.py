@@ -62,7 +62,11 @@ class Flops(_Figures):
 
 
 class Memory(_Figures):
-    """Bytes on the device at the fullest moment of training.
+    """Bytes on the device. ``peak_bytes`` are in use at the fullest moment of training.
+
+    ``activations_bytes`` is what forward leaves for backward. Backward lets go of it while it makes
+    the gradients, so that the peak can be less than the sum; products under way, copies of weights
+    and the batch can make it more. ``recompute``: of a layer only the input is kept.
 
     ``microbatch`` is the number of examples whose activations are counted: what the spec sets, or
     the most that fit, at most the batch. ``largest_microbatch`` is the most that fit whatever the
@@ -76,6 +80,7 @@ class Memory(_Figures):
     peak_bytes: int
     microbatch: int
     largest_microbatch: int
+    recompute: bool
 
 
 class Time(_Figures):

@@ -16,7 +16,8 @@ def stage_flops(
 ) -> Flops:
     """One stage in one convention; ``parameters`` are those that the stage trains.
 
-    ``executed`` is what ``executed_flops`` says.
+    ``executed`` is what ``executed_flops`` says. Recomputing is no useful work: it takes time, and
+    is not counted here.
     """
     match convention:
         case "exact":
@@ -68,6 +69,15 @@ def executed_flops(stage: Stage, encoder: Encoder) -> int:
     return sum(
         product.flops * (pooled if product.part == "pooler" else 1)
         for product in (*encoder.matmuls(1, stage.seq), *head_matmuls(stage, encoder, 1))
+    )
+
+
+def layer_flops(stage: Stage, encoder: Encoder) -> int:
+    """Of ``executed_flops`` those of the layers, which run once more where they are recomputed."""
+    return sum(
+        product.flops
+        for product in encoder.matmuls(1, stage.seq)
+        if product.part in ("attention", "ffn")
     )
 
 

@@ -1,15 +1,17 @@
 """What one of several processes holds and waits for: memory a device, and talk between devices."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bertc.estimate.devices import Device
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.memory import FP32, OPTIMIZER_BYTES, USABLE, Room, stage_memory
+from bertc.estimate.memory import USABLE, stage_fit, stage_memory
+from bertc.estimate.moments import FP32, MOMENTS_BYTES, Room
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
+from bertc.passes.plan import Fit
 from bertc.passes.world import Layout, World, lay_out
 
-STATE_BYTES = 2 * FP32 + OPTIMIZER_BYTES
+STATE_BYTES = 2 * FP32 + MOMENTS_BYTES
 """A weight with its gradient and moments."""
 NETWORK_BYTES = 50e9
 """A second, each way, between machines, for each device: InfiniBand NDR, 400 Gb/s."""
@@ -34,49 +36,62 @@ def process_memory(
     stage: Stage, encoder: Encoder, parameters: Parameters, room: Room, layout: Layout
 ) -> Memory:
     """One stage in the process with the most examples; ``parameters`` are those of the run."""
-    share = layout.world.share(stage.batch)
-    own = stage.model_copy(
-        update={"batch": share, "microbatch": min(stage.microbatch, share)},
-    )
-    if not layout.sharded:
-        return stage_memory(own, encoder, parameters, room)
-    once = _sharded(own, encoder, parameters, room, layout, accumulating=False)
-    if once.microbatch == share:
-        return once
-    return _sharded(own, encoder, parameters, room, layout, accumulating=True)
-
-
-def _sharded(
-    stage: Stage,
-    encoder: Encoder,
-    parameters: Parameters,
-    room: Room,
-    layout: Layout,
-    accumulating: bool,
-) -> Memory:
-    """Memory where weights, gradients and moments lie in parts.
-
-    Whole are the weights outside the layers and of two parts of a layer, one in use and one on its
-    way; so are their gradients, and all gradients while micro-batches add up.
-    """
-    total, parts = parameters.total, len({*encoder.attention_owner}) + len({*encoder.ffn_owner})
-    whole = total - parameters.layers + min(parameters.layers, 2 * parameters.layers // parts)
-    held = total // layout.shards
-    weights = FP32 * (held + whole)
-    gradients = FP32 * (held + (total if accumulating else whole))
-    optimizer = OPTIMIZER_BYTES * held
-    spared = STATE_BYTES * total - weights - gradients - optimizer
-    # What other devices hold is room here.
-    wider = replace(room, memory_bytes=room.memory_bytes + int(spared / USABLE))
-    memory = stage_memory(stage, encoder, parameters, wider)
+    own, held = _own(stage, layout), _held(encoder, parameters, layout)
+    memory = stage_memory(own, encoder, parameters, held.wider(room))
     return memory.model_copy(
         update={
-            "weights_bytes": weights,
-            "gradients_bytes": gradients,
-            "optimizer_bytes": optimizer,
-            "peak_bytes": memory.peak_bytes - spared,
+            "weights_bytes": held.weights,
+            "optimizer_bytes": held.moments,
+            "peak_bytes": memory.peak_bytes - held.spared,
         }
     )
+
+
+def process_fit(
+    stage: Stage, encoder: Encoder, parameters: Parameters, room: Room, layout: Layout
+) -> Fit:
+    """What of one stage fits in the process with the most examples."""
+    held = _held(encoder, parameters, layout)
+    return stage_fit(_own(stage, layout), encoder, parameters, held.wider(room))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Bytes of weights and moments in one process, and what other processes hold in its stead.
+
+    Gradients are counted whole: that they are while micro-batches add up, and at most otherwise.
+    """
+
+    weights: int
+    moments: int
+    spared: int
+
+    def wider(self, room: Room) -> Room:
+        """What other devices hold is room here."""
+        spared = int(self.spared / USABLE[room.device])
+        return replace(room, memory_bytes=room.memory_bytes + spared)
+
+
+def _own(stage: Stage, layout: Layout) -> Stage:
+    share = layout.world.share(stage.batch)
+    return stage.model_copy(
+        update={"batch": share, "microbatch": min(stage.microbatch, share)},
+    )
+
+
+def _held(encoder: Encoder, parameters: Parameters, layout: Layout) -> _Held:
+    """Sharded, weights outside the layers are whole while a step runs, and two parts of a layer.
+
+    One of them is in use and one on its way.
+    """
+    total = parameters.total
+    if not layout.sharded:
+        return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
+    parts = len({*encoder.attention_owner}) + len({*encoder.ffn_owner})
+    whole = total - parameters.layers + min(parameters.layers, 2 * parameters.layers // parts)
+    weights = FP32 * (total // layout.shards + whole)
+    moments = MOMENTS_BYTES * (total // layout.shards)
+    return _Held(weights, moments, (FP32 + MOMENTS_BYTES) * total - weights - moments)
 
 
 def step_communication(

@@ -44,7 +44,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own.",
-        f"Time on {target.name} at an assumed MFU of {target.mfu:g}:",
+        f"Time on {target.name} at an assumed MFU of {estimate.time.assumed_mfu:.2g}:",
         f"{target.mfu_source}.",
     )
 
@@ -108,6 +108,7 @@ def _sections(
                 ("peak", lambda c: bytes_text(c.memory.peak_bytes)),
                 ("micro-batch", lambda c: f"{c.memory.microbatch:,}"),
                 ("largest that fits", lambda c: f"{c.memory.largest_microbatch:,}"),
+                ("layers recomputed", lambda c: "yes" if c.memory.recompute else "no"),
             ],
         ),
         (

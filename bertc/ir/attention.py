@@ -47,6 +47,18 @@ class FullAttention(Node):
             return Kept(values=values, fp32=heads * seq)
         return Kept(values=values + 3 * heads * seq * seq)
 
+    def working(self, heads: int, head_dim: int, seq: int, fused: bool) -> int:
+        """Values that backward holds at once beside what was kept.
+
+        Fused: the gradients of queries, keys and values; else those of the scores and the average.
+        """
+        width = heads * head_dim
+        return seq * 3 * width if fused else seq * (heads * seq + width)
+
+    def joined(self, hidden: int, heads: int, head_dim: int) -> int:
+        """Elements of the weights that one application copies: the three maps side by side."""
+        return 3 * hidden * heads * head_dim
+
 
 Attention = FullAttention
 """The closed union of attention kinds."""

@@ -37,6 +37,10 @@ class Mlp(Node):
         before = 0 if self.activation in ("relu", "tanh") else 1
         return Kept(values=seq * (hidden + (1 + before) * width))
 
+    def working(self, width: int, seq: int) -> int:
+        """Values that backward holds at once beside what was kept: the activation's gradient."""
+        return seq * width
+
 
 Ffn = Mlp
 """The closed union of feed-forward kinds."""

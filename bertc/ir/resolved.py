@@ -72,6 +72,7 @@ class Run(Node):
     holdout: float
     precision: Literal["auto", "fp32", "bf16"]
     compile: Literal["auto", "on", "off"]
+    recompute: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
 

@@ -113,6 +113,9 @@ class Settings(Node):
     compile: Literal["auto", "on", "off"] = default(
         "auto", HOUSE, "torch.compile; auto: where the run is long enough to repay it"
     )
+    recompute: Literal["auto", "on", "off"] = default(
+        "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
+    )
     device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "where to run")
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
         "auto", HOUSE, "what each of several processes holds; auto: all of it where that fits"

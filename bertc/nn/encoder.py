@@ -5,6 +5,7 @@ Axes: b batch, s sequence, h hidden.
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.encoder import Encoder as EncoderNode
 from bertc.ir.encoder import LayerWidths
@@ -36,6 +37,8 @@ class Encoder(nn.Module):
     """Token ids (b, s) to hidden states (b, s, h).
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
+    With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
+    with the same dropout.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -58,6 +61,7 @@ class Encoder(nn.Module):
         pre = node.norm.kind == "pre"
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
         self.pooler = Affine(table, "pooler") if node.pooler else None
+        self.recompute = False
 
     def forward(
         self,
@@ -74,8 +78,9 @@ class Encoder(nn.Module):
         elif attention_mask_bs is not None:
             visible = attention_mask_bs[:, None, None, :].bool()
         x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
+        layer = self._recomputed if self.recompute and torch.is_grad_enabled() else self._layer
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
-            x_bsh = self._layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, visible)
+            x_bsh = layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, visible)
         if self.norm is not None:
             x_bsh = self.norm(x_bsh)
         return x_bsh
@@ -90,6 +95,18 @@ class Encoder(nn.Module):
         """Whether the kernel for sequences of any length serves: it has no dropout."""
         drops = self.training and self.node.dropout.attention > 0
         return can_varlen(token_ids_bs.device, dtype) and not drops
+
+    def _recomputed(
+        self,
+        attention: nn.Module,
+        ffn: nn.Module,
+        x_bsh: torch.Tensor,
+        visible: Visible,
+    ) -> torch.Tensor:
+        y_bsh: torch.Tensor = checkpoint(
+            self._layer, attention, ffn, x_bsh, visible, use_reentrant=False
+        )
+        return y_bsh
 
     def _layer(
         self,

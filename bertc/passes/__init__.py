@@ -8,7 +8,7 @@ from bertc.passes.checks import checks
 from bertc.passes.defaults import defaults
 from bertc.passes.dimensions import dimensions
 from bertc.passes.extends import extends
-from bertc.passes.plan import Machine, Plan, plan
+from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.sharing import sharing
 from bertc.passes.vocabulary import vocabulary
 from bertc.passes.world import ALONE, Layout, World, lay_out, refuse_too_many
@@ -39,6 +39,7 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
 __all__ = [
     "ALONE",
     "PASSES",
+    "Fit",
     "Layout",
     "Machine",
     "Plan",

@@ -1,6 +1,7 @@
 """How a resolved program runs on a given machine: device, precision, micro-batches, compilation."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,14 @@ from bertc.passes.world import ALONE, Layout, Strategy, World
 
 COMPILE_STEPS_CPU = 2000
 """Compiling the step costs about a minute on a CPU; shorter runs do not earn it back."""
+
+EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 4096}
+"""Tokens at once below which a step loses more than the quarter that recomputing layers costs.
+
+On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
+at 150 of a 768-wide one. On a GPU, not measured: the rows that fill its units with one wave of
+128 x 256 tiles of a 768-wide product.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,12 +35,29 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """The most examples of a stage that fit at once, ``kept`` of them with all activations kept.
+
+    ``recompute``: they fit because a layer keeps its input alone, and backward computes the rest
+    anew.
+    """
+
+    examples: int
+    kept: int
+    recompute: bool
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What will be done where. ``microbatches`` has one entry a stage, in examples of a process."""
+    """What will be done where.
+
+    ``microbatches``, in examples of a process, and ``recompute`` have one entry a stage.
+    """
 
     device: Literal["cpu", "cuda"]
     precision: Literal["fp32", "bf16"]
     microbatches: tuple[int, ...]
+    recompute: tuple[bool, ...]
     compile: bool
     reasons: tuple[str, ...]
     processes: int = 1
@@ -39,9 +65,9 @@ class Plan:
 
 
 def plan(
-    resolved: Resolved, machine: Machine, microbatches: tuple[int, ...], layout: Layout = ALONE
+    resolved: Resolved, machine: Machine, fits: tuple[Fit, ...], layout: Layout = ALONE
 ) -> Plan:
-    """Decide what ``auto`` leaves open. ``microbatches`` are the largest that fit, one a stage.
+    """Decide what ``auto`` leaves open. ``fits`` has what fits in memory, one entry a stage.
 
     Raises:
         MachineError: if the spec asks for a device that the machine has not, or for a compiled step
@@ -61,34 +87,66 @@ def plan(
         )
     else:
         precision = run.precision
-    compiled = run.compile == "on"
+    compiled = compiles(resolved, machine.device)
     if layout.sharded:
-        if compiled:
+        if run.compile == "on":
             raise MachineError(
                 f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
                 "one compiled step cannot do",
                 help="compile=auto or strategy=ddp",
             )
+        compiled = False
         reasons.append("compile=off: sharded parts are fetched between layers")
     elif run.compile == "auto":
-        compiled = machine.device == "cuda" or resolved.steps >= COMPILE_STEPS_CPU
         reasons.append(
             f"compile={'on' if compiled else 'off'}: {resolved.steps} steps "
             f"{'repay' if compiled else 'would not repay'} the time it takes on {machine.device}"
         )
+    for stage, fit in zip(resolved.stages, fits, strict=True):
+        if fit.recompute and run.recompute == "auto":
+            reasons.append(
+                f"recompute=on in stage {stage.name}: memory holds the activations of "
+                f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
+            )
     chosen = tuple(
-        _microbatch(stage, largest, layout.world)
-        for stage, largest in zip(resolved.stages, microbatches, strict=True)
+        _microbatch(stage, fit.examples, layout.world)
+        for stage, fit in zip(resolved.stages, fits, strict=True)
     )
+    recompute = tuple(fit.recompute for fit in fits)
     return Plan(
         machine.device,
         precision,
         chosen,
+        recompute,
         compiled,
         tuple(reasons),
         layout.world.size,
         layout.strategy,
     )
+
+
+def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
+    """Whether the step is compiled."""
+    if resolved.run.compile == "auto":
+        return device == "cuda" or resolved.steps >= COMPILE_STEPS_CPU
+    return resolved.run.compile == "on"
+
+
+def choose(
+    stage: Stage,
+    asked: Literal["auto", "on", "off"],
+    device: Literal["cpu", "cuda"],
+    kept: int,
+    recomputed: int,
+) -> Fit:
+    """What fits, given the most examples that fit with activations ``kept`` and ``recomputed``.
+
+    Layers are recomputed where too few examples fit otherwise to keep the device busy.
+    """
+    enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
+    if asked == "on" or (asked == "auto" and kept < enough and recomputed > kept):
+        return Fit(recomputed, kept, recompute=True)
+    return Fit(kept, kept, recompute=False)
 
 
 def _microbatch(stage: Stage, largest: int, world: World) -> int:

@@ -59,6 +59,7 @@ def build(resolved: Resolved, out: Path | None) -> str:
 def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
     weights = dict(model.named_parameters())
     table = model_weights(resolved)
+    model.encoder.recompute = plan.recompute[0]
     rule = make_rule(stage.optimizer, table, weights, zero_moments(weights), 0, compiled=True)
     objective = make_objective(model, stage, resolved.encoder, compiled=True)
     device, rows = torch.device(plan.device), plan.microbatches[0]

@@ -88,6 +88,7 @@ class _Phase:
         self.data: StageData = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         self.model = session.model
+        self.model.encoder.recompute = plan.recompute[index]
         self.objective = session.engine.take_up(
             make_objective(self.model, self.stage, resolved.encoder, plan.compile),
             trained_names(resolved, self.stage),

@@ -148,9 +148,9 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes; what a device holds at once does not belong to it."""
+    """The fingerprint of what a run computes; how it fits on its devices does not belong to it."""
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
-    run = resolved.run.model_copy(update={"strategy": "auto"})
+    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
 
 
@@ -185,8 +185,12 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
+_ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
+"""What may change when a run is resumed: after memory ran out it has to."""
+
+
 def _matters(address: tuple[str, ...]) -> bool:
-    return address[0] not in ("name", "origins") and address[-1] not in ("microbatch", "strategy")
+    return address[0] not in ("name", "origins") and address[-1] not in _ABOUT_MEMORY
 
 
 def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

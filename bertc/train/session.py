@@ -246,7 +246,9 @@ def plan_of(
         if _where(began) == _where(plan) and not other:
             own = (stage.microbatch for stage in resolved.stages)
             sizes = zip(own, plan.microbatches, began.microbatches, strict=True)
-            plan = replace(began, microbatches=tuple(new if a else old for a, new, old in sizes))
+            chosen = tuple(new if a else old for a, new, old in sizes)
+            recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
+            plan = replace(began, microbatches=chosen, recompute=recompute)
         else:
             if began.device == plan.device:
                 plan = replace(plan, precision=began.precision)
@@ -264,7 +266,7 @@ def _where(plan: Plan) -> str:
     return plan.device if plan.processes == 1 else f"{plan.device} in {plan.processes} processes"
 
 
-_TUPLES = ("microbatches", "reasons")
+_TUPLES = ("microbatches", "recompute", "reasons")
 
 
 def _restore_threads(began: int, display: Display) -> None:

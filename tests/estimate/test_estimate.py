@@ -16,7 +16,7 @@ FLOPS = {
 }  # fmt: skip
 MEMORY = {
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "peak_bytes",
-    "microbatch", "largest_microbatch",
+    "microbatch", "largest_microbatch", "recompute",
 }  # fmt: skip
 PARAMETERS = {
     "encoder", "embeddings", "layers", "pooler", "heads", "total", "applied", "by_part",

@@ -7,7 +7,7 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import MachineError, UsageError
 from bertc.estimate import as_json, as_table, estimate, largest_microbatches, layout
-from bertc.passes import Layout, Machine, World, plan
+from bertc.passes import Fit, Layout, Machine, World, plan
 
 GIB = 2**30
 CARD = Machine("cuda", "a card", 79 * GIB, fast_bf16=True, cores=8)
@@ -25,7 +25,7 @@ def test_a_small_model_is_held_whole_by_each() -> None:
     assert eight.spread is not None
     assert (eight.spread.devices, eight.spread.per_host, eight.spread.strategy) == (8, 8, "ddp")
     assert eight.memory.weights_bytes == one.memory.weights_bytes
-    assert eight.memory.largest_microbatch == one.memory.largest_microbatch
+    assert eight.memory.largest_microbatch == pytest.approx(one.memory.largest_microbatch, rel=0.01)
     assert eight.memory.microbatch == one.memory.microbatch / 8
     talk = eight.spread.communication_seconds
     # Seven eighths of all gradients go round twice.
@@ -39,7 +39,7 @@ def test_a_small_model_is_held_whole_by_each() -> None:
 
 def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     resolved = resolve(HUGE)
-    assert largest_microbatches(resolved, CARD) == (0,)
+    assert largest_microbatches(resolved, CARD)[0].examples == 0
     machine = layout(resolved, CARD, World(8, 8))
     machines = layout(resolved, CARD, World(32, 8))
     single = layout(resolved, CARD, World(4, 1))
@@ -47,7 +47,7 @@ def test_a_large_one_is_cut_into_parts_where_that_helps() -> None:
     assert (machines.strategy, machines.shards, machines.copies) == ("hsdp", 8, 4)
     assert (single.strategy, single.shards, single.copies) == ("fsdp", 4, 1)
     assert "more than 60%" in machine.reason
-    assert largest_microbatches(resolved, CARD, machine)[0] > 0
+    assert largest_microbatches(resolved, CARD, machine)[0].examples > 0
     found = estimate(resolved, "h100", devices=8).memory
     assert found.optimizer_bytes == 8 * (estimate(resolved).parameters.total // 8)
     assert found.peak_bytes < 79 * GIB
@@ -62,9 +62,9 @@ def test_what_was_asked_for_is_done() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="batch of 256 examples cannot be shared by 512"):
         estimate(resolve("bert-base"), devices=512)
-    sharded = Layout(World(8, 8), "fsdp")
+    sharded, fit = Layout(World(8, 8), "fsdp"), Fit(8, 8, recompute=False)
     with pytest.raises(MachineError, match="compile=on"):
-        plan(resolve("extends bert-base compile=on"), CARD, (8, 8), sharded)
+        plan(resolve("extends bert-base compile=on"), CARD, (fit, fit), sharded)
 
 
 @pytest.mark.parametrize(("batch", "size"), [(8, 3), (8, 8), (256, 7), (10, 4)])

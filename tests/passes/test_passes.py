@@ -6,8 +6,8 @@ from bertc.api import resolve
 from bertc.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.ir.program import Program
 from bertc.ir.settings import Settings
-from bertc.passes import Machine, complete, plan
-from bertc.passes.plan import largest_divisor
+from bertc.passes import Fit, Machine, complete, plan
+from bertc.passes.plan import choose, largest_divisor
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:
@@ -143,25 +143,53 @@ def test_all_contradictions_are_found_in_one_run() -> None:
 CPU = Machine("cpu", "a processor", 8 * 2**30, fast_bf16=True, cores=2)
 
 
+def fitting(examples: int) -> tuple[Fit, ...]:
+    """So many examples fit, with all that one keeps."""
+    return (Fit(examples, examples, recompute=False),)
+
+
 def test_the_plan_cuts_the_batch_evenly() -> None:
     resolved = resolve("batch=48 steps=100")
-    assert plan(resolved, CPU, (20,)).microbatches == (16,)
-    assert plan(resolved, CPU, (1000,)).microbatches == (48,)
-    assert plan(resolve("batch=48 microbatch=4"), CPU, (20,)).microbatches == (4,)
+    assert plan(resolved, CPU, fitting(20)).microbatches == (16,)
+    assert plan(resolved, CPU, fitting(1000)).microbatches == (48,)
+    assert plan(resolve("batch=48 microbatch=4"), CPU, fitting(20)).microbatches == (4,)
     with pytest.raises(MachineError, match="not even one example"):
-        plan(resolved, CPU, (0,))
+        plan(resolved, CPU, fitting(0))
+
+
+@pytest.mark.parametrize(
+    ("extra", "kept", "recomputed", "expected"),
+    [
+        ("", 8, 80, Fit(8, 8, False)),  # few, but enough to keep a CPU busy
+        ("", 0, 8, Fit(8, 0, True)),
+        ("", 0, 0, Fit(0, 0, False)),
+        ("microbatch=16", 8, 80, Fit(80, 8, True)),
+        ("recompute=on", 8, 80, Fit(80, 8, True)),
+        ("recompute=off", 0, 8, Fit(0, 0, False)),
+    ],
+)
+def test_layers_are_recomputed_where_too_little_fits(
+    extra: str, kept: int, recomputed: int, expected: Fit
+) -> None:
+    resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
+    fit = choose(resolved.stages[0], resolved.run.recompute, "cpu", kept, recomputed)
+    assert fit == expected
+    if fit.examples:
+        reasons = plan(resolved, CPU, (fit,)).reasons
+        automatic = fit.recompute and resolved.run.recompute == "auto"
+        assert any("computed twice" in reason for reason in reasons) == automatic
 
 
 def test_the_plan_decides_precision_and_compilation_by_machine_and_length() -> None:
     short, long = resolve("steps=100"), resolve("steps=100k")
-    assert plan(short, CPU, (1,)).precision == "bf16"
-    assert not plan(short, CPU, (1,)).compile
-    assert plan(long, CPU, (1,)).compile
-    assert not plan(resolve("steps=100k compile=off"), CPU, (1,)).compile
+    assert plan(short, CPU, fitting(1)).precision == "bf16"
+    assert not plan(short, CPU, fitting(1)).compile
+    assert plan(long, CPU, fitting(1)).compile
+    assert not plan(resolve("steps=100k compile=off"), CPU, fitting(1)).compile
     old = Machine("cpu", "an older processor", 8 * 2**30, fast_bf16=False, cores=2)
-    assert plan(short, old, (1,)).precision == "fp32"
+    assert plan(short, old, fitting(1)).precision == "fp32"
     with pytest.raises(MachineError, match="device=cuda"):
-        plan(resolve("device=cuda"), CPU, (1,))
+        plan(resolve("device=cuda"), CPU, fitting(1))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,271 @@
+"""The moments of a training step at which its memory may be fullest, in the order they come.
+
+Backward lets go of what a layer kept while it adds the gradients of that layer's weights, so the
+peak is wherever their sum is largest: at the scores over the vocabulary, within a layer, at the
+gradient of the token table, or at the update. What is kept is what autograd keeps without a
+compiler: the inputs of every product, norm and activation, dropout masks, the weights as cast, and
+the scores at predicted positions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, assert_never
+
+from bertc.estimate.figures import Parameters
+from bertc.ir.base import Kept
+from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.ir.resolved import Stage, head_kept
+
+FP32 = 4
+LONG = 8
+MOMENTS_BYTES = 8
+"""Per weight: two moments in fp32 (Adam, LAMB)."""
+CHUNK = 2**19
+"""Scores that the cross entropy of an eager CPU step turns into fp32 at once."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a step runs: the memory of the device, its kind, what it computes in and how."""
+
+    memory_bytes: int
+    device: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
+    compiled: bool
+    recompute: Literal["auto", "on", "off"]
+
+    @property
+    def value_bytes(self) -> int:
+        """Of an activation."""
+        return 2 if self.precision == "bf16" else FP32
+
+    def bytes_of(self, kept: Kept) -> int:
+        """CPU kernels keep dropout masks as values, those of a GPU as bytes."""
+        mask_bytes = self.value_bytes if self.device == "cpu" else 1
+        return kept.values * self.value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
+
+    def fused(self, encoder: Encoder) -> bool:
+        """Whether attention keeps no scores: a CPU has no fused kernel with dropout."""
+        return not (self.device == "cpu" and encoder.dropout.attention)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes in use at one point of a step: whatever the micro-batch, and for each example of it."""
+
+    fixed: int
+    per_example: int
+
+    def at(self, examples: int) -> int:
+        """With that many examples at once."""
+        return self.fixed + examples * self.per_example
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the memory of a step follows from. ``parameters`` are those of the whole run.
+
+    ``accumulating``: the gradients of earlier micro-batches are there. ``recompute``: a layer keeps
+    its input alone, and the rest is computed anew when backward comes to it.
+    """
+
+    stage: Stage
+    encoder: Encoder
+    parameters: Parameters
+    room: Room
+    accumulating: bool
+    recompute: bool
+
+    def moments(self) -> tuple[Moment, ...]:
+        """In the order of time."""
+        return (*self._scores(), *self._layers(), *self._end())
+
+    @cached_property
+    def kept(self) -> int:
+        """Bytes that forward leaves of one example for backward."""
+        return self._encoder_kept + self.room.bytes_of(head_kept(self.stage, self.encoder))
+
+    @cached_property
+    def _encoder_kept(self) -> int:
+        around = self.room.bytes_of(embeddings_kept(self.encoder, self.stage.seq))
+        return around + sum(self._layer_kept(widths) for widths in self.encoder.layers)
+
+    def _layer_kept(self, widths: LayerWidths) -> int:
+        return self._input if self.recompute else self._layer(widths)
+
+    @property
+    def _input(self) -> int:
+        return self.stage.seq * self.encoder.hidden * self.room.value_bytes
+
+    def _layer(self, widths: LayerWidths) -> int:
+        fused = self.room.fused(self.encoder)
+        return self.room.bytes_of(
+            attention_kept(self.encoder, widths, self.stage.seq, fused)
+            + ffn_kept(self.encoder, widths, self.stage.seq)
+        )
+
+    @cached_property
+    def _start(self) -> int:
+        """Weights, moments, the batch, and the gradients of earlier micro-batches."""
+        gradients = FP32 if self.accumulating else 0
+        states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
+        return states + batch_bytes(self.stage, self.room)
+
+    @property
+    def _table(self) -> int:
+        return self.encoder.vocab_size * self.encoder.embedding
+
+    def _scores(self) -> Iterator[Moment]:
+        """At the scores, and where the gradient of their table becomes fp32."""
+        stage, room = self.stage, self.room
+        row_scores = stage.predictions() * self.encoder.vocab_size
+        reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+        heads = self.parameters.heads + self.parameters.pooler + reads * self._table
+        casts = sum(self._copies(layer) for layer in range(len(self.encoder.layers)))
+        casts = 0 if self.recompute else casts
+        fixed = self._start + casts
+        if room.precision == "bf16":
+            fixed += heads * room.value_bytes
+        slope = self._table * room.value_bytes
+        if room.compiled:
+            # The compiled form makes their gradient beside them, on a CPU through fp32.
+            beside = room.value_bytes + (FP32 if room.device == "cpu" else 0)
+            yield Moment(fixed + slope, self.kept + row_scores * beside)
+        else:
+            # A chunk before and after its bias is added (in fp32 there is no before), and the last.
+            at_once = 1 if room.precision == "fp32" else 2
+            scores = (stage.microbatch or stage.batch) * row_scores
+            chunks = min((at_once + 1) * CHUNK, at_once * scores) * FP32
+            yield Moment(fixed + max(slope, chunks), self.kept)
+        if room.precision == "bf16":
+            # The table as cast is gone by then: its gradient stands in its place.
+            yield Moment(fixed + self._table * FP32, self._encoder_kept)
+
+    def _layers(self) -> Iterator[Moment]:
+        """In each layer, the last first: at its feed-forward part, then at its attention."""
+        encoder, seq, room = self.encoder, self.stage.seq, self.room
+        fused, value_bytes = room.fused(encoder), room.value_bytes
+        left = self._encoder_kept
+        copies = [self._copies(layer) for layer in range(len(encoder.layers))]
+        copied = 0 if self.recompute else sum(copies)
+        gradients = Gradients(encoder, self.accumulating)
+        # The gradient of the token table waits for its second half until the embeddings' turn.
+        fixed = self._start + self._table * FP32
+        for layer in reversed(range(len(encoder.layers))):
+            widths = encoder.layers[layer]
+            if self.recompute:
+                left += self._layer(widths) - self._input
+                copied += copies[layer]
+            added = gradients.add("ffn", layer)
+            ffn = encoder.ffn.working(widths.ffn, seq) * value_bytes
+            yield Moment(fixed + copied + added, left + ffn)
+            left -= room.bytes_of(ffn_kept(encoder, widths, seq))
+            added = gradients.add("attention", layer)
+            working = encoder.attention.working(widths.heads, widths.head_dim, seq, fused)
+            yield Moment(fixed + copied + added, left + working * value_bytes)
+            left -= room.bytes_of(attention_kept(encoder, widths, seq, fused))
+            copied -= copies[layer]
+
+    def _copies(self, layer: int) -> int:
+        """Bytes of weights that one application of a layer copies and keeps for backward."""
+        widths = self.encoder.layers[layer]
+        if self.room.precision == "bf16":
+            return self.room.value_bytes * layer_numel(self.encoder, layer)
+        joined = self.encoder.attention.joined(self.encoder.hidden, widths.heads, widths.head_dim)
+        return 0 if self.room.compiled else joined * FP32
+
+    def _end(self) -> Iterator[Moment]:
+        """At the gradient of the token table, dense like the table, and at the update."""
+        gradients = self.parameters.total * FP32
+        begun = self._table * FP32 if self.accumulating else gradients
+        embedded = self.stage.seq * self.encoder.embedding * FP32
+        yield Moment(self._start + begun + self._table * FP32, embedded)
+        held = 0 if self.accumulating else gradients
+        yield Moment(self._start + held + self._update_bytes(), 0)
+
+    def _update_bytes(self) -> int:
+        """What the rule makes of all weights at once: divisors and updates where it is eager."""
+        match self.stage.optimizer:
+            case Adam():
+                return 0
+            case Lamb():
+                return self.parameters.total * FP32 * (1 if self.room.compiled else 2)
+            case unreachable:
+                assert_never(unreachable)
+
+
+class Gradients:
+    """Bytes of the layers' gradients as backward adds them.
+
+    Where there are gradients of earlier micro-batches a new one is added to them at once, but that
+    of shared weights only after the last layer that uses them.
+    """
+
+    def __init__(self, encoder: Encoder, accumulating: bool) -> None:
+        self._owners = {"attention": encoder.attention_owner, "ffn": encoder.ffn_owner}
+        self._weights = {"attention": encoder.attention_weights, "ffn": encoder.ffn_weights}
+        self._accumulating = accumulating
+        self._seen: set[tuple[str, int]] = set()
+        self._bytes = 0
+
+    def add(self, part: Literal["attention", "ffn"], layer: int) -> int:
+        """The bytes once the part of that layer has its gradients."""
+        owners = self._owners[part]
+        owner = owners[layer]
+        if (part, owner) in self._seen:
+            return self._bytes
+        self._seen.add((part, owner))
+        numel = sum(weight.numel for weight in self._weights[part](owner))
+        if self._accumulating and owners.count(owner) == 1:
+            return self._bytes + numel * FP32
+        self._bytes += numel * FP32
+        return self._bytes
+
+
+def layer_numel(encoder: Encoder, layer: int) -> int:
+    """The weights that a layer applies, its own or another's."""
+    attention, ffn = encoder.attention_owner[layer], encoder.ffn_owner[layer]
+    weights = (*encoder.attention_weights(attention), *encoder.ffn_weights(ffn))
+    return sum(weight.numel for weight in weights)
+
+
+def batch_bytes(stage: Stage, room: Room) -> int:
+    """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
+    reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+    rows = 2 * LONG * stage.seq  # token ids and segment ids
+    # Positions or boundaries, targets and weights of what is predicted.
+    predicted = stage.predictions() * reads * (2 * LONG + FP32)
+    corrupted = LONG * stage.seq + predicted
+    return stage.batch * (rows * (2 if room.device == "cpu" else 1) + corrupted)
+
+
+def embeddings_kept(encoder: Encoder, seq: int) -> Kept:
+    """What the embeddings keep of one example, and the states after the last layer."""
+    hidden, embedding = encoder.hidden, encoder.embedding
+    dropped = 1 if encoder.dropout.hidden else 0
+    total = Kept(values=seq * hidden, masks=dropped * seq * embedding)
+    norm = embedding if encoder.norm.kind == "post" else hidden
+    total += Kept(values=seq * norm, fp32=2 * seq)
+    if encoder.factorised:
+        total += Kept(values=seq * embedding)
+    return total
+
+
+def attention_kept(encoder: Encoder, widths: LayerWidths, seq: int, fused: bool) -> Kept:
+    """What the attention of one layer keeps of one example, with its norm and residual."""
+    kept = encoder.attention.kept(encoder.hidden, widths.heads, widths.head_dim, seq, fused)
+    return kept + _around(encoder, seq)
+
+
+def ffn_kept(encoder: Encoder, widths: LayerWidths, seq: int) -> Kept:
+    """What the feed-forward part of one layer keeps of one example, with its norm and residual."""
+    return encoder.ffn.kept(encoder.hidden, widths.ffn, seq) + _around(encoder, seq)
+
+
+def _around(encoder: Encoder, seq: int) -> Kept:
+    """The input, mean and deviation of a part's norm, and the mask of its residual branch."""
+    dropped = 1 if encoder.dropout.hidden else 0
+    return Kept(values=seq * encoder.hidden, fp32=2 * seq, masks=dropped * seq * encoder.hidden)

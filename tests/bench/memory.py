@@ -1,0 +1,183 @@
+"""The estimate of memory beside measured training steps on this machine's CPU.
+
+    python -m tests.bench.memory [--process] [--only TEXT] [--json FILE]
+
+Each configuration runs masking, forward, backward and update of the real step, twice, with a batch
+read ahead as a run has it. Figures are above what was in use before the model was made:
+
+    allocated   the most that torch's allocator had given out at any moment, from its own ledger
+    process     with --process, from processes of their own: the most main memory held (VmHWM), with
+                the libraries' own buffers. First with freed memory going back to the system at
+                once, so that it is what the step needs; then as the C library does by default
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.ir.resolved import Resolved
+from bertc.train.machine import determinism
+from tests.bench.rig import make_step, random_rows
+
+SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
+MINI = "layers=4 hidden=256 vocab=30522 seq=128"
+BASE = "layers=12 hidden=768 vocab=30522 seq=128"
+CONFIGURATIONS = (
+    f"{SMALL} batch=16 precision=fp32",
+    f"{SMALL} batch=64 precision=fp32 dropout=0",
+    f"{SMALL} batch=64 precision=bf16 optimizer=lamb",
+    f"{SMALL} batch=64 microbatch=16 precision=bf16",
+    "layers=2 hidden=128 vocab=30522 seq=128 batch=32 precision=fp32",
+    "layers=2 hidden=128 vocab=30522 seq=512 batch=16 precision=bf16",
+    "layers=12 hidden=128 vocab=30522 seq=128 batch=32 precision=fp32 share=all",
+    "layers=12 hidden=256 vocab=30522 seq=128 batch=16 precision=bf16 share=all E=64",
+    "layers=12 hidden=256 vocab=30522 seq=256 batch=8 precision=fp32 share=attention E=128",
+    f"{MINI} batch=32 precision=fp32",
+    f"{MINI} batch=32 precision=fp32 dropout=0",
+    f"{MINI} batch=32 precision=bf16",
+    f"{MINI} batch=64 precision=bf16 dropout=0",
+    f"{MINI} batch=32 precision=bf16 optimizer=lamb",
+    f"{MINI} batch=32 precision=bf16 objective=mlm+sop",
+    f"{MINI} batch=32 precision=bf16 objective=span+sbo format=single-segment",
+    f"{MINI} batch=4 precision=bf16",
+    f"{MINI} batch=4 precision=fp32 optimizer=lamb",
+    f"{MINI} batch=64 microbatch=4 precision=fp32",
+    f"{MINI} batch=64 microbatch=16 precision=bf16",
+    f"{MINI} batch=32 precision=fp32 norm=pre activation=relu",
+    f"{MINI} batch=32 precision=bf16 recompute=on",
+    "layers=8 hidden=512 vocab=30522 seq=128 batch=16 precision=bf16",
+    "layers=8 hidden=512 vocab=30522 seq=512 batch=4 precision=fp32",
+    "layers=4 hidden=512 vocab=30522 seq=512 batch=4 precision=bf16 dropout=0 objective=mlm+sop",
+    "layers=4 hidden=512 vocab=30522 seq=256 batch=8 microbatch=4 precision=bf16 optimizer=lamb",
+    "layers=6 hidden=768 vocab=30522 seq=256 batch=4 precision=fp32 share=attention",
+    f"{BASE} batch=4 precision=fp32 dropout=0",
+    f"{BASE} batch=8 precision=bf16",
+    f"{BASE} batch=8 microbatch=4 precision=bf16",
+    f"{BASE} batch=8 precision=bf16 share=all E=128 objective=mlm+sop optimizer=lamb",
+    f"{BASE} batch=8 precision=bf16 recompute=on",
+)
+STEPS = 2
+
+
+def allocated_bytes(resolved: Resolved) -> int:
+    """The most bytes that torch had given out at any moment, from making the model on."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        _steps(resolved)
+    assert profiler.profiler, "a profiler that has run holds its results"
+    events = profiler.profiler.kineto_results.events()
+    used = peak = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        used += event.nbytes()
+        peak = max(peak, used)
+    return peak
+
+
+def process_bytes(resolved: Resolved) -> int:
+    """The most main memory that the process held, above what it holds now."""
+    precision = resolved.run.precision
+    small = "layers=1 hidden=32 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=100"
+    _steps(resolve(f"{small} precision={precision}"))  # the kernels' code is no part of a step
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM starts anew
+    _steps(resolved)
+    return _status("VmHWM") - before
+
+
+def _steps(resolved: Resolved) -> None:
+    stage = resolved.stages[0]
+    step = make_step(resolved, stage.microbatch or stage.batch)
+    vocab = resolved.encoder.vocab_size
+    with determinism():
+        waiting = random_rows(stage, vocab)
+        for number in range(STEPS):
+            inputs, waiting = waiting, random_rows(stage, vocab, number + 1)
+            step(inputs, number, 1e-4)
+
+
+def _status(field: str) -> int:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found, f"/proc/self/status has no {field}"
+    return 1024 * int(found[1])
+
+
+def program(spec: str) -> Resolved:
+    """A configuration as a program; the whole batch at once unless it says otherwise."""
+    resolved = resolve(f"{spec} steps=100 compile=off")
+    stage = resolved.stages[0]
+    at_once = stage.microbatch or stage.batch
+    return resolve(f"{spec} steps=100 compile=off", [f"microbatch={at_once}"])
+
+
+def process_peak(spec: str, environment: dict[str, str]) -> int:
+    """``process_bytes`` in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.memory", "--one", spec],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return int(done.stdout.split()[-1])
+
+
+def row(spec: str, process: bool) -> dict[str, float | str]:
+    """A line of the table."""
+    estimated = estimate(program(spec), "cpu").memory.peak_bytes
+    figures = {"allocated": allocated_bytes(program(spec))}
+    if process:
+        figures["process"] = process_peak(spec, {"MALLOC_MMAP_THRESHOLD_": str(2**18)})
+        figures["process_default_malloc"] = process_peak(spec, {})
+    errors = {f"error_{name}": estimated / value - 1 for name, value in figures.items()}
+    return {"spec": spec, "estimated": estimated, **figures, **errors}
+
+
+def summary(rows: list[dict[str, float | str]], names: tuple[str, ...]) -> dict[str, object]:
+    """Median and worst error of each figure."""
+    errors = {name: [abs(float(found[f"error_{name}"])) for found in rows] for name in names}
+    return {
+        name: {"median": statistics.median(values), "worst": max(values)}
+        for name, values in errors.items()
+    }
+
+
+def main() -> None:
+    """Measure all configurations and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="configurations that contain this text")
+    parser.add_argument("--process", action="store_true")
+    parser.add_argument("--json")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(process_bytes(program(args.one)))
+        return
+    names = ("allocated",)
+    if args.process:
+        names += ("process", "process_default_malloc")
+    rows = []
+    print("MiB: estimated,", ", ".join(names))
+    for spec in (spec for spec in CONFIGURATIONS if args.only in spec):
+        rows.append(found := row(spec, args.process))
+        cells = (
+            f"{found[name] / 2**20:7.0f} {100 * found[f'error_{name}']:+5.1f}%" for name in names
+        )
+        print(f"{found['estimated'] / 2**20:7.0f}", *cells, spec, sep="  ", flush=True)
+    result = {
+        "torch": torch.__version__, "machine": platform.machine(),
+        "threads": torch.get_num_threads(), "bytes": rows, "error": summary(rows, names),
+    }  # fmt: skip
+    print(result["error"])
+    if args.json:
+        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
