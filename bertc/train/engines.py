@@ -37,11 +37,15 @@ class Whole(nn.Module):
 
 
 class Engine:
-    """The engine of one process, which has nothing to share."""
+    """The engine of one process, which has nothing to share.
+
+    ``parameters`` are the weights as this process holds them.
+    """
 
     def __init__(self, model: Model, device: torch.device) -> None:
         model.to(device)
         self._device = device
+        self.parameters = dict(model.named_parameters())
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
         """The objective of a stage, which trains the weights named, as a part of the run's."""
@@ -68,7 +72,7 @@ class Replicated(Engine):
         """Under a wrapper of its own, for DDP waits for every weight that it knows of."""
         self._whole.objective = objective
         self._outer = None  # lets go of its hooks on the weights
-        for name, parameter in self._whole.model.named_parameters():
+        for name, parameter in self.parameters.items():
             parameter.requires_grad_(name in trained)
         self._outer = DistributedDataParallel(self._whole, gradient_as_bucket_view=True)
         return self._outer
@@ -99,7 +103,8 @@ class Sharded(Engine):
             fully_shard(part.get_submodule("norm"), mesh=mesh)
             fully_shard(part, mesh=mesh)
         self._root: Any = fully_shard(self._whole, mesh=mesh)
-        self._parameters = dict(model.named_parameters())
+        # The model shows whole weights in their place now and then: after an evaluation, for one.
+        self.parameters = dict(model.named_parameters())
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
         """In the one root; a weight that is not trained is left alone by itself."""
@@ -119,7 +124,7 @@ class Sharded(Engine):
         """Cut like the weight."""
         from torch.distributed.tensor import distribute_tensor
 
-        weight: Any = self._parameters[name]
+        weight: Any = self.parameters[name]
         # Every process has the same whole tensor: each keeps its part, nothing is sent.
         return distribute_tensor(
             tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
@@ -163,7 +168,7 @@ def gathered(tensors: Mapping[str, Any], keep: bool) -> dict[str, Tensor]:
     Every process takes part, one tensor after the other.
     """
     found = {}
-    for name, tensor in tensors.items():
+    for name, tensor in sorted(tensors.items()):  # dicts that were loaded have another order
         whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
         if keep:
             found[name] = whole.detach().cpu()

@@ -97,7 +97,7 @@ class _Phase:
             self.model,
             self.stage,
             session.tables,
-            _rule(session, self.stage, dict(self.model.named_parameters()), session.moments),
+            _rule(session, self.stage, session.engine.parameters, session.moments),
             self.objective,
             self.microbatch,
             resolved.run.seed,

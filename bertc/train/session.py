@@ -58,7 +58,7 @@ class Session:
 
     def weights(self) -> dict[str, Tensor]:
         """All weights in main memory, in the first process; every one takes part."""
-        return gathered(dict(self.model.named_parameters()), self.ranks.first)
+        return gathered(self.engine.parameters, self.ranks.first)
 
     def save(self) -> None:
         """Write a checkpoint of this very moment, unless there is one; all processes take part.

@@ -115,7 +115,8 @@ class TrainStep:
         self._model, self._stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed, self._mask_key = microbatch, seed, mask_key(seed)
-        self._parameters: Mapping[str, Tensor] = dict(model.named_parameters())
+        parameters = engine.parameters if engine else dict(model.named_parameters())
+        self._parameters: Mapping[str, Tensor] = parameters
 
     def __call__(self, inputs: Inputs, step: int, rate: float) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
