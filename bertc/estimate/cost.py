@@ -4,8 +4,8 @@ from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, StageEstimate
 from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
-from bertc.estimate.memory import stage_fit, stage_memory
-from bertc.estimate.moments import Room, Step
+from bertc.estimate.memory import stage_fit, stage_memory, whole_step
+from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
@@ -71,7 +71,7 @@ def _stage(
     work = Work(
         flops=3 * executed * stage.batch,
         recomputed_flops=layer_flops(stage, encoder) * stage.batch if memory.recompute else 0,
-        kept_bytes=Step(stage, encoder, whole, room, False, False).kept * stage.batch,
+        kept_bytes=whole_step(stage, encoder, whole, room).kept * stage.batch,
         weights=applied + trained.total,
     )
     return StageEstimate(
