@@ -4,7 +4,8 @@ from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
 from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
-from bertc.estimate.moments import Room, Step
+from bertc.estimate.memory import whole_step
+from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.estimate.sharing import (
     layout_on,
@@ -120,7 +121,7 @@ def _stage(
     work = Work(
         flops=3 * executed * share,
         recomputed_flops=layer_flops(stage, encoder) * share if memory.recompute else 0,
-        kept_bytes=Step(stage, encoder, whole, room, False, False).kept * share,
+        kept_bytes=whole_step(stage, encoder, whole, room).kept * share,
         weights=applied + trained.total // layout.shards,
     )
     talk = step_communication(stage, trained.total, memory.microbatch, layout, target)

@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.moments import FP32, MOMENTS_BYTES, Moment, Room, Step
+from bertc.estimate.moments import (
+    FP32,
+    MOMENTS_BYTES,
+    Moment,
+    Room,
+    Step,
+    layer_bytes,
+)
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
@@ -16,10 +23,10 @@ C library keeps freed blocks, up to 0.3 of what a step needs (docs/performance.m
 
 def stage_memory(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Memory:
     """One stage; ``parameters`` are those of the whole run."""
-    fit = stage_fit(stage, encoder, parameters, room)
+    whole = whole_step(stage, encoder, parameters, room)
+    fit = _fit(whole)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
-    accumulating = microbatch < stage.batch
-    step = Step(stage, encoder, parameters, room, accumulating, fit.recompute)
+    step = replace(whole, accumulating=microbatch < stage.batch, recompute=fit.recompute)
     return Memory(
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.total * FP32,
@@ -34,11 +41,18 @@ def stage_memory(stage: Stage, encoder: Encoder, parameters: Parameters, room: R
 
 def stage_fit(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Fit:
     """How many examples fit at once, and whether their layers are recomputed for that."""
-    kept, recomputed = (
-        _most(Step(stage, encoder, parameters, room, accumulating=False, recompute=recompute))
-        for recompute in (False, True)
-    )
-    return choose(stage, room.recompute, room.device, kept, recomputed)
+    return _fit(whole_step(stage, encoder, parameters, room))
+
+
+def whole_step(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Step:
+    """The batch at once, and every activation kept."""
+    layers = layer_bytes(stage, encoder, room)
+    return Step(stage, encoder, parameters, room, layers, accumulating=False, recompute=False)
+
+
+def _fit(step: Step) -> Fit:
+    kept, recomputed = _most(step), _most(replace(step, recompute=True))
+    return choose(step.stage, step.room.recompute, step.room.device, kept, recomputed)
 
 
 def _most(step: Step) -> int:

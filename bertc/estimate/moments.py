@@ -7,6 +7,7 @@ compiler: the inputs of every product, norm and activation, dropout masks, the w
 the scores at predicted positions.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import Literal, assert_never
 
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Kept
-from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Sbo
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.resolved import Stage, head_kept
@@ -65,6 +66,24 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class LayerBytes:
+    """What one layer needs: of weights and of copies of them, and of one example."""
+
+    attention_weights: int
+    ffn_weights: int
+    copies: int
+    attention_kept: int
+    ffn_kept: int
+    attention_working: int
+    ffn_working: int
+
+    @property
+    def kept(self) -> int:
+        """By both parts, for backward."""
+        return self.attention_kept + self.ffn_kept
+
+
+@dataclass(frozen=True)
 class Step:
     """What the memory of a step follows from. ``parameters`` are those of the whole run.
 
@@ -76,6 +95,7 @@ class Step:
     encoder: Encoder
     parameters: Parameters
     room: Room
+    layers: tuple[LayerBytes, ...]
     accumulating: bool
     recompute: bool
 
@@ -91,21 +111,18 @@ class Step:
     @cached_property
     def _encoder_kept(self) -> int:
         around = self.room.bytes_of(embeddings_kept(self.encoder, self.stage.seq))
-        return around + sum(self._layer_kept(widths) for widths in self.encoder.layers)
-
-    def _layer_kept(self, widths: LayerWidths) -> int:
-        return self._input if self.recompute else self._layer(widths)
+        if self.recompute:
+            return around + len(self.layers) * self._input
+        return around + sum(layer.kept for layer in self.layers)
 
     @property
     def _input(self) -> int:
         return self.stage.seq * self.encoder.hidden * self.room.value_bytes
 
-    def _layer(self, widths: LayerWidths) -> int:
-        fused = self.room.fused(self.encoder)
-        return self.room.bytes_of(
-            attention_kept(self.encoder, widths, self.stage.seq, fused)
-            + ffn_kept(self.encoder, widths, self.stage.seq)
-        )
+    @cached_property
+    def _copies(self) -> int:
+        """Of the layers' weights, kept from forward on."""
+        return 0 if self.recompute else sum(layer.copies for layer in self.layers)
 
     @cached_property
     def _start(self) -> int:
@@ -124,9 +141,7 @@ class Step:
         row_scores = stage.predictions() * self.encoder.vocab_size
         reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
         heads = self.parameters.heads + self.parameters.pooler + reads * self._table
-        casts = sum(self._copies(layer) for layer in range(len(self.encoder.layers)))
-        casts = 0 if self.recompute else casts
-        fixed = self._start + casts
+        fixed = self._start + self._copies
         if room.precision == "bf16":
             fixed += heads * room.value_bytes
         slope = self._table * room.value_bytes
@@ -146,36 +161,22 @@ class Step:
 
     def _layers(self) -> Iterator[Moment]:
         """In each layer, the last first: at its feed-forward part, then at its attention."""
-        encoder, seq, room = self.encoder, self.stage.seq, self.room
-        fused, value_bytes = room.fused(encoder), room.value_bytes
-        left = self._encoder_kept
-        copies = [self._copies(layer) for layer in range(len(encoder.layers))]
-        copied = 0 if self.recompute else sum(copies)
-        gradients = Gradients(encoder, self.accumulating)
+        left, copied = self._encoder_kept, self._copies
+        gradients = Gradients(self.encoder, self.accumulating)
         # The gradient of the token table waits for its second half until the embeddings' turn.
         fixed = self._start + self._table * FP32
-        for layer in reversed(range(len(encoder.layers))):
-            widths = encoder.layers[layer]
+        for number in reversed(range(len(self.layers))):
+            layer = self.layers[number]
             if self.recompute:
-                left += self._layer(widths) - self._input
-                copied += copies[layer]
-            added = gradients.add("ffn", layer)
-            ffn = encoder.ffn.working(widths.ffn, seq) * value_bytes
-            yield Moment(fixed + copied + added, left + ffn)
-            left -= room.bytes_of(ffn_kept(encoder, widths, seq))
-            added = gradients.add("attention", layer)
-            working = encoder.attention.working(widths.heads, widths.head_dim, seq, fused)
-            yield Moment(fixed + copied + added, left + working * value_bytes)
-            left -= room.bytes_of(attention_kept(encoder, widths, seq, fused))
-            copied -= copies[layer]
-
-    def _copies(self, layer: int) -> int:
-        """Bytes of weights that one application of a layer copies and keeps for backward."""
-        widths = self.encoder.layers[layer]
-        if self.room.precision == "bf16":
-            return self.room.value_bytes * layer_numel(self.encoder, layer)
-        joined = self.encoder.attention.joined(self.encoder.hidden, widths.heads, widths.head_dim)
-        return 0 if self.room.compiled else joined * FP32
+                left += layer.kept - self._input
+                copied += layer.copies
+            made = gradients.add("ffn", number, layer.ffn_weights)
+            yield Moment(fixed + copied + made, left + layer.ffn_working)
+            left -= layer.ffn_kept
+            made = gradients.add("attention", number, layer.attention_weights)
+            yield Moment(fixed + copied + made, left + layer.attention_working)
+            left -= layer.attention_kept
+            copied -= layer.copies
 
     def _end(self) -> Iterator[Moment]:
         """At the gradient of the token table, dense like the table, and at the update."""
@@ -206,30 +207,56 @@ class Gradients:
 
     def __init__(self, encoder: Encoder, accumulating: bool) -> None:
         self._owners = {"attention": encoder.attention_owner, "ffn": encoder.ffn_owner}
-        self._weights = {"attention": encoder.attention_weights, "ffn": encoder.ffn_weights}
+        self._users = {part: Counter(owners) for part, owners in self._owners.items()}
         self._accumulating = accumulating
         self._seen: set[tuple[str, int]] = set()
         self._bytes = 0
 
-    def add(self, part: Literal["attention", "ffn"], layer: int) -> int:
+    def add(self, part: Literal["attention", "ffn"], layer: int, part_bytes: int) -> int:
         """The bytes once the part of that layer has its gradients."""
-        owners = self._owners[part]
-        owner = owners[layer]
+        owner = self._owners[part][layer]
         if (part, owner) in self._seen:
             return self._bytes
         self._seen.add((part, owner))
-        numel = sum(weight.numel for weight in self._weights[part](owner))
-        if self._accumulating and owners.count(owner) == 1:
-            return self._bytes + numel * FP32
-        self._bytes += numel * FP32
+        if self._accumulating and self._users[part][owner] == 1:
+            return self._bytes + part_bytes
+        self._bytes += part_bytes
         return self._bytes
 
 
-def layer_numel(encoder: Encoder, layer: int) -> int:
-    """The weights that a layer applies, its own or another's."""
-    attention, ffn = encoder.attention_owner[layer], encoder.ffn_owner[layer]
-    weights = (*encoder.attention_weights(attention), *encoder.ffn_weights(ffn))
-    return sum(weight.numel for weight in weights)
+def layer_bytes(stage: Stage, encoder: Encoder, room: Room) -> tuple[LayerBytes, ...]:
+    """An entry a layer; those of equal widths are worked out once."""
+    alike: dict[tuple[int, int, int], LayerBytes] = {}
+    found = []
+    for number, widths in enumerate(encoder.layers):
+        address = (widths.heads, widths.head_dim, widths.ffn)
+        if address not in alike:
+            alike[address] = _layer_bytes(stage.seq, encoder, room, number)
+        found.append(alike[address])
+    return tuple(found)
+
+
+def _layer_bytes(seq: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
+    widths, fused = encoder.layers[number], room.fused(encoder)
+    heads, head_dim = widths.heads, widths.head_dim
+    attention = sum(weight.numel for weight in encoder.attention_weights(number))
+    ffn = sum(weight.numel for weight in encoder.ffn_weights(number))
+    if room.precision == "bf16":
+        copies = (attention + ffn) * room.value_bytes
+    else:
+        joined = encoder.attention.joined(encoder.hidden, heads, head_dim)
+        copies = 0 if room.compiled else joined * FP32
+    around = _around(encoder, seq)
+    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, fused) + around
+    return LayerBytes(
+        attention_weights=attention * FP32,
+        ffn_weights=ffn * FP32,
+        copies=copies,
+        attention_kept=room.bytes_of(kept),
+        ffn_kept=room.bytes_of(encoder.ffn.kept(encoder.hidden, widths.ffn, seq) + around),
+        attention_working=encoder.attention.working(heads, head_dim, seq, fused) * room.value_bytes,
+        ffn_working=encoder.ffn.working(widths.ffn, seq) * room.value_bytes,
+    )
 
 
 def batch_bytes(stage: Stage, room: Room) -> int:
@@ -252,17 +279,6 @@ def embeddings_kept(encoder: Encoder, seq: int) -> Kept:
     if encoder.factorised:
         total += Kept(values=seq * embedding)
     return total
-
-
-def attention_kept(encoder: Encoder, widths: LayerWidths, seq: int, fused: bool) -> Kept:
-    """What the attention of one layer keeps of one example, with its norm and residual."""
-    kept = encoder.attention.kept(encoder.hidden, widths.heads, widths.head_dim, seq, fused)
-    return kept + _around(encoder, seq)
-
-
-def ffn_kept(encoder: Encoder, widths: LayerWidths, seq: int) -> Kept:
-    """What the feed-forward part of one layer keeps of one example, with its norm and residual."""
-    return encoder.ffn.kept(encoder.hidden, widths.ffn, seq) + _around(encoder, seq)
 
 
 def _around(encoder: Encoder, seq: int) -> Kept:

@@ -5,7 +5,8 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.moments import Room, Step
+from bertc.estimate.memory import whole_step
+from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
@@ -139,7 +140,7 @@ def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> No
     encoder, stage = resolved.encoder, resolved.stages[0]
     room = Room(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
     parameters = count(encoder, resolved.terms())
-    step = Step(stage, encoder, parameters, room, accumulating=False, recompute=False)
+    step = whole_step(stage, encoder, parameters, room)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
