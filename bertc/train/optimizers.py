@@ -43,9 +43,10 @@ def make_rule(
     """The rule of a stage, ``updates`` updates into the run."""
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
-        case Adam() if not compiled:
+        case Adam():
+            # Its kernel does the whole of it in one pass, so there is nothing to compile.
             return AdamRule(optimizer, exempt, parameters, moments, updates)
-        case Adam() | Lamb():
+        case Lamb():
             return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled)
         case unreachable:
             assert_never(unreachable)
