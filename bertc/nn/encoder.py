@@ -3,6 +3,9 @@
 Axes: b batch, s sequence, h hidden.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -31,6 +34,16 @@ class FfnPart(Mlp):
     def __init__(self, table: Table, name: str, node: EncoderNode) -> None:
         super().__init__(table, name, node.ffn)
         self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
+
+
+class Regions(NamedTuple):
+    """What the encoder calls in turn: each can be compiled by itself, a layer for all layers."""
+
+    embed: Callable[
+        [torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.dtype], torch.Tensor
+    ]
+    layer: Callable[[nn.Module, nn.Module, torch.Tensor, Visible], torch.Tensor]
+    last_norm: Callable[[torch.Tensor], torch.Tensor]
 
 
 class Encoder(nn.Module):
@@ -62,6 +75,7 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
         self.pooler = Affine(table, "pooler") if node.pooler else None
         self.recompute = False
+        self._regions = self._plain()
 
     def forward(
         self,
@@ -72,18 +86,47 @@ class Encoder(nn.Module):
         dtype: torch.dtype,
     ) -> torch.Tensor:
         """Hidden states of the last layer; the arguments are those of ``Model.encode``."""
-        visible = None
+        visible: Visible = None
         if sequence_ids_bs is not None:
             visible = within(sequence_ids_bs, self._varlen(token_ids_bs, dtype))
         elif attention_mask_bs is not None:
             visible = attention_mask_bs[:, None, None, :].bool()
-        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
-        layer = self._recomputed if self.recompute and torch.is_grad_enabled() else self._layer
+        embed, layer, last_norm = self._regions
+        if self.recompute and torch.is_grad_enabled():
+            layer = self._recomputed
+        x_bsh = embed(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
         for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
             x_bsh = layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, visible)
-        if self.norm is not None:
-            x_bsh = self.norm(x_bsh)
+        return x_bsh if self.norm is None else last_norm(x_bsh)
+
+    def compile_regions(self) -> None:
+        """Compile a layer as one function of its weights, which serves all layers of its widths.
+
+        Compiled as one whole the layers are no faster, and every one of them takes its time.
+        """
+        # Each width has a graph for training and one for evaluation; beyond its limit torch raises.
+        graphs = 2 * len(set(self.node.layers))
+        torch._dynamo.config.recompile_limit += graphs
+        torch._dynamo.config.accumulated_recompile_limit += graphs
+        self._regions = Regions(
+            *(torch.compile(r, fullgraph=True, dynamic=False) for r in self._plain())
+        )
+
+    def _plain(self) -> Regions:
+        return Regions(self._embed, self._layer, self._last_norm)
+
+    def _embed(
+        self,
+        token_ids_bs: torch.Tensor,
+        segment_ids_bs: torch.Tensor | None,
+        sequence_ids_bs: torch.Tensor | None,
+        dtype: torch.dtype,
+    ) -> torch.Tensor:
+        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
         return x_bsh
+
+    def _last_norm(self, x_bsh: torch.Tensor) -> torch.Tensor:
+        return x_bsh if self.norm is None else self.norm(x_bsh)
 
     def pool(self, first_h: torch.Tensor) -> torch.Tensor:
         """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
@@ -104,7 +147,7 @@ class Encoder(nn.Module):
         visible: Visible,
     ) -> torch.Tensor:
         y_bsh: torch.Tensor = checkpoint(
-            self._layer, attention, ffn, x_bsh, visible, use_reentrant=False
+            self._regions.layer, attention, ffn, x_bsh, visible, use_reentrant=False
         )
         return y_bsh
 

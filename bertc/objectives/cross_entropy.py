@@ -3,6 +3,7 @@
 Axes: n predictions, e embedding, v token ids.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch.autograd.function import once_differentiable
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**27
+CPU_MULTIPLE = 1
+GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest products need them
 
 
 def vocabulary_loss(
@@ -22,6 +25,8 @@ def vocabulary_loss(
     in fp32. A compiler fuses the plain form itself; otherwise the logits are turned into their own
     gradient chunk by chunk, which takes little more time than the matrix products.
     """
+    on_gpu = x_ne.device.type == "cuda"
+    table_ve, bias_v = _padded(table_ve, bias_v, GPU_MULTIPLE if on_gpu else CPU_MULTIPLE)
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
@@ -30,6 +35,16 @@ def vocabulary_loss(
         x_ne, table_ve, bias_v, targets_n
     )
     return losses_n, hits_n
+
+
+def _padded(
+    table_ve: torch.Tensor, bias_v: torch.Tensor, multiple: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both with rows up to a multiple, for tokens whose probability is exactly 0."""
+    extra = -len(bias_v) % multiple
+    if not extra:
+        return table_ve, bias_v
+    return F.pad(table_ve, (0, 0, 0, extra)), F.pad(bias_v, (0, extra), value=-math.inf)
 
 
 class _VocabularyLoss(torch.autograd.Function):

@@ -1,14 +1,13 @@
-"""An update rule as operations on lists of tensors: LAMB, and Adam where the step is compiled."""
+"""LAMB's update rule, as operations on lists of tensors."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import assert_never
 
 import torch
 from torch import Tensor
 
-from bertc.ir.optimizer import Adam, Lamb, Optimizer
-from bertc.train.engines import local
+from bertc.ir.optimizer import Lamb
+from bertc.train.engines import held
 
 Moments = dict[str, Tensor]
 
@@ -17,15 +16,18 @@ Add = Callable[[Tensor], None]
 
 
 class ForeachRule:
-    """Adam's update, for LAMB scaled to the norm of each tensor (You et al. 2020, alg. 2).
+    """Adam's update scaled to the norm of each tensor (You et al. 2020, alg. 2).
 
     As released for ALBERT (lamb_optimizer.py), the ratio is |w| / |update| where both are positive,
     else 1, without limits; exempt tensors take the plain update.
+
+    A CPU's compiler gets one tensor at a time, of any size: all tensors of 24 layers as one graph
+    would take it minutes. A GPU needs none, its kernels take lists.
     """
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Lamb,
         exempt: set[str],
         parameters: Mapping[str, Tensor],
         moments: Moments,
@@ -38,8 +40,13 @@ class ForeachRule:
         self._parameters, self._moments = dict(parameters), moments
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         self._decayed = set(parameters) - spared if optimizer.decay else set()
-        self._adapted = set(parameters) - _plain(optimizer, exempt, set(parameters))
-        self._move = torch.compile(_move, fullgraph=True, dynamic=False) if compiled else _move
+        plain = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
+        self._adapted = set(parameters) - plain
+        self._device = next(iter(parameters.values())).device
+        self._one_by_one = compiled and self._device.type == "cpu"
+        self._move = _move
+        if self._one_by_one:
+            self._move = torch.compile(_move, fullgraph=True, dynamic=True)
 
     @torch.no_grad()
     def update(self, rate: float) -> None:
@@ -48,35 +55,27 @@ class ForeachRule:
         (beta1, beta2), corrections = self._rule.betas, (1.0, 1.0)
         if self._rule.bias_correction:
             corrections = (1 - beta1**self._updates, 1 - beta2**self._updates)
-        active = {name: p for name, p in self._parameters.items() if p.grad is not None}
         # Numbers that change from step to step go in as tensors: nothing is compiled anew for them.
         scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
-        self._move(
-            self._rule,
-            local(active.values()),
-            local(p.grad for p in active.values() if p.grad is not None),
-            local(self._moments[f"m.{name}"] for name in active),
-            local(self._moments[f"v.{name}"] for name in active),
-            [i for i, name in enumerate(active) if name in self._decayed],
-            [i for i, name in enumerate(active) if name in self._adapted],
-            scalars.to(next(iter(active.values())).device, non_blocking=True),
-            self._add,
-        )
-
-
-def _plain(optimizer: Optimizer, exempt: set[str], names: set[str]) -> set[str]:
-    """The tensors whose update is not scaled to their norm."""
-    match optimizer:
-        case Adam():
-            return names
-        case Lamb():
-            return exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
-        case unreachable:
-            assert_never(unreachable)
+        scalars = scalars.to(self._device, non_blocking=True)
+        active = [name for name, p in self._parameters.items() if p.grad is not None]
+        for names in [[name] for name in active] if self._one_by_one else [active]:
+            weights = [self._parameters[name] for name in names]
+            self._move(
+                self._rule,
+                [held(p).view(-1) for p in weights],
+                [held(p.grad).view(-1) for p in weights],
+                [held(self._moments[f"m.{name}"]).view(-1) for name in names],
+                [held(self._moments[f"v.{name}"]).view(-1) for name in names],
+                [i for i, name in enumerate(names) if name in self._decayed],
+                [i for i, name in enumerate(names) if name in self._adapted],
+                scalars,
+                self._add,
+            )
 
 
 def _move(
-    rule: Optimizer,
+    rule: Lamb,
     weights: list[Tensor],
     gradients: list[Tensor],
     first: list[Tensor],

@@ -95,7 +95,8 @@ def determinism() -> Iterator[None]:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*does not have a deterministic")
+            for said in ("does not have a deterministic", "defaults to a non-deterministic"):
+                warnings.filterwarnings("ignore", message=f".*{said}")
             # Nothing here writes into what a part of a layer returns.
             warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
             yield

@@ -48,9 +48,10 @@ def make_rule(
     """
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
-        case Adam() if not compiled:
+        case Adam():
+            # Its kernel does the whole of it in one pass, so there is nothing to compile.
             return AdamRule(optimizer, exempt, parameters, moments, updates)
-        case Adam() | Lamb():
+        case Lamb():
             return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
         case unreachable:
             assert_never(unreachable)

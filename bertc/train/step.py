@@ -48,22 +48,27 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
 
 
 def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool) -> Objective:
-    """Forward pass and losses of one micro-batch, as one function of static shapes."""
+    """Forward pass and losses of one micro-batch, of static shapes; compiled, region by region."""
     names = kinds(stage)
 
-    def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden_bsh = model.encode(
-            columns.token_ids, columns.segment_ids, columns.attention_mask, columns.sequence_ids
-        )
+    def loss(columns: Columns, factors_t: Tensor, hidden_bsh: Tensor) -> tuple[Tensor, Tensor]:
         pooled_bmh = model.pool(hidden_bsh, columns.pairs.positions) if columns.pairs else None
         terms = losses(stage, encoder, columns, hidden_bsh, pooled_bmh, model.head_weights())
         sums_t = torch.stack([terms[name].sum.float() for name in names])
         hits_t = torch.stack([terms[name].correct.float() for name in names])
         return (sums_t * factors_t).sum(), torch.stack([sums_t.detach(), hits_t])
 
-    if not compiled:
-        return objective
-    return torch.compile(objective, fullgraph=True, dynamic=False)
+    if compiled:
+        model.encoder.compile_regions()
+    score = torch.compile(loss, fullgraph=True, dynamic=False) if compiled else loss
+
+    def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
+        hidden_bsh = model.encode(
+            columns.token_ids, columns.segment_ids, columns.attention_mask, columns.sequence_ids
+        )
+        return score(columns, factors_t, hidden_bsh)
+
+    return objective
 
 
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:

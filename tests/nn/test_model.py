@@ -1,10 +1,12 @@
 """Modules against the weight table, against formulas written out, and compiled."""
 
+import functools
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.utils import counters
 
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved, model_weights
@@ -147,7 +149,47 @@ def test_a_model_without_pooler_says_so() -> None:
         model.pool(model.encode(ids()))
 
 
-def test_compiled_equals_eager_in_one_graph() -> None:
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch hides it from all but errors
+@pytest.mark.parametrize(
+    ("extra", "graphs"),
+    [
+        ("share=all layers=6 E=16", 2),
+        ("share=attention layers=3", 2),
+        ("layers=5 norm=pre", 3),
+        ("layers=6 ffn=[64, 32, 16, 8, 48, 32]", 6),
+    ],
+)
+def test_layers_alike_are_compiled_once(
+    monkeypatch: pytest.MonkeyPatch, extra: str, graphs: int
+) -> None:
+    model = build(tiny(extra))
+    plain = [hidden_and_gradient(model, lengths) for lengths in LENGTHS]
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    torch.compiler.reset()
+    counters.clear()
+    model.encoder.compile_regions()
+    for lengths, wanted in zip(LENGTHS, plain, strict=True):
+        torch.testing.assert_close(hidden_and_gradient(model, lengths), wanted)
+    assert counters["stats"]["unique_graphs"] == graphs
+    # Evaluation has its own graphs, and limits that are made for all of them.
+    with torch.no_grad():
+        model.eval().encode(ids(), None, torch.ones(2, 12, dtype=torch.bool))
+    assert counters["stats"]["unique_graphs"] == 2 * graphs
+    assert not counters["graph_break"]
+
+
+LENGTHS = [(12, 5), (12, 12), (1, 7)]
+
+
+def hidden_and_gradient(model: Model, lengths: tuple[int, ...]) -> list[torch.Tensor]:
+    """Of rows of real tokens, the rest padding: hidden states, and a gradient of every weight."""
+    mask_bs = torch.arange(12) < torch.tensor(lengths)[:, None]
+    hidden_bsh = model.encode(ids(), None, mask_bs)
+    weights = [w for n, w in model.encoder.named_parameters() if not n.startswith("pooler")]
+    return [hidden_bsh, *torch.autograd.grad(hidden_bsh.square().sum(), weights)]
+
+
+def test_the_whole_encoder_is_one_graph_too() -> None:
     model = build(tiny("share=attention E=16")).eval()
     compiled = torch.compile(model.encode, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(ids()), model.encode(ids()))

@@ -143,9 +143,12 @@ def operands(dtype: torch.dtype) -> tuple[list[torch.Tensor], torch.Tensor, torc
     return leaves, targets, torch.rand(37, generator=generator)
 
 
-@pytest.mark.parametrize("chunk", [1, 5 * 501, 2**19])
-def test_vocabulary_loss_is_the_plain_formula(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+@pytest.mark.parametrize(("chunk", "multiple"), [(1, 1), (5 * 501, 1), (2**19, 1), (2**11, 128)])
+def test_vocabulary_loss_is_the_plain_formula(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, multiple: int
+) -> None:
     monkeypatch.setattr(cross_entropy, "CPU_CHUNK", chunk)
+    monkeypatch.setattr(cross_entropy, "CPU_MULTIPLE", multiple)
     (x, table, bias), targets, scale = operands(torch.float32)
     logits = x @ table.t() + bias
     plain = F.cross_entropy(logits, targets, reduction="none")

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
 from bertc.ir.objective import Mlm, Sop, Term
@@ -112,6 +113,24 @@ def test_resuming_is_never_having_stopped(
     for step in stops:
         with pytest.raises(StoppedError):
             stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+    go(resolved, "broken", resume=True)
+    straight_and_broken_agree()
+
+
+@pytest.mark.filterwarnings("ignore")  # The compiler's own.
+def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
+    go, tiny, monkeypatch, straight_and_broken_agree
+):
+    lamb = Lamb(lr=1e-2, warmup=2)
+    resolved = tiny(layers=3, steps=4, eval_every=2, save_every=100, compile="on", optimizer=lamb)
+    torch.compiler.reset()
+    counters.clear()
+    go(resolved, "straight")
+    # Embeddings, layer and loss for training and for evaluation; LAMB with and without its ratio.
+    assert counters["stats"]["unique_graphs"] == 2 * 3 + 2
+    assert not counters["graph_break"]
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 3, lambda: go(resolved, "broken"))
     go(resolved, "broken", resume=True)
     straight_and_broken_agree()
 

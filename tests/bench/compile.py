@@ -1,0 +1,192 @@
+"""What compiling the training step costs and gives: by layer (as bertc does), nested, as one whole.
+
+    python tests/bench/compile.py [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
+
+First, for each depth and scheme in a process of its own and without any cache: what the first step
+took (forward, backward and update; processor time counts the C++ compiler), its graphs and graph
+breaks, and recompiles over batches of rows of other lengths. Then the step compiled as a whole, by
+layer and not at all, in turns in one process.
+
+Without --set: bert-mini at width 128, 8 x 64 tokens, masked LM on rows padded to their length.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+from torch._dynamo.utils import counters
+
+from bertc.api import resolve
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.nn import build
+from bertc.objectives import Inputs, Tables
+from bertc.train.machine import detect, determinism
+from bertc.train.optimizers import make_rule, zero_moments
+from bertc.train.step import TrainStep, make_objective
+
+SCHEMES = ("layer", "whole", "nested")
+SETTINGS = ["hidden=128", "heads=2", "seq=64", "batch=8", "objective=mlm", "precision=bf16"]
+EPOCH = 20
+
+
+def program(depth: int, settings: list[str]) -> Resolved:
+    """bert-mini of another depth and shape."""
+    return resolve("bert-mini", [*SETTINGS, f"layers={depth}", "steps=1000", *settings])
+
+
+def training_step(scheme: str, resolved: Resolved) -> TrainStep:
+    """The training step compiled by a scheme, or not at all (``eager``)."""
+    stage, model = resolved.stages[0], build(resolved).train()
+    model.compute_dtype = torch.bfloat16 if resolved.run.precision == "bf16" else torch.float32
+    weights = dict(model.named_parameters())
+    rule = make_rule(
+        stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0,
+        compiled=scheme != "eager",
+    )  # fmt: skip
+    objective = make_objective(model, stage, resolved.encoder, compiled=scheme == "layer")
+    if scheme == "nested":
+        regions = model.encoder._regions
+        nested = torch.compiler.nested_compile_region(lambda *inputs: regions.layer(*inputs))
+        model.encoder._regions = regions._replace(layer=nested)
+    if scheme in ("nested", "whole"):
+        objective = torch.compile(objective, fullgraph=True, dynamic=False)
+    tables = _tables(resolved.encoder.vocab_size)
+    return TrainStep(model, stage, tables, rule, objective, stage.batch, seed=0)
+
+
+def batch(resolved: Resolved, number: int) -> Inputs:
+    """Rows of random tokens, each of another length."""
+    stage, draw = resolved.stages[0], torch.Generator().manual_seed(number)
+    shape = (stage.batch, stage.seq)
+    lengths = torch.randint(stage.seq // 4, stage.seq + 1, shape[:1], generator=draw)
+    ids = torch.randint(5, resolved.encoder.vocab_size, shape, generator=draw)
+    ids[:, 0] = 2
+    ids[torch.arange(stage.seq) >= lengths[:, None]] = 0
+    zeros = torch.zeros_like(lengths)
+    return Inputs(
+        token_ids=ids, segment_ids=torch.zeros_like(ids), lengths=lengths,
+        example_ids=torch.arange(stage.batch) + number * stage.batch,
+        copies=zeros, pair_labels=zeros,
+    )  # fmt: skip
+
+
+def _tables(vocab_size: int) -> Tables:
+    special = torch.arange(vocab_size) < 5
+    return Tables(
+        size=vocab_size, pad=0, cls=2, sep=3, mask=4, special=special,
+        word_start=torch.ones_like(special), unigram_cdf=torch.linspace(0, 1, vocab_size),
+    )  # fmt: skip
+
+
+def first_step(scheme: str, resolved: Resolved) -> tuple[TrainStep, dict[str, float]]:
+    """A step that has been taken over an epoch, and what its first time took and compiled."""
+    step = training_step(scheme, resolved)
+    started, began = time.perf_counter(), sum(os.times()[:4])
+    step(batch(resolved, 0), 0, 1e-4)
+    seconds, processor = time.perf_counter() - started, sum(os.times()[:4]) - began
+    graphs = counters["stats"]["unique_graphs"]
+    for number in range(1, EPOCH):
+        step(batch(resolved, number), number, 1e-4)
+    return step, {
+        "first_seconds": seconds,
+        "first_cpu_seconds": processor,
+        "graphs": graphs,
+        "recompiles": counters["stats"]["unique_graphs"] - graphs,
+        "graph_breaks": sum(counters["graph_break"].values()),
+    }
+
+
+def in_turns(steps: dict[str, TrainStep], resolved: Resolved, rounds: int) -> dict[str, float]:
+    """Median seconds of each step."""
+    inputs = batch(resolved, 0)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(rounds + 2):
+        for name, step in steps.items():
+            started = time.perf_counter()
+            step(inputs, turn, 1e-4)
+            times[name].append(time.perf_counter() - started)
+    return {name: statistics.median(found[2:]) for name, found in times.items()}
+
+
+def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, dict[str, float]]:
+    """The first step; after the one compiled as a whole, also a step of each kind in turns."""
+    step, first = first_step(scheme, resolved)
+    if scheme != "whole":
+        return {"first": first}
+    others = {name: training_step(name, resolved) for name in ("layer", "eager")}
+    return {"first": first, "steady": in_turns({"whole": step, **others}, resolved, rounds)}
+
+
+def _in_own_process(arguments: list[str]) -> dict[str, dict[str, float]]:
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments],
+        env=environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _print_steady(depth: int, seconds: dict[str, float]) -> None:
+    steps = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in seconds.items())
+    ratio = seconds["whole"] / seconds["layer"]
+    print(f"{depth:3} layers  a step: {steps}; speed by layer / as a whole {ratio:.3f}", flush=True)
+
+
+def main() -> None:
+    """Measure every scheme at every depth, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--depths", type=int, nargs="+", default=[4, 24])
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--set", nargs="*", default=[], dest="settings")
+    parser.add_argument("--json")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.only:
+        resolved = program(args.depths[0], args.settings)
+        with determinism():
+            print(json.dumps(measure(args.only, resolved, args.rounds)))
+        return
+    report(args.depths, args.rounds, args.settings, args.json)
+
+
+def report(depths: list[int], rounds: int, settings: list[str], json_file: str | None) -> None:
+    """The table, and with a file name the same as JSON."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for depth in depths:
+        own = ["--depths", str(depth), "--rounds", str(rounds), "--set", *settings]
+        found[str(depth)] = {}
+        for name in SCHEMES:
+            answer = _in_own_process(["--only", name, *own])
+            one = found[str(depth)][name] = answer["first"]
+            print(
+                f"{depth:3} layers  {name:7} first step {one['first_seconds']:6.1f} s  "
+                f"({one['first_cpu_seconds']:.1f} s of processor time)  graphs {one['graphs']}  "
+                f"breaks {one['graph_breaks']}  recompiles {one['recompiles']}",
+                flush=True,
+            )
+            if "steady" in answer:
+                found[str(depth)]["steady"] = answer["steady"]
+                _print_steady(depth, answer["steady"])
+    result = {
+        "command": " ".join(["python tests/bench/compile.py", *sys.argv[1:]]),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "machine": detect("cpu").name,
+        "python": platform.python_version(),
+        "settings": [*SETTINGS, *settings],
+        "depths": found,
+    }
+    if json_file:
+        with open(json_file, "w") as file:
+            json.dump(result, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
