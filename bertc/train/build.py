@@ -15,6 +15,7 @@ from bertc.nn import build as allocate
 from bertc.objectives import Inputs, Tables
 from bertc.passes import Plan
 from bertc.train.display import peak_memory_bytes
+from bertc.train.feed import Batch
 from bertc.train.machine import make_plan
 from bertc.train.optimizers import make_rule, zero_moments
 from bertc.train.step import TrainStep, make_objective
@@ -81,7 +82,7 @@ def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
 
 def _timed(step: TrainStep, inputs: Inputs, stage: Stage) -> tuple[float, float]:
     start = time.perf_counter()
-    result = step(inputs, 0, stage.optimizer.lr)
+    result = step(Batch(inputs, step.corrupt(inputs)), 0, stage.optimizer.lr)
     return time.perf_counter() - start, result.loss
 
 

@@ -1,38 +1,74 @@
-"""From the data's rows to tensors, one batch ahead of the step that reads it."""
+"""From the data's rows to what a step reads, ahead of the step that reads it."""
 
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+from typing import Any, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from bertc.data import RawBatch, StageData
-from bertc.objectives import Inputs
+from bertc.ir.resolved import Stage
+from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
+
+
+class Batch(NamedTuple):
+    """What one step reads."""
+
+    inputs: Inputs
+    columns: list[Columns]  # of each micro-batch
 
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
-    return _on_device(_host_inputs(batch, pinned=False), device)
+    return _on_device(_host_inputs([batch], pinned=False), device)
 
 
-def split(inputs: Inputs, rows: int) -> list[Inputs]:
-    """The batch in parts of ``rows`` examples."""
-    return [Inputs(*parts) for parts in zip(*(torch.split(t, rows) for t in inputs), strict=True)]
+def tokens_at_once(device: torch.device) -> int:
+    """Tokens to corrupt together, in padded rows.
+
+    On a CPU what its caches hold, else what keeps a device busy for longer than it takes to ask.
+    """
+    return 1 << 15 if device.type == "cpu" else 1 << 18
 
 
-def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
-    def tensor(array: object) -> Tensor:
-        wide = torch.as_tensor(array).long()
+def split(parts: Parts, rows: int) -> list[Parts]:
+    """The batch in parts of ``rows`` examples; what is None is None in each."""
+    nothing = [None] * -(-len(parts[0]) // rows)
+    pieces = (
+        nothing if p is None else torch.split(p, rows) if isinstance(p, Tensor) else split(p, rows)
+        for p in parts
+    )
+    return [type(parts)(*own) for own in zip(*pieces, strict=True)]
+
+
+def corruption(
+    stage: Stage, tables: Tables, seed: int, microbatch: int
+) -> Callable[[Inputs], list[Columns]]:
+    """What makes of one batch or several the columns of their micro-batches, in order."""
+
+    def columns(inputs: Inputs) -> list[Columns]:
+        fitting = tokens_at_once(inputs.token_ids.device) // (stage.seq * microbatch)
+        return [
+            part
+            for rows in split(inputs, max(1, fitting) * microbatch)
+            for part in split(corrupt(stage, rows, tables, mask_key(seed)), microbatch)
+        ]
+
+    return columns
+
+
+def _host_inputs(batches: Sequence[RawBatch], pinned: bool) -> Inputs:
+    def tensor(arrays: list[Any]) -> Tensor:
+        together = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        wide = torch.as_tensor(together).long()
         return wide.pin_memory() if pinned else wide
 
-    return Inputs(
-        token_ids=tensor(batch.token_ids),
-        segment_ids=tensor(batch.segment_ids),
-        lengths=tensor(batch.lengths),
-        example_ids=tensor(batch.example_ids),
-        copies=tensor(batch.copies),
-        pair_labels=tensor(batch.pair_labels),
-    )
+    return Inputs(*(tensor([getattr(b, name) for b in batches]) for name in Inputs._fields))
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
@@ -41,15 +77,26 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
 
 
 class Feed:
-    """The batches of a stage in order, each fetched while the one before is being used.
+    """The batches of a stage in order, fetched while those before are being used.
 
-    Batch k is a function of (seed, k), so starting anywhere costs the same.
+    Small batches are fetched, copied and corrupted several at a time: a call costs the same for few
+    rows as for many, and a mask is the same whatever it is made beside. Batch k is a function of
+    (seed, k), so starting anywhere costs the same.
     """
 
-    def __init__(self, data: StageData, first: int, end: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        data: StageData,
+        first: int,
+        end: int,
+        device: torch.device,
+        corrupt: Callable[[Inputs], list[Columns]],
+    ) -> None:
         self._data, self._next, self._end, self._device = data, first, end, device
+        self._corrupt = corrupt
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
-        self._waiting: Future[Inputs] | None = None
+        self._waiting: Future[tuple[Inputs, int]] | None = None
+        self._ready: deque[Batch] = deque()
 
     def __enter__(self) -> Self:
         self._order()
@@ -58,18 +105,29 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
 
-    def take(self) -> Inputs:
+    def take(self) -> Batch:
         """The next batch, on the device."""
-        assert self._waiting is not None, "a stage takes as many batches as it has steps"
-        inputs = self._waiting.result()
-        self._order()
-        return _on_device(inputs, self._device)
+        if not self._ready:
+            assert self._waiting is not None, "a stage takes as many batches as it has steps"
+            fetched, batches = self._waiting.result()
+            self._next += batches
+            self._order()
+            inputs = _on_device(fetched, self._device)
+            columns = self._corrupt(inputs)
+            each = len(columns) // batches
+            for nth, own in enumerate(split(inputs, len(inputs.lengths) // batches)):
+                self._ready.append(Batch(own, columns[nth * each : (nth + 1) * each]))
+        return self._ready.popleft()
 
     def _order(self) -> None:
         self._waiting = None
         if self._next < self._end:
             self._waiting = self._executor.submit(self._fetch, self._next)
-            self._next += 1
 
-    def _fetch(self, step: int) -> Inputs:
-        return _host_inputs(self._data.train(step), pinned=self._device.type == "cuda")
+    def _fetch(self, first: int) -> tuple[Inputs, int]:
+        """The batches from ``first`` on as one, and their number."""
+        batches = [self._data.train(first)]
+        fitting = tokens_at_once(self._device) // batches[0].token_ids.size
+        last = min(first + max(1, fitting), self._end)
+        batches += [self._data.train(step) for step in range(first + 1, last)]
+        return _host_inputs(batches, self._device.type == "cuda"), len(batches)

@@ -18,8 +18,8 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, losses, mask_key
-from bertc.train.feed import split
+from bertc.objectives import Columns, Inputs, Tables, losses
+from bertc.train.feed import Batch, corruption
 from bertc.train.optimizers import Rule, clip, gradient_norm
 
 SHOWN_EXAMPLES = 8
@@ -105,24 +105,25 @@ class TrainStep:
     ) -> None:
         self._model, self._stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
-        self._microbatch, self._seed, self._mask_key = microbatch, seed, mask_key(seed)
+        self._microbatch, self._seed = microbatch, seed
+        self.corrupt = corruption(stage, tables, seed, microbatch)
+        """What makes of inputs the columns that a step reads."""
         self._parameters: Mapping[str, Tensor] = dict(model.named_parameters())
 
-    def __call__(self, inputs: Inputs, step: int, rate: float) -> StepResult:
+    def __call__(self, batch: Batch, step: int, rate: float) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
 
         Raises:
             DataError: if a loss or the gradient is not finite; the weights are as before.
         """
         stage, names = self._stage, kinds(self._stage)
-        columns = self._columns(inputs, self._microbatch)
-        sums, divisors_t = self._gradients(columns, step)
+        sums, divisors_t = self._gradients(batch.columns, step)
         norm = gradient_norm(self._parameters)
         # The one wait for the device in a step: nothing may move the weights before this is known.
         *flat, grad_norm = torch.cat([*sums, divisors_t, norm[None]]).tolist()
         rows = [flat[i : i + len(names)] for i in range(0, len(flat), len(names))]
         *parts, divided_by = rows
-        self._refuse_non_finite(parts, grad_norm, step, inputs)
+        self._refuse_non_finite(parts, grad_norm, step, batch.inputs)
 
         clip(self._parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
@@ -138,14 +139,8 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        self._gradients(self._columns(first, microbatch), 0)
+        self._gradients(corruption(self._stage, self._tables, self._seed, microbatch)(first), 0)
         self._drop_gradients()
-
-    def _columns(self, inputs: Inputs, microbatch: int) -> list[Columns]:
-        return [
-            corrupt(self._stage, part, self._tables, self._mask_key)
-            for part in split(inputs, microbatch)
-        ]
 
     def _gradients(self, columns: list[Columns], step: int) -> tuple[list[Tensor], Tensor]:
         """Leave the gradient of a whole batch in the weights; sums (t,) a part, divisors (t,)."""

@@ -25,7 +25,7 @@ from bertc.data import RawBatch
 from bertc.ir.resolved import model_weights
 from bertc.nn import build
 from bertc.objectives import Tables
-from bertc.train.feed import to_inputs
+from bertc.train.feed import Batch, to_inputs
 from bertc.train.machine import determinism
 from bertc.train.optimizers import make_rule, zero_moments
 from bertc.train.step import TrainStep, make_objective
@@ -58,7 +58,7 @@ def bertc_step(batch: int, seq: int) -> Callable[[], None]:
 
     def run() -> None:
         with determinism():
-            step(inputs, 0, 1e-4)
+            step(Batch(inputs, step.corrupt(inputs)), 0, 1e-4)
 
     return run
 
