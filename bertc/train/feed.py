@@ -1,11 +1,10 @@
 """From the data's rows to what a step reads, ahead of the step that reads it."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Self, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +24,7 @@ class Batch(NamedTuple):
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
-    return _on_device(_host_inputs([batch], pinned=False), device)
+    return _on_device(_host_inputs(batch, pinned=False), device)
 
 
 def tokens_at_once(device: torch.device) -> int:
@@ -62,13 +61,12 @@ def corruption(
     return columns
 
 
-def _host_inputs(batches: Sequence[RawBatch], pinned: bool) -> Inputs:
-    def tensor(arrays: list[Any]) -> Tensor:
-        together = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-        wide = torch.as_tensor(together).long()
+def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
+    def tensor(array: object) -> Tensor:
+        wide = torch.as_tensor(array).long()
         return wide.pin_memory() if pinned else wide
 
-    return Inputs(*(tensor([getattr(b, name) for b in batches]) for name in Inputs._fields))
+    return Inputs(*(tensor(getattr(batch, name)) for name in Inputs._fields))
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
@@ -95,7 +93,7 @@ class Feed:
         self._data, self._next, self._end, self._device = data, first, end, device
         self._corrupt = corrupt
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
-        self._waiting: Future[tuple[Inputs, int]] | None = None
+        self._waiting: Future[Inputs] | None = None
         self._ready: deque[Batch] = deque()
 
     def __enter__(self) -> Self:
@@ -109,25 +107,22 @@ class Feed:
         """The next batch, on the device."""
         if not self._ready:
             assert self._waiting is not None, "a stage takes as many batches as it has steps"
-            fetched, batches = self._waiting.result()
-            self._next += batches
+            inputs = _on_device(self._waiting.result(), self._device)
             self._order()
-            inputs = _on_device(fetched, self._device)
             columns = self._corrupt(inputs)
-            each = len(columns) // batches
-            for nth, own in enumerate(split(inputs, len(inputs.lengths) // batches)):
-                self._ready.append(Batch(own, columns[nth * each : (nth + 1) * each]))
+            parts = len(columns) * self._data.batch // len(inputs.lengths)
+            for nth, own in enumerate(split(inputs, self._data.batch)):
+                self._ready.append(Batch(own, columns[nth * parts : (nth + 1) * parts]))
         return self._ready.popleft()
 
     def _order(self) -> None:
+        data, first = self._data, self._next
+        fitting = tokens_at_once(self._device) // (data.batch * data.seq)
+        self._next = min(first + max(1, fitting), self._end)
         self._waiting = None
-        if self._next < self._end:
-            self._waiting = self._executor.submit(self._fetch, self._next)
+        if first < self._end:
+            self._waiting = self._executor.submit(self._fetch, first, self._next - first)
 
-    def _fetch(self, first: int) -> tuple[Inputs, int]:
-        """The batches from ``first`` on as one, and their number."""
-        batches = [self._data.train(first)]
-        fitting = tokens_at_once(self._device) // batches[0].token_ids.size
-        last = min(first + max(1, fitting), self._end)
-        batches += [self._data.train(step) for step in range(first + 1, last)]
-        return _host_inputs(batches, self._device.type == "cuda"), len(batches)
+    def _fetch(self, first: int, steps: int) -> Inputs:
+        batch = self._data.train(first, steps=steps)
+        return _host_inputs(batch, pinned=self._device.type == "cuda")

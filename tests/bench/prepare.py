@@ -12,6 +12,7 @@ import argparse
 import gzip
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -101,9 +102,15 @@ def once(corpus: str, vocabulary: str, settings: str, save: str) -> dict[str, An
 
 def apart(*arguments: str) -> dict[str, Any]:
     """``once`` in a process of its own, so that its memory is its own."""
-    command = [sys.executable, __file__, "--once", *arguments]
+    command, before = [sys.executable, __file__, "--once", *arguments], cpu_seconds()
     found: dict[str, Any] = json.loads(subprocess.check_output(command))
-    return found
+    return {**found, "cpu_seconds": round(cpu_seconds() - before, 2)}
+
+
+def cpu_seconds() -> float:
+    """Processor time of all ended processes below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def bare(tokenizer: Tokenizer, texts: list[str], at_once: int) -> float:
@@ -151,9 +158,11 @@ def main() -> None:
         learning = apart(given.corpus, "wordpiece(30k)", given.settings, saved)
         tokenizer = Tokenizer.from_file(saved)
         how, at_once = fastest(tokenizer, documents)
-        texts, bare_s, whole = cut(documents, how), [], []
+        texts, bare_s, whole, bare_cpu_s = cut(documents, how), [], [], []
         for _ in range(given.rounds):
+            start = time.process_time()
             bare_s.append(bare(tokenizer, texts, at_once))
+            bare_cpu_s.append(time.process_time() - start)
             whole.append(apart(given.corpus, f'"{saved}"', given.settings, saved))
     whole_s = [float(found["seconds"]) for found in whole]
     result = {
@@ -164,6 +173,12 @@ def main() -> None:
         "bare_mb_per_s": round(size_bytes / 1e6 / statistics.median(bare_s), 2),
         "prepare_mb_per_s": round(size_bytes / 1e6 / statistics.median(whole_s), 2),
         "ratio": round(statistics.median(b / w for b, w in zip(bare_s, whole_s, strict=True)), 3),
+        "ratio_of_cpu_seconds": round(
+            statistics.median(
+                b / found["cpu_seconds"] for b, found in zip(bare_cpu_s, whole, strict=True)
+            ),
+            3,
+        ),
         "peak_mb": max(found["peak_mb"] for found in (*whole, learning)),
         "prepare": whole,
         "with_learning": learning,

@@ -1,7 +1,6 @@
 """Batches fetched and corrupted together are those made one by one."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -20,12 +19,19 @@ BATCH, SEQ, STEPS = 4, 24, 11
 CPU = torch.device("cpu")
 
 
-def raw(step: int) -> RawBatch:
-    batch = empty_batch(BATCH, SEQ, 0)
-    batch.token_ids[:] = np.random.default_rng(step).integers(5, 100, (BATCH, SEQ))
-    batch.lengths[:] = SEQ
-    batch.example_ids[:] = np.arange(BATCH) + step * BATCH
-    return batch
+class Text:
+    """Random rows, a function of the step alone."""
+
+    batch, seq = BATCH, SEQ
+
+    def train(self, step: int, steps: int = 1) -> RawBatch:
+        batch = empty_batch(BATCH * steps, SEQ, 0)
+        for nth in range(steps):
+            rows = np.random.default_rng(step + nth).integers(5, 100, (BATCH, SEQ))
+            batch.token_ids[nth * BATCH : (nth + 1) * BATCH] = rows
+        batch.lengths[:] = SEQ
+        batch.example_ids[:] = np.arange(BATCH * steps) + step * BATCH
+        return batch
 
 
 def tables() -> Tables:
@@ -48,10 +54,10 @@ def test_batches_are_the_same_however_many_are_made_at_once(
     corrupt = corruption(stage, tables(), 1, 2)
     alone = [
         Batch(inputs, [corrupt(part)[0] for part in split(inputs, 2)])
-        for inputs in (to_inputs(raw(step), CPU) for step in range(first, STEPS))
+        for inputs in (to_inputs(Text().train(step), CPU) for step in range(first, STEPS))
     ]
     monkeypatch.setattr(feed, "tokens_at_once", lambda _: batches_at_once * BATCH * SEQ)
-    data = cast(StageData, SimpleNamespace(train=raw))
+    data = cast(StageData, Text())
     with Feed(data, first, STEPS, CPU, corrupt) as batches:
         for expected in alone:
             found = batches.take()
