@@ -46,8 +46,25 @@ def assemble(
         batch.token_ids[at, longest + 1] = sep
         batch.lengths[at] = longest + 2
         return
-    _one_by_one(ids, rows, batch, at, [0] * len(at), sep)
-    batch.lengths[at] = lengths(rows)
+    _side_by_side(ids, rows, batch, at, sep)
+
+
+def _side_by_side(
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], sep: int
+) -> None:
+    """All rows at once, each token fetched from its place; what is fetched for padding is lost."""
+    nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
+    second_b = rows["a_length"] + 2  # where the second text would begin
+    end_b = second_b + (rows["b_length"] + 1) * (rows["b_length"] > 0)
+    in_second_bs, real_bs = lane_s >= second_b[:, None], lane_s < end_b[:, None]
+    shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)
+    tokens_bs = ids.take(shift_bs + lane_s, mode="wrap")
+    found_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
+    found_bs[:, 0] = batch.token_ids[at, 0]
+    found_bs[nth_b, second_b - 1] = found_bs[nth_b, end_b - 1] = sep
+    batch.token_ids[at] = found_bs
+    batch.segment_ids[at] = in_second_bs & real_bs
+    batch.lengths[at] = end_b
 
 
 def assemble_packed(

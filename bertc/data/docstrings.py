@@ -12,15 +12,20 @@ import site
 import sysconfig
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from bertc.data.source import Piece, Source, whole
+from bertc.data.workers import processes, spread
 from bertc.diagnostics import MissingInputError
 from bertc.ir.data import Docstrings
 
 SHORTEST_CHARACTERS = 81
 LARGEST_FILE_BYTES = 4 << 20
+FILES_AT_ONCE = 32
+WORTH_BYTES = 16 << 20
+"""Source files that keep a process busy for longer than it takes to start."""
 SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -78,18 +83,32 @@ def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[Path, str,
 
 
 def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
+    number = processes(sum(size for _, _, size in files), WORTH_BYTES)
     seen: set[bytes] = set()
     amount = 0
-    for path, _, size in files:
-        amount += size
-        if text := "\n\n".join(_new(_docstrings(path), seen)):
-            yield from whole(text, amount)
-            amount = 0
+    with closing(spread(_read, _batches(files), number)) as read:
+        for sizes, documents in read:
+            for size, texts in zip(sizes, documents, strict=True):
+                amount += size
+                if text := "\n\n".join(_new(texts, seen)):
+                    yield from whole(text, amount)
+                    amount = 0
     if amount:
         yield Piece("", True, amount)
 
 
-def _new(texts: Iterator[str], seen: set[bytes]) -> Iterator[str]:
+def _batches(files: list[tuple[Path, str, int]]) -> Iterator[tuple[list[int], list[Path]]]:
+    """Sizes and paths of a few files at a time."""
+    for first in range(0, len(files), FILES_AT_ONCE):
+        some = files[first : first + FILES_AT_ONCE]
+        yield [size for _, _, size in some], [path for path, _, _ in some]
+
+
+def _read(paths: list[Path]) -> list[list[str]]:
+    return [list(_docstrings(path)) for path in paths]
+
+
+def _new(texts: list[str], seen: set[bytes]) -> Iterator[str]:
     for text in texts:
         digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
         if digest not in seen:

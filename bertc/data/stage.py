@@ -67,11 +67,14 @@ class StageData:
         """Rows of one pass."""
         return sum(self._quotas())
 
-    def train(self, step: int, rows: slice | None = None) -> RawBatch:
-        """The batch of a step of this stage, or some rows of it; any step costs the same."""
-        positions = range(step * self.batch, (step + 1) * self.batch)[rows or slice(None)]
-        places = self._places(np.array(positions, dtype=np.int64))
-        return self._gather(self.train_sources, places)
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step of this stage, of several from there on, or some rows of each.
+
+        Any step costs the same.
+        """
+        positions = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
+        own = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
+        return self._gather(self.train_sources, self._places(own))
 
     def heldout(self, batch: int) -> Iterator[RawBatch]:
         """Whole batches of the held-out rows in one fixed, mixed order.

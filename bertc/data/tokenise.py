@@ -3,10 +3,10 @@
 import hashlib
 import itertools
 import json
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,24 @@ from bertc.data.sentences import split
 from bertc.data.source import Source
 from bertc.data.tokens import PARTS, TokenWriter, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary
+from bertc.data.workers import processes, spread
 from bertc.diagnostics import DataError
+from bertc.ir.data import Sentences
 
-BATCH_CHARACTERS = 1 << 20
-IN_FLIGHT = 2
-"""Batches being encoded while the main thread reads and writes; the library uses all cores."""
+BATCH_CHARACTERS = 1 << 19
+WORTH_BYTES = 4 << 20
+"""Text that keeps a process busy for longer than it takes to start."""
+
+
+_Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
+"""Token ids in a row, the length of each sentence, the sentences of each piece."""
 
 
 @dataclass
 class _Batch:
-    """Sentences to encode, and the runs of them: (starts a document, part, sentences)."""
+    """What pieces on their way are: (starts a document, part), and how much was read for them."""
 
-    sentences: list[str] = field(default_factory=list)
-    runs: list[tuple[bool, str, int]] = field(default_factory=list)
-    characters: int = 0
+    runs: list[tuple[bool, str]] = field(default_factory=list)
     amount: int = 0
 
 
@@ -53,9 +57,13 @@ def tokenise(
     writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in PARTS}
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     try:
-        for batch, ids, lengths in _encoded(source, vocabulary.tokenizer, holdout, digest):
-            _write(writers, batch, ids, lengths)
-            progress.advance(batch.amount)
+        encode = _Encode(vocabulary.tokenizer.to_str(), source.sentences)
+        number = processes(source.text_bytes, WORTH_BYTES)
+        batches = _batches(source, holdout, digest)
+        with closing(spread(encode, batches, number)) as finished:
+            for batch, encoded in finished:
+                _write(writers, batch, encoded)
+                progress.advance(batch.amount)
         for writer in writers.values():
             writer.close()
     finally:
@@ -92,15 +100,11 @@ def _facts(folder: Path, source: Source, vocabulary: Vocabulary, content: str) -
     return facts
 
 
-def _write(
-    writers: dict[str, TokenWriter],
-    batch: _Batch,
-    ids: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-) -> None:
+def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: _Encoded) -> None:
+    ids, lengths, counts = encoded
     ends = np.concatenate(([0], np.cumsum(lengths)))
     at = 0
-    for first, part, count in batch.runs:
+    for (first, part), count in zip(batch.runs, counts, strict=True):
         if first:
             writers[part].begin()
         own = lengths[at : at + count]
@@ -108,55 +112,57 @@ def _write(
         at += count
 
 
-def _encoded(
-    source: Source, tokenizer: Tokenizer, holdout: float, digest: Any
-) -> Iterator[tuple[_Batch, NDArray[np.int64], NDArray[np.int64]]]:
-    """Batches with their ids in a row and the length of each sentence, in order."""
-    encoder = Tokenizer.from_str(tokenizer.to_str())
-    encoder.encode_special_tokens = True  # text that spells a special token is text
-    spaced = continues_with_space(tokenizer)
-    waiting: deque[tuple[_Batch, Future[Any]]] = deque()
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        for batch in _batches(source, spaced, holdout, digest):
-            waiting.append((batch, pool.submit(_encode, encoder, batch.sentences)))
-            if len(waiting) > IN_FLIGHT:
-                done, future = waiting.popleft()
-                yield done, *future.result()
-        for done, future in waiting:
-            yield done, *future.result()
+@dataclass(frozen=True)
+class _Encode:
+    """Pieces of text, each with whether text of its document stands before, to token ids."""
+
+    spelling: str
+    sentences: Sentences
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_str(self.spelling)
+        tokenizer.encode_special_tokens = True  # text that spells a special token is text
+        return tokenizer
+
+    @cached_property
+    def _spaced(self) -> bool:
+        return continues_with_space(self._tokenizer)
+
+    def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
+        found = [split(text, self.sentences) for text, _ in pieces]
+        sentences = [
+            f" {sentence}" if self._spaced and (inside or place) else sentence
+            for (_, inside), of_piece in zip(pieces, found, strict=True)
+            for place, sentence in enumerate(of_piece)
+        ]
+        encodings = self._tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))
+        return flat, lengths, [len(of_piece) for of_piece in found]
 
 
-def _encode(
-    encoder: Tokenizer, sentences: list[str]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    ids = [e.ids for e in encoder.encode_batch_fast(sentences, add_special_tokens=False)]
-    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-    flat = np.fromiter(itertools.chain.from_iterable(ids), np.int64, count=int(lengths.sum()))
-    return flat, lengths
-
-
-def _batches(source: Source, spaced: bool, holdout: float, digest: Any) -> Iterator[_Batch]:
-    batch, part, inside = _Batch(), "train", False
+def _batches(
+    source: Source, holdout: float, digest: Any
+) -> Iterator[tuple[_Batch, list[tuple[str, bool]]]]:
+    """Pieces of about ``BATCH_CHARACTERS`` in all, and what is to be remembered of them."""
+    batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
+    part, inside = "train", False
     for text, first, amount in source.read():
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"\0" * first + raw)
         if first:
             part, inside = part_of(raw, holdout), False
-        sentences = split(text, source.sentences)
-        if spaced:
-            batch.sentences += [
-                s if not (inside or i) else f" {s}" for i, s in enumerate(sentences)
-            ]
-        else:
-            batch.sentences += sentences
-        inside = inside or bool(sentences)
-        batch.runs.append((first, part, len(sentences)))
-        batch.characters += len(text)
+        batch.runs.append((first, part))
         batch.amount += amount
-        if batch.characters >= BATCH_CHARACTERS:
-            yield batch
-            batch = _Batch()
-    yield batch
+        pieces.append((text, inside))
+        inside = inside or not (not text or text.isspace())
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS:
+            yield batch, pieces
+            batch, pieces, characters = _Batch(), [], 0
+    yield batch, pieces
 
 
 def part_of(text: bytes, holdout: float) -> str:

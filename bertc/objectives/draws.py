@@ -4,6 +4,7 @@ Nothing is drawn in sequence, so a number does not depend on the batch an exampl
 rows beside it, or on what was drawn before. Suffixes: b examples, n lanes.
 """
 
+import numpy as np
 import torch
 
 LAST = 2**63 - 1
@@ -22,6 +23,7 @@ _COPY = _wrapped(0x243F6A8885A308D3)
 _EXAMPLE = _wrapped(0x13198A2E03707345)
 _FIRST = _wrapped(0xBF58476D1CE4E5B9)
 _SECOND = _wrapped(0x94D049BB133111EB)
+_ANOTHER = _wrapped(0xD1342543DE82EF95)  # a multiplier of Steele and Vigna 2021, for 64 bits
 _MARK = 0x5BD1E995  # any number of 31 bits
 
 
@@ -40,11 +42,17 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
 
 def bits(key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: int) -> torch.Tensor:
     """Uniform int64 (b, lanes), addressed by key, copy, example and lane. Use the high bits."""
-    row_b = _mix(torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY))
-    row_b = row_b ^ (row_b >> 31)
+    row_b = torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY)
+    row_b = row_b.bitwise_xor_(row_b >> 32).mul_(_FIRST)
+    row_b = row_b ^ (row_b >> 29)
     # The xor keeps compilers from working out products of indices in unbounded integers.
     lane_n = (torch.arange(lanes, device=row_b.device) ^ _MARK) * _LANE
     return _mix(row_b[:, None] + lane_n)
+
+
+def another(bits: torch.Tensor) -> torch.Tensor:
+    """Second numbers of the same addresses, whose high bits know nothing of the first's."""
+    return bits * _ANOTHER
 
 
 def unit(bits: torch.Tensor) -> torch.Tensor:
@@ -88,3 +96,14 @@ def order_keys(bits_bn: torch.Tensor, allowed_bn: torch.Tensor) -> torch.Tensor:
 def lane_of(keys: torch.Tensor, lanes: int) -> torch.Tensor:
     """The lane a key of ``order_keys`` over that many lanes stands for; any shape."""
     return keys & ((1 << lanes.bit_length()) - 1)
+
+
+def smallest(values_bn: torch.Tensor, many: int) -> torch.Tensor:
+    """The ``many`` smallest integers of each row, ascending (b, many)."""
+    if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
+        return values_bn.topk(many, dim=1, largest=False, sorted=True).values
+    # Sorting is most of the work on a CPU, and numpy does it with vector instructions.
+    found = values_bn.numpy()
+    if many < found.shape[1]:
+        found = np.partition(found, many - 1, axis=1)[:, :many]
+    return torch.from_numpy(np.sort(found, axis=1))

@@ -3,13 +3,14 @@
 Axes: b examples, s positions of a row, k predictions.
 """
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import torch
 
 from bertc.ir.objective import Mlm, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.columns import Inputs, Predictions, Tables
-from bertc.objectives.draws import below, bits, happens, order_keys, unit64
+from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
@@ -26,17 +27,18 @@ def mask_tokens(
     """The token ids (b, s) the encoder reads, and the predictions asked of it."""
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
-    lanes = [1, *_lanes(objective, seq, predictions), predictions, predictions]
-    drawn = torch.split(bits(key, inputs.copies, inputs.example_ids, sum(lanes)), lanes, dim=1)
-    positions_bk = _choose(objective, inputs, real_bs, tables, drawn[0], drawn[1:-2], predictions)
+    lanes = [*_lanes(objective, seq, predictions), 1, predictions]
+    drawn = bits(key, inputs.copies, inputs.example_ids, sum(lanes))
+    *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
+    positions_bk = _choose(objective, inputs, real_bs, tables, chance, places, predictions)
 
     used_bk = positions_bk < seq
     slots_bk = torch.where(used_bk, positions_bk, 0)
     targets_bk = inputs.token_ids.gather(1, slots_bk)
-    kind_bits_bk = drawn[-2]
+    kind_bits_bk = slot_bits_bk
     if objective.replace_per == "span":
         kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
-    written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, drawn[-1])
+    written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, slot_bits_bk)
     # Slots not used write into a column beyond the row, which is dropped.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
     token_ids[:, :seq] = inputs.token_ids
@@ -64,7 +66,7 @@ def _choose(
     real_bs: torch.Tensor,
     tables: Tables,
     chance: torch.Tensor,
-    lanes: tuple[torch.Tensor, ...],
+    lanes: Sequence[torch.Tensor],
     predictions: int,
 ) -> torch.Tensor:
     """Positions (b, k) to predict, ascending, s in the slots not used."""
@@ -92,12 +94,12 @@ def _replace(
     originals_bk: torch.Tensor,
     tables: Tables,
     kind_bits_bk: torch.Tensor,
-    random_bits_bk: torch.Tensor,
+    slot_bits_bk: torch.Tensor,
 ) -> torch.Tensor:
     """What stands at the predicted positions: [MASK], a random token, or the token itself."""
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     if random:
-        drawn_bk = _random_tokens(objective, tables, random_bits_bk)
+        drawn_bk = _random_tokens(objective, tables, another(slot_bits_bk))
         originals_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, originals_bk)
     return torch.where(happens(kind_bits_bk, masked), tables.mask, originals_bk)
 

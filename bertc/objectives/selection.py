@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.objective import Mlm
-from bertc.objectives.draws import LAST, lane_of, unit
+from bertc.objectives.draws import LAST, lane_of, smallest, unit
 from bertc.objectives.words import Text
 
 
@@ -42,10 +42,10 @@ def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> t
     The low bits of a key are its position, as ``order_keys`` makes them.
     """
     seq = keys_bs.shape[1]
-    first_bk = keys_bs.topk(predictions, dim=1, largest=False, sorted=True).values
+    first_bk = smallest(keys_bs, predictions)
     slot_k = torch.arange(predictions, device=keys_bs.device)
     taken_bk = (slot_k < counts_b[:, None]) & (first_bk != LAST)
-    return torch.where(taken_bk, lane_of(first_bk, seq), seq).sort(dim=1).values
+    return smallest(torch.where(taken_bk, lane_of(first_bk, seq), seq), predictions)
 
 
 def marked(chosen_bs: torch.Tensor, predictions: int) -> torch.Tensor:

@@ -59,6 +59,7 @@ def span_keys(
     end_bd = torch.where(first_come(holds_bde), end_bd, 0)
 
     arrival_bs = earliest_cover(first_bd, end_bd, seq)
+    # Tokens of one draw come in the order of the text.
     lane_s = torch.arange(seq, device=anchor_bd.device)
     keys_bs = (arrival_bs << seq.bit_length()) | lane_s
     return torch.where(arrival_bs < draws, keys_bs, LAST)

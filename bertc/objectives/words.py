@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.objectives.columns import Tables
-from bertc.objectives.draws import LAST, lane_of, order_keys
+from bertc.objectives.draws import LAST, lane_of, order_keys, smallest
 
 SPARE = 16  # words looked at beyond the budget: long ones are skipped once little of it is left
 ROUNDS = 4  # of taking words up to the first that does not fit; more change one row in 10,000
@@ -73,8 +73,7 @@ def first_words(
     All are (b, m); a word that is not real has head 0 and number that of position 0.
     """
     seq = bits_bs.shape[1]
-    keys_bs = order_keys(bits_bs, words.heads)
-    keys_bm = keys_bs.topk(min(many, seq), dim=1, largest=False, sorted=True).values
+    keys_bm = smallest(order_keys(bits_bs, words.heads), min(many, seq))
     real_bm = keys_bm != LAST
     head_bm = torch.where(real_bm, lane_of(keys_bm, seq), 0)
     return real_bm, head_bm, words.number.gather(1, head_bm)

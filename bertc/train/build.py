@@ -82,7 +82,7 @@ def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
 
 def _timed(step: TrainStep, inputs: Inputs, stage: Stage) -> tuple[float, float]:
     start = time.perf_counter()
-    result = step(inputs, 0, stage.optimizer.lr)
+    result = step(step.read(inputs), 0, stage.optimizer.lr)
     return time.perf_counter() - start, result.loss
 
 

@@ -17,7 +17,7 @@ from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
 from bertc.train.engines import trained_names
 from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
-from bertc.train.feed import Feed, to_inputs
+from bertc.train.feed import Batch, Feed, to_inputs
 from bertc.train.finish import finish
 from bertc.train.foreach import Moments
 from bertc.train.machine import determinism
@@ -145,16 +145,17 @@ def _train_stage(session: Session, index: int) -> None:
         phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
     rows = session.ranks.rows(stage.batch) if session.ranks.many else None
     first = progress.step - stage.first_step
-    with Feed(phase.data, first, stage.steps, session.device, rows) as feed:
+    corrupt = phase.step.corrupt
+    with Feed(phase.data, first, stage.steps, session.device, corrupt, rows) as feed:
         clock = _Clock(session)
         while True:
             _pause(session, phase, end)
             if progress.step == end:
                 return
             started = time.perf_counter()
-            inputs = feed.take()
+            batch = feed.take()
             learning_rate = rate(stage, progress.step)
-            result = _step(session, phase, inputs, learning_rate)
+            result = _step(session, phase, batch, learning_rate)
             progress.step += 1
             progress.tokens += stage.tokens_per_step
             progress.seconds += time.perf_counter() - started
@@ -219,9 +220,9 @@ def _address(session: Session, stage: Stage, kind: str) -> dict[str, object]:
     }
 
 
-def _step(session: Session, phase: _Phase, inputs: Inputs, learning_rate: float) -> StepResult:
-    with _naming_what_fits(session, phase, inputs):
-        return phase.step(inputs, session.progress.step, learning_rate)
+def _step(session: Session, phase: _Phase, batch: Batch, learning_rate: float) -> StepResult:
+    with _naming_what_fits(session, phase, batch.inputs):
+        return phase.step(batch, session.progress.step, learning_rate)
 
 
 @contextmanager

@@ -19,9 +19,9 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Tables, corrupt, losses, mask_key
+from bertc.objectives import Columns, Inputs, Tables, losses
 from bertc.train.engines import Engine, Objective
-from bertc.train.feed import split
+from bertc.train.feed import Batch, corruption
 from bertc.train.optimizers import Rule, clip, gradient_norm
 from bertc.train.ranks import ALONE, Ranks
 
@@ -119,19 +119,21 @@ class TrainStep:
         self._accumulating = engine.accumulating if engine else nullcontext
         self._model, self._stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
-        self._microbatch, self._seed, self._mask_key = microbatch, seed, mask_key(seed)
+        self._microbatch, self._seed = microbatch, seed
+        self.corrupt = corruption(stage, tables, seed, microbatch)
+        """What makes of inputs the columns that a step reads."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self._parameters: Mapping[str, Tensor] = parameters
 
-    def __call__(self, inputs: Inputs, step: int, rate: float) -> StepResult:
+    def __call__(self, batch: Batch, step: int, rate: float) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
 
         Raises:
             DataError: if a loss or the gradient is not finite; the weights are as before.
         """
         stage, names = self._stage, kinds(self._stage)
-        columns = self._columns(inputs, self._microbatch)
-        sums, divisors_t = self._gradients(columns, step, self._missing(len(columns)))
+        missing = self._missing(len(batch.columns))
+        sums, divisors_t = self._gradients(batch.columns, step, missing)
         norm = gradient_norm(self._parameters)
         ranks, terms = self._ranks, len(names)
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
@@ -146,7 +148,7 @@ class TrainStep:
         )
         divided_by, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
-        self._refuse_non_finite(totals, parts, grad_norm, step, inputs)
+        self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
         clip(self._parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
@@ -157,17 +159,16 @@ class TrainStep:
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
 
+    def read(self, inputs: Inputs) -> Batch:
+        """What a step reads of these examples, if they are its whole batch."""
+        return Batch(inputs, self.corrupt(inputs, len(inputs.lengths))[0])
+
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        self._gradients(self._columns(first, microbatch), 0)
+        corrupt = corruption(self._stage, self._tables, self._seed, microbatch)
+        self._gradients(corrupt(first, len(first.lengths))[0], 0)
         self._drop_gradients()
-
-    def _columns(self, inputs: Inputs, microbatch: int) -> list[Columns]:
-        return [
-            corrupt(self._stage, part, self._tables, self._mask_key)
-            for part in split(inputs, microbatch)
-        ]
 
     def _missing(self, parts: int) -> int:
         """Micro-batches that the process with the most examples has beyond these."""

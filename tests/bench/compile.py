@@ -88,11 +88,11 @@ def first_step(scheme: str, resolved: Resolved) -> tuple[TrainStep, dict[str, fl
     """A step that has been taken over an epoch, and what its first time took and compiled."""
     step = training_step(scheme, resolved)
     started, began = time.perf_counter(), sum(os.times()[:4])
-    step(batch(resolved, 0), 0, 1e-4)
+    step(step.read(batch(resolved, 0)), 0, 1e-4)
     seconds, processor = time.perf_counter() - started, sum(os.times()[:4]) - began
     graphs = counters["stats"]["unique_graphs"]
     for number in range(1, EPOCH):
-        step(batch(resolved, number), number, 1e-4)
+        step(step.read(batch(resolved, number)), number, 1e-4)
     return step, {
         "first_seconds": seconds,
         "first_cpu_seconds": processor,
@@ -109,7 +109,7 @@ def in_turns(steps: dict[str, TrainStep], resolved: Resolved, rounds: int) -> di
     for turn in range(rounds + 2):
         for name, step in steps.items():
             started = time.perf_counter()
-            step(inputs, turn, 1e-4)
+            step(step.read(inputs), turn, 1e-4)
             times[name].append(time.perf_counter() - started)
     return {name: statistics.median(found[2:]) for name, found in times.items()}
 

@@ -1,73 +1,88 @@
-"""How fast batches are made, on one core: ``python tests/bench/loader.py CORPUS [SETTING...]``.
+"""How fast batches are made, on one core: ``taskset -c 0 python tests/bench/loader.py CORPUS``.
 
-CORPUS is a path as in ``files("...")``. Prepares it in a fresh cache, then measures the batches of
-rows before corruption, in tokens a second of processor time, padding included; of five rounds the
-best counts.
+CORPUS is a path as in ``files("...")``, prepared in a temporary cache. Then, for each unit of
+masking and each shape, millions of tokens a second, padding included: rows gathered, masks alone,
+and whole batches as the step gets them, through the thread that fetches ahead. Seconds are of
+processor time, both threads together; the best of several rounds counts. Prints JSON.
 """
 
-import sys
+import argparse
+import json
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
+import torch
 
-from bertc.data import Silent, prepare
+from bertc.data import Corpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
+from bertc.objectives import corrupt, mask_key
 from bertc.passes import resolve
 from bertc.syntax import load
+from bertc.train.feed import Feed, corruption, to_inputs
+from bertc.train.tables import vocabulary_tables
 
-CASES = [
-    "vocab=wordpiece(8k) seq=128 batch=32 objective=mlm",
-    "vocab=wordpiece(8k) seq=128 batch=32 objective=mlm+nsp",
-    "vocab=wordpiece(8k) seq=128 batch=256 objective=mlm+sop",
-    "vocab=wordpiece(8k) seq=512 batch=32 objective=mlm",
-    "vocab=wordpiece(8k) seq=512 batch=256 objective=mlm+sop",
-]
-SECONDS = 1.0
-ROUNDS = 5
+UNITS = ("token", "word", "ngram", "span")
+SHAPES = ((32, 128), (256, 128), (32, 512))
+ROUNDS, TOKENS = 7, 1 << 20
 
 
-class Timing(Silent):
-    """Progress that remembers how long each task took."""
+def best(batches: int, tokens: int, work: Callable[[], object]) -> float:
+    """Millions of tokens a second of processor time."""
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return round(batches * tokens / min(seconds) / 1e6, 1)
 
-    def __init__(self) -> None:
-        self.tasks: list[tuple[str, float]] = []
 
-    def begin(self, task: str, total: int, unit: str) -> None:
-        """Start the clock."""
-        self.tasks.append((task, time.perf_counter()))
+def measure(corpus: Corpus) -> dict[str, float]:
+    """Rates of one stage."""
+    stage, data, cpu = corpus.resolved.stages[0], corpus.stage(0), torch.device("cpu")
+    tables, key = vocabulary_tables(corpus.vocabulary, cpu), mask_key(corpus.resolved.run.seed)
+    tokens = stage.tokens_per_step
+    count = TOKENS // tokens
+    ahead = corruption(stage, tables, corpus.resolved.run.seed, stage.batch)
+    some = [to_inputs(data.train(step), cpu) for step in range(count)]
 
-    def end(self) -> None:
-        """Stop it."""
-        task, start = self.tasks.pop()
-        self.tasks.append((task, time.perf_counter() - start))
+    def gather() -> None:
+        for step in range(count):
+            data.train(step)
+
+    def mask() -> None:
+        for inputs in some:
+            corrupt(stage, inputs, tables, key)
+
+    def ready() -> None:
+        with Feed(data, 0, count, cpu, ahead) as feed:
+            for _ in range(count):
+                feed.take()
+
+    work = {"rows": gather, "masks": mask, "ready": ready}
+    return {name: best(count, tokens, each) for name, each in work.items()}
 
 
 def main() -> None:
-    """Print one line a task and a case."""
-    path, *extra = sys.argv[1:]
+    """Print one JSON object."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("corpus")
+    parser.add_argument("--terms", default="+sop", help="added to the objective: pairs of segments")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as cache:
-        for case in CASES:
-            settings = f'layers=1 hidden=64 steps=100k data="{path}" {case} {" ".join(extra)}'
-            diagnostics = Diagnostics()
-            timing = Timing()
-            resolved = resolve(load(settings, [], diagnostics)[0], diagnostics)
-            start = time.perf_counter()
-            corpus = prepare(resolved, Path(cache), timing)
-            print(f"prepare {time.perf_counter() - start:8.2f} s   {case}")
-            for task, seconds in timing.tasks:
-                print(f"        {seconds:8.2f} s   {task}")
-            stage = corpus.stage(0)
-            rates = []
-            for _ in range(ROUNDS):
-                start, step = time.process_time(), 0
-                while time.process_time() - start < SECONDS:
-                    stage.train(step)
-                    step += 1
-                tokens = step * stage.batch * stage.seq
-                rates.append(tokens / (time.process_time() - start) / 1e6)
-            print(f"batches {max(rates):8.1f} M tokens/s   (median {np.median(rates):.1f})")
+        for unit in UNITS:
+            for rows, seq in SHAPES:
+                spec = (
+                    f'layers=1 hidden=64 steps=100k data="{given.corpus}" vocab=wordpiece(8k) '
+                    f"batch={rows} seq={seq} objective=mlm(unit={unit}){given.terms}"
+                )
+                diagnostics = Diagnostics()
+                resolved = resolve(load(spec, [], diagnostics)[0], diagnostics)
+                found[f"{unit} {rows} x {seq}"] = measure(prepare(resolved, Path(cache), Silent()))
+    print(json.dumps({"objective": f"mlm{given.terms}", "m_tokens_per_s": found}, indent=1))
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def _steps(resolved: Resolved) -> None:
         waiting = random_rows(stage, vocab)
         for number in range(STEPS):
             inputs, waiting = waiting, random_rows(stage, vocab, number + 1)
-            step(inputs, number, 1e-4)
+            step(step.read(inputs), number, 1e-4)
 
 
 def _status(field: str) -> int:

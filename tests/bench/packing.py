@@ -99,7 +99,7 @@ def _steps(chosen: argparse.Namespace, corpus: Path, pack: bool) -> Callable[[in
 
     def run(number: int) -> int:
         inputs: Inputs = to_inputs(text.stage(0).train(number), device)
-        step(inputs, number, 1e-4)
+        step(step.read(inputs), number, 1e-4)
         return int(inputs.lengths.sum())
 
     return run

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from bertc.ir.address import key
-from bertc.objectives.draws import below, bits, happens, uniform, unit64
+from bertc.objectives.draws import another, below, bits, happens, smallest, uniform, unit, unit64
 
 B, N = 512, 256
 ROWS = torch.arange(B)
@@ -87,7 +87,7 @@ def test_a_row_does_not_depend_on_its_batch() -> None:
 
 def test_values_are_the_same_for_ever() -> None:
     drawn = bits(key(1, "mask"), torch.tensor([2]), torch.tensor([3]), 2)
-    assert drawn.tolist() == [[9121093501330637504, -6145975657296434218]]
+    assert drawn.tolist() == [[-7096903763572434415, -4227094233021402184]]
 
 
 @pytest.mark.parametrize("limit", [2, 3, 30_522, 1_000_003])
@@ -109,3 +109,19 @@ def test_fine_values_have_53_bits() -> None:
     fine = unit64(bits(2, NONE, ROWS, N))
     assert fine.dtype == torch.float64
     assert stats.kstest((fine * 2**30 % 1).flatten().numpy(), "uniform").pvalue > 1e-4
+
+
+def test_second_numbers_know_nothing_of_the_first() -> None:
+    first = bits(2, NONE, ROWS, N)
+    second = unit(another(first))
+    assert correlation(unit(first), second) < 5
+    cell = (unit(first) * 16).long() * 16 + (second * 16).long()
+    assert even(cell, 256)
+    few = second[unit(first) < 1 / 64]
+    assert stats.kstest(few.numpy(), "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("many", [1, 20, N])
+def test_the_smallest_of_a_row_ascend(many: int) -> None:
+    drawn = bits(2, NONE, ROWS, N)
+    assert torch.equal(smallest(drawn, many), drawn.sort(dim=1).values[:, :many])

@@ -1,0 +1,72 @@
+"""Batches fetched and corrupted together are those made one by one."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bertc.data import RawBatch, StageData
+from bertc.data.batch import empty_batch
+from bertc.ir.resolved import Resolved
+from bertc.objectives import Tables
+from bertc.train import feed
+from bertc.train.feed import Batch, Feed, corruption, split, to_inputs
+
+BATCH, SEQ, STEPS = 4, 24, 11
+CPU = torch.device("cpu")
+
+
+class Text:
+    """Random rows, a function of the step alone."""
+
+    batch, seq = BATCH, SEQ
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        batch = empty_batch(BATCH * steps, SEQ, 1, 0)
+        for nth in range(steps):
+            rows = np.random.default_rng(step + nth).integers(5, 100, (BATCH, SEQ))
+            batch.token_ids[nth * BATCH : (nth + 1) * BATCH] = rows
+        batch.lengths[:] = SEQ
+        batch.example_ids[:] = np.arange(BATCH * steps) + step * BATCH
+        own = np.arange(BATCH * steps).reshape(steps, BATCH)[:, rows or slice(None)].reshape(-1)
+        return RawBatch(*(part[own] for part in vars(batch).values()))
+
+
+def tables() -> Tables:
+    none = torch.zeros(100, dtype=torch.bool)
+    return Tables(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100))
+
+
+def flat(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for part in value or () for tensor in flat(part)]
+
+
+@pytest.mark.parametrize("batches_at_once", [1, 3, 100])
+@pytest.mark.parametrize("first", [0, 5])
+@pytest.mark.parametrize("rows", [None, slice(0, 2), slice(1, 4)])
+def test_batches_are_the_same_however_many_are_made_at_once(
+    tiny: Callable[..., Resolved],
+    batches_at_once: int,
+    first: int,
+    rows: slice | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = tiny(batch=BATCH).stages[0]
+    corrupt = corruption(stage, tables(), 1, 2)
+    alone = [
+        Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
+        for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))
+    ]
+    monkeypatch.setattr(feed, "tokens_at_once", lambda _: batches_at_once * BATCH * SEQ)
+    data = cast(StageData, Text())
+    with Feed(data, first, STEPS, CPU, corrupt, rows) as batches:
+        for expected in alone:
+            found = batches.take()
+            assert len(found.columns) == len(expected.columns)
+            for a, b in zip(flat(found), flat(expected), strict=True):
+                assert torch.equal(a, b)
