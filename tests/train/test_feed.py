@@ -27,8 +27,8 @@ class Text:
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         batch = empty_batch(BATCH * steps, SEQ, 1, 0)
         for nth in range(steps):
-            rows = np.random.default_rng(step + nth).integers(5, 100, (BATCH, SEQ))
-            batch.token_ids[nth * BATCH : (nth + 1) * BATCH] = rows
+            ids = np.random.default_rng(step + nth).integers(5, 100, (BATCH, SEQ))
+            batch.token_ids[nth * BATCH : (nth + 1) * BATCH] = ids
         batch.lengths[:] = SEQ
         batch.example_ids[:] = np.arange(BATCH * steps) + step * BATCH
         own = np.arange(BATCH * steps).reshape(steps, BATCH)[:, rows or slice(None)].reshape(-1)
