@@ -68,16 +68,14 @@ def corruption(stage: Stage, tables: Tables, seed: int, microbatch: int) -> Corr
 
 
 def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
-    def tensor(array: object) -> Tensor:
-        wide = torch.as_tensor(array).long()
-        return wide.pin_memory() if pinned else wide
-
-    return Inputs(*(tensor(getattr(batch, name)) for name in Inputs._fields))
+    tensors = (torch.as_tensor(getattr(batch, name)) for name in Inputs._fields)
+    return Inputs(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
-    # Pinned memory is copied while the device works; nothing waits here.
-    return Inputs(*(tensor.to(device, non_blocking=True) for tensor in inputs))
+    # Pinned memory is copied while the device works; nothing waits here. The copies are narrow:
+    # 5 bytes a token instead of 16.
+    return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
 
 
 class Feed:
