@@ -1,13 +1,20 @@
 """From the data's rows to tensors, one batch ahead of the step that reads it."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
-from bertc.data import RawBatch, StageData
+from bertc.data import RawBatch
 from bertc.objectives import Inputs
+
+
+class Batches(Protocol):
+    """The batches of a stage by number: a corpus' own, or random ones."""
+
+    def train(self, step: int) -> RawBatch:
+        """The batch of a step; any step costs the same."""
 
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
@@ -47,7 +54,7 @@ class Feed:
     Batch k is a function of (seed, k), so starting anywhere costs the same.
     """
 
-    def __init__(self, data: StageData, first: int, end: int, device: torch.device) -> None:
+    def __init__(self, data: Batches, first: int, end: int, device: torch.device) -> None:
         self._data, self._next, self._end, self._device = data, first, end, device
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
         self._waiting: Future[Inputs] | None = None
