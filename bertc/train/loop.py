@@ -23,6 +23,7 @@ from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import Rule, make_rule, zero_moments
+from bertc.train.profile import profiling
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, admit, cache_folder
@@ -41,12 +42,14 @@ def train(
     dry_run: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
+    profile: Path | None = None,
 ) -> Report:
     """Train a program into the run folder ``out``, or take up the run that stands there.
 
     Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
     often the run was stopped or killed and resumed, on the same machine with the same versions.
-    With ``dry_run`` everything is done but training, and nothing is left behind.
+    With ``dry_run`` everything is done but training, and nothing is left behind. Into ``profile``
+    goes, in a folder a stage, a profile of its first warm steps in this process.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is not asked for.
@@ -65,7 +68,7 @@ def train(
             admit(folder, resolved, resume)
             with open_session(resolved, folder, cache, spec_text, display, stop) as session:
                 for index in range(len(resolved.stages)):
-                    _train_stage(session, index)
+                    _train_stage(session, index, profile)
                 return finish(session)
 
 
@@ -112,7 +115,7 @@ def _rule(
     return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile)
 
 
-def _train_stage(session: Session, index: int) -> None:
+def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     """All that is left of one stage, in the order in which it happens."""
     stage, progress = session.resolved.stages[index], session.progress
     end = stage.first_step + stage.steps
@@ -121,7 +124,10 @@ def _train_stage(session: Session, index: int) -> None:
     phase = _Phase(session, index)
     if session.plan.compile and progress.step < end:
         _compile(session, phase)
-    with Feed(phase.data, progress.step - stage.first_step, stage.steps, session.device) as feed:
+    with (
+        Feed(phase.data, progress.step - stage.first_step, stage.steps, session.device) as feed,
+        profiling(profile and profile / stage.name, session.device) as step_is_done,
+    ):
         clock = _Clock(session)
         while True:
             _pause(session, phase, end)
@@ -138,6 +144,7 @@ def _train_stage(session: Session, index: int) -> None:
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 _log(session, stage, learning_rate)
             clock.show(stage, result.loss)
+            step_is_done()
 
 
 def _pause(session: Session, phase: _Phase, end: int) -> None:
