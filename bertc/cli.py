@@ -24,6 +24,9 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+ProfileOption = Annotated[
+    Path | None, typer.Option(help="folder for a profile of a few warm steps")
+]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 
@@ -120,6 +123,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
+    profile: ProfileOption = None,
 ) -> None:
     """Train a spec on its text, into a run folder."""
     from bertc.api import resolve
@@ -129,7 +133,37 @@ def train(
     resolved = resolve(spec, set or ())
     folder = out or Path("runs") / resolved.name
     text = spec_text(spec, set or ())
-    typer.echo(run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run).summary())
+    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
+    typer.echo(report.summary())
+
+
+@app.command()
+def bench(
+    spec: SpecArgument,
+    set: SetOption = None,
+    against: Annotated[
+        str | None, typer.Option(help="time another system beside it: transformers")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: the spec's]")] = (
+        None
+    ),
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="turns of each system")] = 7,
+    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option(help="a file for the JSON")] = None,
+) -> None:
+    """Time the training step of a spec on random tokens, beside other systems in turns."""
+    from bertc.api import resolve
+    from bertc.bench import bench as run
+
+    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
+    report = run(
+        resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
+    )
+    if out:
+        report.write(out)
+    typer.echo(report.as_json() if json else report.summary())
 
 
 @app.command("eval")
