@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from bertc.train.heap import hand_back
+
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
 """The width of a product, and how many are timed at once."""
 MATMUL_SECONDS = 0.3
@@ -39,6 +41,7 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
 def begin_peak(device: torch.device) -> int:
     """Bytes in use now; ``peak_bytes`` counts from this moment on."""
     gc.collect()
+    hand_back()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

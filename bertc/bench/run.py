@@ -17,6 +17,7 @@ from bertc.diagnostics import UsageError
 from bertc.ir.resolved import Resolved
 from bertc.passes import Plan
 from bertc.train.display import choose
+from bertc.train.heap import kept_memory
 from bertc.train.machine import detect, make_plan
 from bertc.train.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
 
@@ -49,7 +50,7 @@ def bench(
     device = torch.device(plan.device)
     dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
 
-    with closing(choose(quiet)) as display:
+    with closing(choose(quiet)) as display, kept_memory():
         before = matmul_flops_per_second(device, dtype)
         timings = take_turns(contenders, device, rounds, display.note)
         matmul = max(before, matmul_flops_per_second(device, dtype))

@@ -19,6 +19,7 @@ from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
 from bertc.train.feed import Feed, to_inputs
 from bertc.train.finish import finish
 from bertc.train.foreach import Moments
+from bertc.train.heap import kept_memory
 from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
@@ -60,7 +61,7 @@ def train(
         CannotWriteError: if the disk is full; the last good checkpoint stays.
     """
     cache = cache or cache_folder()
-    with Stop() as stop, closing(choose(quiet)) as display, determinism():
+    with Stop() as stop, closing(choose(quiet)) as display, determinism(), kept_memory():
         if dry_run:
             return rehearse(resolved, out, cache, resume, display, stop)
         folder = RunFolder(out)

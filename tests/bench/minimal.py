@@ -24,6 +24,7 @@ from bertc.api import resolve
 from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import quartiles, take_turns
 from bertc.ir.resolved import Resolved
+from bertc.train.heap import kept_memory
 from bertc.train.machine import make_plan
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4
@@ -179,7 +180,8 @@ def main() -> None:
         f"positions=learned({args.seq})",
     ])  # fmt: skip
     contenders = [bertc(resolved, make_plan(resolved), "bertc"), by_hand(resolved)]
-    own, hand = take_turns(contenders, torch.device("cpu"), args.rounds, lambda _: None)
+    with kept_memory():
+        own, hand = take_turns(contenders, torch.device("cpu"), args.rounds, lambda _: None)
     ratios = [a / b for a, b in zip(own.seconds, hand.seconds, strict=True)]
     result = {
         "spec": args.spec, "batch": args.batch, "seq": args.seq, "rounds": args.rounds,
