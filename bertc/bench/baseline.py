@@ -66,6 +66,8 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
     found = layout(resolved, vocabulary.pad)
     if isinstance(found, Obstacle):
         raise DataError(f"transformers has no model of this spec: {found}", help=OTHERWISE)
+    if resolved.stages[0].pack:
+        raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
     asked = {term.objective.kind for term in resolved.stages[0].objective}
     parts = asked | ({"pooler"} if resolved.encoder.pooler else set())
     chosen = hf_class(found, frozenset(parts))
@@ -138,6 +140,6 @@ def _arguments(columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
         labels.scatter_(1, torch.where(weights_bk > 0, positions_bk, seq), targets_bk)
         given["labels"] = labels[:, :seq].contiguous()
     for kind in ("nsp", "sop"):
-        if kind in kinds:
-            given[LABELS[kind] if columns.mlm else "labels"] = columns.pair_labels
+        if kind in kinds and columns.pairs:
+            given[LABELS[kind] if columns.mlm else "labels"] = columns.pairs.labels[:, 0]
     return given

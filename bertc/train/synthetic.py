@@ -1,6 +1,6 @@
 """A training step without text: rows of random tokens stand for the corpus.
 
-Axes: b batch, s sequence; v vocabulary.
+Axes: b rows, s sequence, m examples of a row; v vocabulary.
 """
 
 from pathlib import Path
@@ -35,7 +35,7 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
 
 
 class RandomText:
-    """Batches of a stage cut from random tokens as a corpus' are from its own: rows are full."""
+    """Batches of a stage cut from random tokens as a corpus' are from its own: a row is one full example."""
 
     def __init__(self, stage: Stage, vocab_size: int) -> None:
         self._stage = stage
@@ -53,13 +53,18 @@ class RandomText:
             token_ids_bs[:, seq // 2] = SEP
             segment_ids_bs[:, seq // 2 + 1 :] = 1
         token_ids_bs[:, 0], token_ids_bs[:, -1] = CLS, SEP
+        starts_bm = np.full((batch, self._stage.texts), seq, np.int32)
+        starts_bm[:, 0] = 0
+        labels_bm = np.zeros((batch, self._stage.texts), np.int64)
+        labels_bm[:, 0] = examples_b % 2
         return RawBatch(
             token_ids=token_ids_bs,
             segment_ids=segment_ids_bs,
             lengths=np.full(batch, seq, np.int32),
             example_ids=examples_b,
             copies=np.zeros(batch, np.int64),
-            pair_labels=examples_b % 2,
+            starts=starts_bm,
+            pair_labels=labels_bm,
         )
 
 

@@ -92,6 +92,7 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ("settings", "obstacle"),
     [
         ("norm=pre", "norm=pre stands in the way"),
+        ("pack=true", "pack=true stands in the way"),
         ("share=attention", "share=attention stands in the way"),
         ("objective=mlm(unit=span)+sbo", "objective=mlm.sbo stands in the way"),
     ],
