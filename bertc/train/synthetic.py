@@ -35,7 +35,7 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
 
 
 class RandomText:
-    """Batches of a stage cut from random tokens as a corpus' are from its own: a row is one full example."""
+    """Batches of a stage cut from random tokens; each row is one example that fills it."""
 
     def __init__(self, stage: Stage, vocab_size: int) -> None:
         self._stage = stage
