@@ -25,6 +25,9 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+ProfileOption = Annotated[
+    Path | None, typer.Option(help="folder for a profile of a few warm steps")
+]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 
@@ -123,6 +126,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one a GPU")] = 1,
+    profile: ProfileOption = None,
 ) -> None:
     """Train a spec on its text, into a run folder; under torchrun, as one of its processes."""
     from bertc.api import resolve
@@ -135,18 +139,24 @@ def train(
         from bertc.train.launch import launch
 
         refuse_too_many(resolved, World(nproc, nproc))
-        raise typer.Exit(launch(_training(spec, set or (), folder, resume, dry_run), nproc))
+        command = _training(spec, set or (), folder, resume, dry_run, profile)
+        raise typer.Exit(launch(command, nproc))
     from bertc.train.loop import train as run
     from bertc.train.ranks import world_here
 
     text = spec_text(spec, set or ())
-    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run)
+    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
 
 
 def _training(
-    spec: str, overrides: Sequence[str], out: Path | None, resume: bool, dry_run: bool
+    spec: str,
+    overrides: Sequence[str],
+    out: Path | None,
+    resume: bool,
+    dry_run: bool = False,
+    profile: Path | None = None,
 ) -> list[str]:
     """The command line of ``train``."""
     return [
@@ -155,6 +165,7 @@ def _training(
         *(("--out", str(out)) if out else ()),
         *(["--resume"] if resume else []),
         *(["--dry-run"] if dry_run else []),
+        *(("--profile", str(profile)) if profile else ()),
     ]
 
 
@@ -174,8 +185,37 @@ def slurm(
 
     resolved = resolve(spec, set or ())
     refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
-    command = _training(spec, set or (), out, resume=True, dry_run=False)
+    command = _training(spec, set or (), out, resume=True)
     typer.echo(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)
+
+
+@app.command()
+def bench(
+    spec: SpecArgument,
+    set: SetOption = None,
+    against: Annotated[
+        str | None, typer.Option(help="time another system beside it: transformers")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: the spec's]")] = (
+        None
+    ),
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="turns of each system")] = 7,
+    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option(help="a file for the JSON")] = None,
+) -> None:
+    """Time the training step of a spec on random tokens, beside other systems in turns."""
+    from bertc.api import resolve
+    from bertc.bench import bench as run
+
+    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
+    report = run(
+        resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
+    )
+    if out:
+        report.write(out)
+    typer.echo(report.as_json() if json else report.summary())
 
 
 @app.command("eval")

@@ -25,6 +25,9 @@ BELOW: dict[str, set[str]] = {
     "train": {
         "interop", "estimate", "nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics",
     },
+    "bench": {
+        "train", "interop", "estimate", "nn", "objectives", "data", "passes", "ir", "diagnostics",
+    },
 }  # fmt: skip
 TORCH_FREE = ("diagnostics", "syntax", "ir", "passes", "estimate")
 

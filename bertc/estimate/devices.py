@@ -6,6 +6,7 @@ Peaks are dense (without sparsity). Memory is what a driver reports as total.
 import difflib
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -96,6 +97,13 @@ def device_named(name: str) -> Device:
     near = difflib.get_close_matches(name.lower(), NAMES, n=1)
     hint = f"--device {near[0]}; " if near else ""
     raise UsageError(f"unknown device {name}", help=f"{hint}known are {', '.join(NAMES)}")
+
+
+def accelerator_called(title: str) -> Device | None:
+    """The accelerator that a driver calls ``title``, such as ``NVIDIA A100-SXM4-80GB``."""
+    words = title.lower().replace("-", " ").split()
+    names = {*words, *map("".join, pairwise(words))}
+    return next((device for name, device in ACCELERATORS.items() if name in names), None)
 
 
 def this_cpu() -> Device:

@@ -3,12 +3,12 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from bertc.data import RawBatch, StageData
+from bertc.data import RawBatch
 from bertc.ir.resolved import Stage
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
 
@@ -20,6 +20,16 @@ class Batch(NamedTuple):
 
     inputs: Inputs
     columns: list[Columns]  # of each micro-batch
+
+
+class Batches(Protocol):
+    """The batches of a stage by number: a corpus' own, or random ones."""
+
+    batch: int
+    seq: int
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step, of several from there on, or some rows of each."""
 
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
@@ -89,7 +99,7 @@ class Feed:
 
     def __init__(
         self,
-        data: StageData,
+        data: Batches,
         first: int,
         end: int,
         device: torch.device,

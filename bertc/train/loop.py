@@ -20,10 +20,12 @@ from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
 from bertc.train.feed import Batch, Feed, to_inputs
 from bertc.train.finish import finish
 from bertc.train.foreach import Moments
+from bertc.train.heap import kept_memory
 from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import Rule, make_rule, zero_moments
+from bertc.train.profile import profiling
 from bertc.train.ranks import joined, world_here
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
@@ -43,13 +45,15 @@ def train(
     dry_run: bool = False,
     cache: Path | None = None,
     quiet: bool = False,
+    profile: Path | None = None,
 ) -> Report:
     """Train a program into the run folder ``out``, or take up the run that stands there.
 
     Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
     often the run was stopped or killed and resumed, on the same machine with the same versions.
     With ``dry_run`` everything is done but training, and nothing is left behind. Where torchrun
-    started several processes, each calls this, and they train together.
+    started several processes, each calls this, and they train together. Into ``profile`` goes, in a
+    folder a stage, a profile of the first process's first warm steps.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is not asked for.
@@ -65,6 +69,7 @@ def train(
         Stop(shared=world.size > 1) as stop,
         closing(choose(quiet or rank > 0)) as display,
         determinism(),
+        kept_memory(),
         joined(resolved.run.device, stop) as ranks,
     ):
         if dry_run:
@@ -75,7 +80,7 @@ def train(
                 admit(folder, resolved, resume)
             with open_session(resolved, folder, cache, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
-                    _train_stage(session, index)
+                    _train_stage(session, index, profile if ranks.first else None)
                 return finish(session)
 
 
@@ -131,7 +136,7 @@ def _rule(
     return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile, add)
 
 
-def _train_stage(session: Session, index: int) -> None:
+def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     """All that is left of one stage, in the order in which it happens."""
     stage, progress = session.resolved.stages[index], session.progress
     end = stage.first_step + stage.steps
@@ -144,9 +149,11 @@ def _train_stage(session: Session, index: int) -> None:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
     rows = session.ranks.rows(stage.batch) if session.ranks.many else None
-    first = progress.step - stage.first_step
-    corrupt = phase.step.corrupt
-    with Feed(phase.data, first, stage.steps, session.device, corrupt, rows) as feed:
+    first, corrupt = progress.step - stage.first_step, phase.step.corrupt
+    with (
+        Feed(phase.data, first, stage.steps, session.device, corrupt, rows) as feed,
+        profiling(profile and profile / stage.name, session.device) as step_is_done,
+    ):
         clock = _Clock(session)
         while True:
             _pause(session, phase, end)
@@ -163,6 +170,7 @@ def _train_stage(session: Session, index: int) -> None:
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 _log(session, stage, learning_rate)
             clock.show(stage, result.loss)
+            step_is_done()
 
 
 def _pause(session: Session, phase: _Phase, end: int) -> None:

@@ -1,0 +1,145 @@
+"""transformers' model of the same shape, trained as its users train it.
+
+Axes: b batch, s sequence, k predictions of a row.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertc.bench.contender import Contender, Precision, Step
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop import Obstacle, layout
+from bertc.interop.exporting import hf_config
+from bertc.interop.names import TITLES, hf_class
+from bertc.ir.resolved import Resolved
+from bertc.objectives import Columns, corrupt, mask_key
+from bertc.passes import Plan
+from bertc.train.feed import split, to_inputs
+from bertc.train.synthetic import RandomText, Unlearned, unlearned_tables
+
+IGNORED = -100
+"""The label of a position that is not predicted (torch's cross entropy)."""
+LABELS = {"mlm": "labels", "nsp": "next_sentence_label", "sop": "sentence_order_label"}
+OTHERWISE = "bertc bench SPEC without --against times bertc alone"
+
+
+def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Contender, ...]:
+    """Its fp32 default, bf16 autocast where bertc computes in bf16, and that one compiled.
+
+    Raises:
+        DataError: if no class of transformers has the spec's layers and objectives.
+        MissingInputError: if transformers is not installed.
+    """
+    model_class, settings = described(resolved)
+
+    def contender(precision: Precision, compile: bool) -> Contender:
+        @contextmanager
+        def open() -> Iterator[Step]:
+            torch.manual_seed(resolved.run.seed)
+            config = model_class.config_class(**settings, attn_implementation="sdpa")
+            model = model_class(config).to(plan.device).train()
+            yield _step(resolved, plan, model, precision, compile)
+
+        title = f"transformers {precision}" + ", compiled" * compile
+        return Contender(title, precision, compile, open, nullcontext)
+
+    forms: list[tuple[Precision, bool]] = [("fp32", False)]
+    if plan.precision == "bf16":
+        forms.append(("bf16", False))
+    if compiled:
+        forms.append((plan.precision, True))
+    return tuple(contender(precision, compile) for precision, compile in forms)
+
+
+def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
+    """The class of transformers that computes what the first stage trains, and its settings.
+
+    Raises:
+        DataError, MissingInputError: as ``transformers``.
+    """
+    vocabulary = Unlearned(resolved)
+    found = layout(resolved, vocabulary.pad)
+    if isinstance(found, Obstacle):
+        raise DataError(f"transformers has no model of this spec: {found}", help=OTHERWISE)
+    if resolved.stages[0].pack:
+        raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
+    asked = {term.objective.kind for term in resolved.stages[0].objective}
+    parts = asked | ({"pooler"} if resolved.encoder.pooler else set())
+    chosen = hf_class(found, frozenset(parts))
+    if chosen is None or not asked <= chosen.parts & LABELS.keys():
+        raise DataError(
+            f"objective={'+'.join(sorted(asked))} stands in the way: transformers has no class of "
+            f"the {TITLES[found]} layout for it",
+            help=OTHERWISE,
+        )
+    try:
+        package = import_module("transformers")
+    except ImportError:
+        raise MissingInputError(
+            "transformers is not installed, and --against transformers runs it",
+            help=f"pip install transformers; {OTHERWISE}",
+        ) from None
+    return getattr(package, chosen.name), hf_config(resolved.encoder, vocabulary, found, chosen)
+
+
+def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:
+    stage, device = resolved.stages[0], torch.device(plan.device)
+    parts = [
+        {name: tensor.to(device) for name, tensor in part.items()}
+        for part in arguments(resolved, plan.microbatches[0])
+    ]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=stage.optimizer.lr, fused=True)
+    forward = torch.compile(model) if compiled else model
+
+    def step() -> float:
+        for part in parts:
+            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+                loss = forward(**part).loss / len(parts)
+            loss.backward()
+        if stage.optimizer.clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), stage.optimizer.clip)
+        optimizer.step()
+        optimizer.zero_grad()
+        return 0.0
+
+    return step
+
+
+def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
+    """The first batch as bertc masks it, in the arguments of a model of transformers.
+
+    In parts of ``rows`` examples, padded as its collators do: a label at every position.
+    """
+    stage = resolved.stages[0]
+    text = RandomText(stage, resolved.encoder.vocab_size)
+    cpu = torch.device("cpu")
+    tables = unlearned_tables(resolved.encoder.vocab_size, cpu)
+    kinds = [term.objective.kind for term in stage.objective]
+    return [
+        _arguments(corrupt(stage, part, tables, mask_key(resolved.run.seed)), kinds)
+        for part in split(to_inputs(text.train(0), cpu), rows)
+    ]
+
+
+def _arguments(columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
+    given = {
+        "input_ids": columns.token_ids,
+        "token_type_ids": columns.segment_ids,
+        "attention_mask": torch.ones_like(columns.token_ids),
+    }
+    if columns.mlm:
+        positions_bk, targets_bk, weights_bk = columns.mlm
+        b, seq = columns.token_ids.shape
+        # Slots that are not used write into a column beyond the row, which is dropped.
+        labels = torch.full((b, seq + 1), IGNORED)
+        labels.scatter_(1, torch.where(weights_bk > 0, positions_bk, seq), targets_bk)
+        given["labels"] = labels[:, :seq].contiguous()
+    for kind in ("nsp", "sop"):
+        if kind in kinds and columns.pairs:
+            given[LABELS[kind] if columns.mlm else "labels"] = columns.pairs.labels[:, 0]
+    return given

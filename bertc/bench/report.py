@@ -1,0 +1,203 @@
+"""What the clock said, for a person and for keeping."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertc.bench.measure import Timing, quartiles
+from bertc.estimate import Estimate, estimate
+from bertc.estimate.devices import accelerator_called
+from bertc.estimate.units import bytes_text, duration_text
+from bertc.ir.resolved import Resolved
+from bertc.passes import Machine, Plan
+from bertc.train import durable
+
+PACKAGES = ("bertc", "torch", "transformers", "numpy")
+COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the clock ran: the machine, its best matrix product in FLOP/s, the command line."""
+
+    machine: Machine
+    matmul_flops: float
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """The times of all contenders; the first is bertc as a run would go."""
+
+    resolved: Resolved
+    plan: Plan
+    timings: Sequence[Timing]
+    surroundings: Surroundings
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """What bertc says of this step without running it, for the micro-batch that was run."""
+        stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
+        run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
+        device = accelerator_called(self.surroundings.machine.name)
+        name = "cpu" if self.plan.device == "cpu" else device.name if device else "h200"
+        return estimate(self.resolved.model_copy(update={"stages": (stage,), "run": run}), name)
+
+    @property
+    def best_other(self) -> Timing | None:
+        """The fastest contender that is not bertc."""
+        others = [t for t in self.timings if not t.contender.name.startswith("bertc")]
+        return min(others, key=lambda t: t.median, default=None)
+
+    def fields(self) -> dict[str, Any]:
+        """All of it as plain values. Times in seconds, a step's; shares are of 1."""
+        stage, machine = self.resolved.stages[0], self.surroundings.machine
+        cost = self.estimate
+        return {
+            "schema": 1,
+            "name": self.resolved.name,
+            "fingerprint": self.resolved.fingerprint(),
+            "command": ["bertc", *self.surroundings.command],
+            "versions": {"python": platform.python_version(), **_versions()},
+            "device": {
+                "kind": machine.device, "name": machine.name, "cores": machine.cores,
+                "threads": torch.get_num_threads(),
+                "matmul_flops_per_second": self.surroundings.matmul_flops,
+                "datasheet_flops_per_second": self._datasheet(self.plan.precision),
+            },
+            "step": {
+                "stage": stage.name, "batch": stage.batch, "seq": stage.seq,
+                "microbatch": self.plan.microbatches[0], "precision": self.plan.precision,
+                "tokens": "random, in full rows", "useful_flops": cost.flops.train_per_step,
+            },
+            "rounds": len(self.timings[0].seconds),
+            "estimate": {
+                "peak_bytes": cost.memory.peak_bytes,
+                "seconds_per_step": cost.time.seconds_per_step,
+                "device": cost.time.device,
+            },
+            "contenders": [self._contender(timing) for timing in self.timings],
+            "best_other": self.best_other.contender.name if self.best_other else None,
+            "ratio_to_best_other": self._ratio(self.best_other) if self.best_other else None,
+        }  # fmt: skip
+
+    def as_json(self) -> str:
+        """All of it as one JSON object."""
+        return json.dumps(self.fields(), indent=1)
+
+    def write(self, path: Path) -> None:
+        """Keep the JSON.
+
+        Raises:
+            CannotWriteError: if that cannot be.
+        """
+        durable.replace(path, (self.as_json() + "\n").encode())
+
+    def summary(self) -> str:
+        """A table of the contenders, and what else was seen of bertc."""
+        stage, machine = self.resolved.stages[0], self.surroundings.machine
+        own, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
+        lines = [
+            f"{self.resolved.name}, stage {stage.name}: {stage.batch:,} x {stage.seq:,} tokens a "
+            f"step in micro-batches of {self.plan.microbatches[0]:,}; random tokens in full rows",
+            f"{machine.device}, {machine.name}, {torch.get_num_threads()} threads, torch "
+            f"{torch.__version__}; medians of {rounds} rounds",
+            "",
+            COLUMNS.format(
+                "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory",
+                "x bertc",
+            ),
+            *(self._row(timing) for timing in self.timings),
+            "",
+            f"memory: the estimate says {bytes_text(self.estimate.memory.peak_bytes)}",
+            f"data: bertc waits {own.wait_share:.1%} of a step for its batch; the others have "
+            "theirs on the device, masked, before the clock starts",
+            *(
+                f"{t.contender.name}: {t.graphs.compiled} graphs, {t.graphs.breaks} graph breaks, "
+                f"{t.recompiles} recompiles"
+                for t in self.timings
+                if t.contender.compiled
+            ),
+        ]  # fmt: skip
+        if best:
+            first, third = quartiles(self._ratios(best))
+            lines.append(
+                f"bertc is {self._ratio(best):.2f} times as fast as {best.contender.name}, the "
+                f"fastest of the others (a round: {first:.2f} to {third:.2f})"
+            )
+            if stage.optimizer.kind != "adamw":
+                lines.append(
+                    f"note: the others update by fused AdamW, bertc by {stage.optimizer.kind}"
+                )
+        return "\n".join(lines)
+
+    def _row(self, timing: Timing) -> str:
+        found = self._contender(timing)
+        seconds, peak = found["seconds"], timing.peak_bytes
+        return COLUMNS.format(
+            timing.contender.name,
+            f"{1000 * timing.median:,.1f}",
+            f"{1000 * seconds['quartile1']:,.1f}-{1000 * seconds['quartile3']:,.1f}",
+            f"{found['tokens_per_second']:,.0f}",
+            f"{found['matmul_share']:.1%}",
+            "" if found["mfu"] is None else f"{found['mfu']:.1%}",
+            duration_text(timing.first_seconds),
+            "" if peak is None else bytes_text(peak),
+            f"{found['ratio']:.2f}",
+        )
+
+    def _contender(self, timing: Timing) -> dict[str, Any]:
+        stage, flops = self.resolved.stages[0], self.estimate.flops.train_per_step
+        rate, datasheet = flops / timing.median, self._datasheet(timing.contender.precision)
+        first, third = quartiles(timing.seconds)
+        ratio_first, ratio_third = quartiles(self._ratios(timing))
+        return {
+            "name": timing.contender.name,
+            "precision": timing.contender.precision,
+            "compiled": timing.contender.compiled,
+            "seconds": {
+                "median": timing.median, "quartile1": first, "quartile3": third,
+                "min": min(timing.seconds), "max": max(timing.seconds), "all": timing.seconds,
+            },
+            "ratio": self._ratio(timing),
+            "ratio_quartiles": [ratio_first, ratio_third],
+            "tokens_per_second": stage.tokens_per_step / timing.median,
+            "matmul_share": rate / self.surroundings.matmul_flops,
+            "mfu": rate / datasheet if datasheet else None,
+            "first_step_seconds": timing.first_seconds,
+            "peak_bytes": timing.peak_bytes,
+            "data_wait_share": timing.wait_share,
+            "graphs": timing.graphs.compiled,
+            "graph_breaks": timing.graphs.breaks,
+            "recompiles": timing.recompiles,
+        }  # fmt: skip
+
+    def _ratio(self, timing: Timing) -> float:
+        """Its median over bertc's."""
+        return timing.median / self.timings[0].median
+
+    def _ratios(self, timing: Timing) -> list[float]:
+        """The same of every round."""
+        return [a / b for a, b in zip(timing.seconds, self.timings[0].seconds, strict=True)]
+
+    def _datasheet(self, precision: Any) -> float | None:
+        device = accelerator_called(self.surroundings.machine.name)
+        return device.peak_flops(precision) if device else None
+
+
+def _versions() -> dict[str, str | None]:
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

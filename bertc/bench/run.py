@@ -1,0 +1,93 @@
+"""``bertc bench``: the training step of a spec, timed in turns with others in one process."""
+
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, assert_never
+
+import torch
+
+from bertc.bench.baseline import transformers
+from bertc.bench.contender import Contender, bertc
+from bertc.bench.device import matmul_flops_per_second
+from bertc.bench.measure import take_turns
+from bertc.bench.report import BenchReport, Surroundings
+from bertc.diagnostics import UsageError
+from bertc.ir.resolved import Resolved
+from bertc.passes import Plan
+from bertc.train.display import choose
+from bertc.train.heap import kept_memory
+from bertc.train.machine import detect, make_plan
+from bertc.train.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
+
+Baseline = Literal["transformers"]
+BASELINES: tuple[Baseline, ...] = ("transformers",)
+
+
+def bench(
+    resolved: Resolved,
+    *,
+    against: str | None = None,
+    rounds: int = 7,
+    compiled: bool = False,
+    profile: Path | None = None,
+    quiet: bool = False,
+) -> BenchReport:
+    """Time the first stage's step on rows of random tokens; no text is read.
+
+    Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
+    A profile of bertc's step goes into ``profile``, after the clock has stopped.
+
+    Raises:
+        UsageError: if ``against`` is no known system.
+        MissingInputError: if it is not installed.
+        DataError: if it has no model of this spec.
+        MachineError: if the machine lacks the memory or the device.
+    """
+    plan = make_plan(resolved)
+    contenders = _contenders(resolved, plan, _baseline(against), compiled)
+    device = torch.device(plan.device)
+    dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+
+    with closing(choose(quiet)) as display, kept_memory():
+        before = matmul_flops_per_second(device, dtype)
+        timings = take_turns(contenders, device, rounds, display.note)
+        matmul = max(before, matmul_flops_per_second(device, dtype))
+        if profile:
+            _profile(contenders[0], device, profile)
+    machine = detect(resolved.run.device)
+    return BenchReport(resolved, plan, timings, Surroundings(machine, matmul, tuple(sys.argv[1:])))
+
+
+def _baseline(name: str | None) -> Baseline | None:
+    for known in BASELINES:
+        if name == known:
+            return known
+    if name is None:
+        return None
+    raise UsageError(f"cannot bench against {name}", help=f"--against {' or '.join(BASELINES)}")
+
+
+def _contenders(
+    resolved: Resolved, plan: Plan, against: Baseline | None, compiled: bool
+) -> tuple[Contender, ...]:
+    """bertc as a run would go here first, then the others."""
+    title = f"bertc {plan.precision}"
+    own = [bertc(resolved, plan, title + ", compiled" * plan.compile)]
+    if compiled and not plan.compile:
+        own.append(bertc(resolved, replace(plan, compile=True), f"{title}, compiled"))
+    match against:
+        case None:
+            return tuple(own)
+        case "transformers":
+            return (*own, *transformers(resolved, plan, compiled))
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _profile(contender: Contender, device: torch.device, folder: Path) -> None:
+    with contender.open() as step, contender.turn(), profiling(folder, device) as step_is_done:
+        for _ in range(COLD_STEPS + WARM_UP_STEPS + STEPS):
+            step()
+            step_is_done()

@@ -1,0 +1,157 @@
+"""``bertc bench``: what it reports and what it refuses. No clock is trusted here."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc import cli
+from bertc.api import resolve
+from bertc.bench import bench
+from bertc.bench.baseline import IGNORED, arguments, described, transformers
+from bertc.bench.measure import quartiles
+from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.estimate.devices import accelerator_called
+from bertc.ir.resolved import Resolved, model_weights
+from bertc.train.machine import make_plan
+
+TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
+TOY += "compile=off device=cpu precision=fp32 "
+
+
+@pytest.fixture(autouse=True)
+def _threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def test_the_command_prints_a_table_and_keeps_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kept = tmp_path / "toy.json"
+    arguments = ["bench", TOY, "--rounds", "2", "--against", "transformers", "--out", str(kept)]
+    monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert not end.value.code
+    table = capsys.readouterr().out
+    assert "bertc fp32" in table
+    assert "transformers fp32" in table
+    assert "random tokens" in table
+
+    found = json.loads(kept.read_text())
+    assert found["command"] == ["bertc", *arguments]
+    assert found["fingerprint"] == resolve(TOY).fingerprint()
+    assert found["versions"].keys() == {"python", "bertc", "torch", "transformers", "numpy"}
+    assert found["device"]["kind"] == "cpu"
+    assert found["device"]["matmul_flops_per_second"] > 0
+    assert found["rounds"] == 2
+    assert found["step"]["microbatch"] == 2
+    assert found["step"]["useful_flops"] > 0
+    assert found["estimate"]["peak_bytes"] > 0
+    own, other = found["contenders"]
+    assert own["ratio"] == 1
+    assert found["best_other"] == other["name"] == "transformers fp32"
+    assert found["ratio_to_best_other"] == other["ratio"]
+    for contender in (own, other):
+        assert len(contender["seconds"]["all"]) == 2
+        assert contender["tokens_per_second"] > 0
+        assert contender["matmul_share"] > 0
+        assert contender["mfu"] is None, "a CPU has no data sheet"
+        assert contender["first_step_seconds"] > 0
+        assert 0 <= contender["data_wait_share"] < 1
+        assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
+
+
+def test_a_profile_of_bertc_alone(tmp_path: Path) -> None:
+    report = bench(resolve(TOY), rounds=1, profile=tmp_path / "profile", quiet=True)
+    assert [timing.contender.name for timing in report.timings] == ["bertc fp32"]
+    assert report.best_other is None
+    assert json.loads((tmp_path / "profile" / "trace.json").read_text())["traceEvents"]
+    assert "aten::" in (tmp_path / "profile" / "ops.txt").read_text()
+
+
+def test_an_unknown_system() -> None:
+    with pytest.raises(UsageError, match="cannot bench against fairseq") as refused:
+        bench(resolve(TOY), against="fairseq", quiet=True)
+    assert "transformers" in refused.value.help
+
+
+def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingInputError, match="not installed") as refused:
+        bench(resolve(TOY), against="transformers", quiet=True)
+    assert "pip install transformers" in refused.value.help
+
+
+@pytest.mark.parametrize(
+    ("settings", "obstacle"),
+    [
+        ("norm=pre", "norm=pre stands in the way"),
+        ("pack=true", "pack=true stands in the way"),
+        ("share=attention", "share=attention stands in the way"),
+        ("objective=mlm(unit=span)+sbo", "objective=mlm.sbo stands in the way"),
+    ],
+)
+def test_a_spec_that_transformers_cannot_say(settings: str, obstacle: str) -> None:
+    with pytest.raises(DataError, match=obstacle):
+        bench(resolve(TOY + settings), against="transformers", quiet=True)
+
+
+SYSTEMS = {
+    "bert": "objective=mlm+nsp",
+    "one question less": "objective=mlm",
+    "albert": "objective=mlm+sop embedding=16 share=all",
+    "roberta": "objective=mlm positions=learned(18, offset=2) pooler=true",
+}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
+    resolved = resolve(TOY + SYSTEMS[name])
+    first, second = arguments(resolved, 2)
+    assert first["input_ids"].shape == second["input_ids"].shape == (2, 16)
+    predicted = first["labels"] != IGNORED
+    assert (predicted.sum(1) == 2).all()
+    assert not torch.equal(first["input_ids"], second["input_ids"])
+    assert (first["input_ids"][~predicted] != 4).all(), "a [MASK] that nobody asks about"
+    model_class, settings = described(resolved)
+    model = model_class(model_class.config_class(**settings))
+    read = [w for w in model_weights(resolved) if name != "roberta" or "pooler" not in w.name]
+    assert sum(p.numel() for p in model.parameters()) == sum(w.numel for w in read)
+    assert torch.isfinite(model(**first).loss)
+
+
+def test_forms_of_the_other_side() -> None:
+    bf16: Resolved = resolve(TOY, ["precision=bf16"])
+    names = [c.name for c in transformers(bf16, make_plan(bf16), compiled=True)]
+    assert names == ["transformers fp32", "transformers bf16", "transformers bf16, compiled"]
+    fp32 = resolve(TOY)
+    names = [c.name for c in transformers(fp32, make_plan(fp32), compiled=True)]
+    assert names == ["transformers fp32", "transformers fp32, compiled"]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA L40S", None),
+    ],
+)
+def test_accelerators_by_what_their_driver_calls_them(title: str, name: str | None) -> None:
+    found = accelerator_called(title)
+    assert (found.name if found else None) == name
+
+
+def test_quartiles() -> None:
+    assert quartiles([3.0]) == (3.0, 3.0)
+    assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)

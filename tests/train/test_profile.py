@@ -1,0 +1,29 @@
+"""``--profile``: what it leaves, and that it changes nothing."""
+
+import json
+
+import pytest
+
+from bertc.diagnostics import CannotWriteError
+from bertc.train.loop import train
+
+
+def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run):
+    cache = tmp_path / "cache"
+    train(tiny(), tmp_path / "plain", cache=cache, quiet=True)
+    profile = tmp_path / "profile"
+    train(tiny(), tmp_path / "seen", cache=cache, quiet=True, profile=profile)
+    same_run(tmp_path / "plain", tmp_path / "seen")
+    assert json.loads((profile / "main" / "trace.json").read_text())["traceEvents"]
+    table = (profile / "main" / "ops.txt").read_text()
+    assert table.startswith("3 steps")
+    assert "aten::" in table
+
+
+def test_a_profile_that_cannot_be_written(tiny, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(CannotWriteError, match="taken"):
+        train(
+            tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True,
+            profile=tmp_path / "taken",
+        )  # fmt: skip
