@@ -110,9 +110,7 @@ class Settings(Node):
     precision: Literal["auto", "fp32", "bf16"] = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
     )
-    compile: Literal["auto", "on", "off"] = default(
-        "auto", HOUSE, "torch.compile; auto: where the run is long enough to repay it"
-    )
+    compile: Literal["auto", "on", "off"] = default("auto", HOUSE, "torch.compile; auto: on a GPU")
     recompute: Literal["auto", "on", "off"] = default(
         "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
     )

@@ -9,9 +9,6 @@ from bertc.diagnostics import MachineError
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
-COMPILE_STEPS_CPU = 2000
-"""Compiling the step costs about a minute on a CPU; shorter runs do not earn it back."""
-
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 4096}
 """Tokens at once below which a step loses more than the quarter that recomputing layers costs.
 
@@ -99,8 +96,9 @@ def plan(
         reasons.append("compile=off: sharded parts are fetched between layers")
     elif run.compile == "auto":
         reasons.append(
-            f"compile={'on' if compiled else 'off'}: {resolved.steps} steps "
-            f"{'repay' if compiled else 'would not repay'} the time it takes on {machine.device}"
+            "compile=on: on cuda a compiled step is faster"
+            if compiled
+            else "compile=off: on a CPU a compiled step is not faster"
         )
     for stage, fit in zip(resolved.stages, fits, strict=True):
         if fit.recompute and run.recompute == "auto":
@@ -128,7 +126,8 @@ def plan(
 def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
     """Whether the step is compiled."""
     if resolved.run.compile == "auto":
-        return device == "cuda" or resolved.steps >= COMPILE_STEPS_CPU
+        # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
+        return device == "cuda"
     return resolved.run.compile == "on"
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bertc.data import StageData
 from bertc.diagnostics import DataError, StoppedError
+from bertc.ir.optimizer import Lamb
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
@@ -265,16 +266,22 @@ def _compile(session: Session, phase: _Phase) -> None:
     with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1)
-        copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
-        for copy in copies.values():
-            copy.grad = torch.zeros_like(copy)
-        _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
+        if isinstance(phase.stage.optimizer, Lamb):
+            _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
 
 
 def _first_batch(session: Session, phase: _Phase) -> Inputs:
     rows = session.ranks.rows(phase.stage.batch)
     return to_inputs(phase.data.train(0, rows), session.device)
+
+
+def _compile_rule(session: Session, phase: _Phase) -> None:
+    """Update copies of the weights, as an update moves its own."""
+    copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
+    for copy in copies.values():
+        copy.grad = torch.zeros_like(copy)
+    _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
 
 
 class _Clock:

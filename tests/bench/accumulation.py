@@ -37,7 +37,7 @@ def measure(spec: str, parts: int, rounds: int) -> dict[str, float]:
     step = make_step(resolved, rows)
     inputs = random_rows(stage, resolved.encoder.vocab_size)
     first = Inputs(*(tensor[:rows] for tensor in inputs))
-    (columns,) = step._columns(first, rows)
+    (columns,) = step.read(first).columns
     factors = torch.full((len(stage.objective),), 1e-3)
 
     def passes() -> None:
@@ -56,7 +56,7 @@ def measure(spec: str, parts: int, rounds: int) -> dict[str, float]:
     timed: dict[str, Callable[[], object]] = {
         "step": lambda: step(step.read(inputs), 0, 1e-4),
         "passes": passes,
-        "masking": lambda: step._columns(inputs, rows),
+        "masking": lambda: step.read(inputs),
         "counting": count,
         "update": update,
     }

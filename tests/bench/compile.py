@@ -1,6 +1,6 @@
 """What compiling the training step costs and gives: by layer (as bertc does), nested, as one whole.
 
-    python tests/bench/compile.py [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
+    python -m tests.bench.compile [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
 
 First, for each depth and scheme in a process of its own and without any cache: what the first step
 took (forward, backward and update; processor time counts the C++ compiler), its graphs and graph
@@ -23,12 +23,11 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved, model_weights
-from bertc.nn import build
-from bertc.objectives import Inputs, Tables
+from bertc.ir.resolved import Resolved
+from bertc.objectives import Inputs
 from bertc.train.machine import detect, determinism
-from bertc.train.optimizers import make_rule, zero_moments
-from bertc.train.step import TrainStep, make_objective
+from bertc.train.step import TrainStep
+from tests.bench.rig import make_step
 
 SCHEMES = ("layer", "whole", "nested")
 SETTINGS = ["hidden=128", "heads=2", "seq=64", "batch=8", "objective=mlm", "precision=bf16"]
@@ -42,22 +41,16 @@ def program(depth: int, settings: list[str]) -> Resolved:
 
 def training_step(scheme: str, resolved: Resolved) -> TrainStep:
     """The training step compiled by a scheme, or not at all (``eager``)."""
-    stage, model = resolved.stages[0], build(resolved).train()
-    model.compute_dtype = torch.bfloat16 if resolved.run.precision == "bf16" else torch.float32
-    weights = dict(model.named_parameters())
-    rule = make_rule(
-        stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0,
-        compiled=scheme != "eager",
-    )  # fmt: skip
-    objective = make_objective(model, stage, resolved.encoder, compiled=scheme == "layer")
+    stage = resolved.stages[0]
+    step = make_step(resolved, stage.batch, compiled=scheme == "layer")
+    encoder = step._model.encoder
     if scheme == "nested":
-        regions = model.encoder._regions
+        regions = encoder._regions
         nested = torch.compiler.nested_compile_region(lambda *inputs: regions.layer(*inputs))
-        model.encoder._regions = regions._replace(layer=nested)
+        encoder._regions = regions._replace(layer=nested)
     if scheme in ("nested", "whole"):
-        objective = torch.compile(objective, fullgraph=True, dynamic=False)
-    tables = _tables(resolved.encoder.vocab_size)
-    return TrainStep(model, stage, tables, rule, objective, stage.batch, seed=0)
+        step._objective = torch.compile(step._objective, fullgraph=True, dynamic=False)
+    return step
 
 
 def batch(resolved: Resolved, number: int) -> Inputs:
@@ -72,15 +65,7 @@ def batch(resolved: Resolved, number: int) -> Inputs:
     return Inputs(
         token_ids=ids, segment_ids=torch.zeros_like(ids), lengths=lengths,
         example_ids=torch.arange(stage.batch) + number * stage.batch,
-        copies=zeros, pair_labels=zeros,
-    )  # fmt: skip
-
-
-def _tables(vocab_size: int) -> Tables:
-    special = torch.arange(vocab_size) < 5
-    return Tables(
-        size=vocab_size, pad=0, cls=2, sep=3, mask=4, special=special,
-        word_start=torch.ones_like(special), unigram_cdf=torch.linspace(0, 1, vocab_size),
+        copies=zeros, starts=zeros[:, None], pair_labels=zeros[:, None],
     )  # fmt: skip
 
 
@@ -126,7 +111,7 @@ def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, dict[str,
 def _in_own_process(arguments: list[str]) -> dict[str, dict[str, float]]:
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
     done = subprocess.run(
-        [sys.executable, __file__, *arguments],
+        [sys.executable, "-m", "tests.bench.compile", *arguments],
         env=environment, check=True, capture_output=True, text=True,
     )  # fmt: skip
     found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])

@@ -180,12 +180,14 @@ def test_layers_are_recomputed_where_too_little_fits(
         assert any("computed twice" in reason for reason in reasons) == automatic
 
 
-def test_the_plan_decides_precision_and_compilation_by_machine_and_length() -> None:
-    short, long = resolve("steps=100"), resolve("steps=100k")
+def test_the_plan_decides_precision_and_compilation_by_machine() -> None:
+    short = resolve("steps=100")
     assert plan(short, CPU, fitting(1)).precision == "bf16"
-    assert not plan(short, CPU, fitting(1)).compile
-    assert plan(long, CPU, fitting(1)).compile
-    assert not plan(resolve("steps=100k compile=off"), CPU, fitting(1)).compile
+    gpu = Machine("cuda", "a GPU", 80 * 2**30, fast_bf16=True, cores=8)
+    assert not plan(resolve("steps=100k"), CPU, fitting(1)).compile
+    assert plan(resolve("steps=100k compile=on"), CPU, fitting(1)).compile
+    assert plan(short, gpu, fitting(1)).compile
+    assert not plan(resolve("steps=100k compile=off"), gpu, fitting(1)).compile
     old = Machine("cpu", "an older processor", 8 * 2**30, fast_bf16=False, cores=2)
     assert plan(short, old, fitting(1)).precision == "fp32"
     with pytest.raises(MachineError, match="device=cuda"):
