@@ -12,6 +12,7 @@ read ahead as a run has it. Figures are above what was in use before the model w
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -72,6 +73,7 @@ STEPS = 2
 
 def allocated_bytes(resolved: Resolved) -> int:
     """The most bytes that torch had given out at any moment, from making the model on."""
+    gc.collect()  # what an earlier model left is not to be let go while this one is watched
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _steps(resolved)
     assert profiler.profiler, "a profiler that has run holds its results"

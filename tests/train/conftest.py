@@ -1,7 +1,6 @@
 """A tiny program and a tiny corpus, so that a whole run takes a second."""
 
 import json
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +16,6 @@ from bertc.ir.optimizer import Adam, Polynomial
 from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
-
-# Read when MKL is first used, which here may be in a test that trains nothing.
-os.environ.setdefault("MKL_CBWR", "AUTO")
 
 WORDS = (
     "hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the",

@@ -8,12 +8,23 @@ import sys
 import time
 
 import pytest
+import torch
 
 from bertc.train.loop import train
 
 
-@pytest.fixture(scope="module")
-def processes():
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Here and in processes started: sums over threads are part of what must not change."""
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def processes(two_threads):
     """Processes that fork from a server which has torch loaded, so that each starts at once."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bertc.train.loop"])

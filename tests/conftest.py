@@ -1,0 +1,8 @@
+"""What holds for all tests."""
+
+import os
+
+# Each of the workers that share the cores gets one; before torch is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
+# Read when MKL is first used, which may be in a test that trains nothing.
+os.environ.setdefault("MKL_CBWR", "AUTO")
