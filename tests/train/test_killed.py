@@ -43,10 +43,10 @@ def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, same_
         )
         process.start()
         process.join(draw.uniform(0.05, 1.2))
-        if process.exitcode == 0:
-            break
         process.kill()
         process.join()
+        if process.exitcode == 0:
+            break
         assert process.exitcode == -signal.SIGKILL
         kills += 1
     assert kills
