@@ -13,6 +13,7 @@ from bertc.ir.resolved import Resolved
 from bertc.nn import build
 from bertc.passes import Plan
 from bertc.train.feed import Feed
+from bertc.train.heap import kept_memory
 from bertc.train.machine import determinism
 from bertc.train.schedules import rate
 from bertc.train.synthetic import RandomText, first_step
@@ -45,7 +46,7 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
         model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         update, done = first_step(resolved, model, plan), count()
         text = RandomText(stage, resolved.encoder.vocab_size)
-        with Feed(text, 0, ENDLESS, device, update.corrupt) as feed:
+        with kept_memory(), Feed(text, 0, ENDLESS, device, update.corrupt) as feed:
 
             def step() -> float:
                 started = time.perf_counter()

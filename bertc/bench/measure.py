@@ -1,22 +1,30 @@
 """The clock: every contender takes its turn in every round."""
 
 import math
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 
-from bertc.bench.contender import Contender
+from bertc.bench.contender import Contender, Step
 from bertc.bench.device import begin_peak, finish, peak_bytes
+from bertc.diagnostics import MachineError
 from bertc.train.graphs import Graphs, graphs_so_far
 
 WARM_STEPS = 2
 """After the first, which compiles, and before the clock."""
 TURN_SECONDS = 0.25
 """A turn is as many steps as take this long, at least one."""
+
+
+Contenders = Callable[[], Sequence[Contender]]
+"""Makes all of them, in whichever process asks."""
 
 
 @dataclass
@@ -51,14 +59,18 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 def take_turns(
-    contenders: Sequence[Contender],
-    device: torch.device,
-    rounds: int,
-    say: Callable[[str], None],
+    make: Contenders, device: torch.device, rounds: int, say: Callable[[str], None]
 ) -> list[Timing]:
-    """Open all contenders, then time them A B C A B C."""
+    """Open all contenders, each in a process of its own, then time them A B C A B C.
+
+    Raises:
+        MachineError: if one of them was killed, as where memory runs out.
+    """
     with ExitStack() as stack:
-        running = [_Running(stack, contender, device, say) for contender in contenders]
+        running = []
+        for index, contender in enumerate(make()):
+            say(f"{contender.name}: first step" + " and compilation" * contender.compiled)
+            running.append(_Running(stack, make, index, contender, device))
         for done in range(rounds):
             say(f"round {done + 1} of {rounds}")
             for each in running:
@@ -67,38 +79,75 @@ def take_turns(
 
 
 class _Running:
-    """A contender that is allocated, compiled and warm."""
+    """A contender that is allocated, compiled and warm, in a process that waits for its turn.
+
+    So none has its memory, or the compiler's, shaped by another.
+    """
 
     def __init__(
         self,
         stack: ExitStack,
+        make: Contenders,
+        index: int,
         contender: Contender,
         device: torch.device,
-        say: Callable[[str], None],
     ) -> None:
-        say(f"{contender.name}: first step" + " and compilation" * contender.compiled)
-        self._device, before, graphs = device, begin_peak(device), graphs_so_far()
-        self._step = stack.enter_context(contender.open())
-        with contender.turn():
-            first, _ = self._timed(1)
-            self.timing = Timing(contender, first, graphs_so_far().since(graphs))
-            warm, _ = self._timed(WARM_STEPS)
-        self._steps = max(1, math.ceil(TURN_SECONDS / warm))
-        self.timing.peak_bytes = peak_bytes(device, before)
+        context = multiprocessing.get_context("spawn")
+        self._pipe, far = context.Pipe()
+        process = context.Process(target=_serve, args=(far, make, index, device), daemon=True)
+        process.start()
+        far.close()
+        stack.callback(process.join)
+        stack.callback(self._pipe.close)
+        first, graphs, peak = self._answer(contender)
+        self.timing = Timing(contender, first, graphs, peak_bytes=peak)
 
     def turn(self) -> None:
         """Time one turn."""
-        before = graphs_so_far()
-        with self.timing.contender.turn():
-            seconds, waited = self._timed(self._steps)
+        self._pipe.send("turn")
+        seconds, waited, recompiles = self._answer(self.timing.contender)
         self.timing.seconds.append(seconds)
         self.timing.waits.append(waited)
-        self.timing.recompiles += graphs_so_far().since(before).compiled
+        self.timing.recompiles += recompiles
 
-    def _timed(self, steps: int) -> tuple[float, float]:
-        """Seconds of a step, and of them those that it waited for data; means over ``steps``."""
-        finish(self._device)
-        started = time.perf_counter()
-        waited = sum(self._step() for _ in range(steps))
-        finish(self._device)
-        return (time.perf_counter() - started) / steps, waited / steps
+    def _answer(self, contender: Contender) -> Any:
+        try:
+            answer = self._pipe.recv()
+        except EOFError:
+            raise MachineError(
+                f"the process of {contender.name} ended, as where memory runs out",
+                help="a smaller batch or microbatch",
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
+    """Answer with the first step; then take a turn whenever one is asked for."""
+    try:
+        contender, before, graphs = make()[index], begin_peak(device), graphs_so_far()
+        with contender.open() as step, contender.turn():
+            first, _ = _timed(step, 1, device)
+            compiled = graphs_so_far().since(graphs)
+            warm, _ = _timed(step, WARM_STEPS, device)
+            steps = max(1, math.ceil(TURN_SECONDS / warm))
+            pipe.send((first, compiled, peak_bytes(device, before)))
+            while True:
+                pipe.recv()
+                graphs = graphs_so_far()
+                seconds, waited = _timed(step, steps, device)
+                pipe.send((seconds, waited, graphs_so_far().since(graphs).compiled))
+    except EOFError:
+        pass  # no more turns
+    except Exception as error:
+        pipe.send(error)
+
+
+def _timed(step: Step, steps: int, device: torch.device) -> tuple[float, float]:
+    """Seconds of a step, and of them those that it waited for data; means over ``steps``."""
+    finish(device)
+    started = time.perf_counter()
+    waited = sum(step() for _ in range(steps))
+    finish(device)
+    return (time.perf_counter() - started) / steps, waited / steps

@@ -1,8 +1,9 @@
-"""``bertc bench``: the training step of a spec, timed in turns with others in one process."""
+"""``bertc bench``: the training step of a spec, timed in turns with others."""
 
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -17,7 +18,6 @@ from bertc.diagnostics import UsageError
 from bertc.ir.resolved import Resolved
 from bertc.passes import Plan
 from bertc.train.display import choose
-from bertc.train.heap import kept_memory
 from bertc.train.machine import detect, make_plan
 from bertc.train.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
 
@@ -46,16 +46,17 @@ def bench(
         MachineError: if the machine lacks the memory or the device.
     """
     plan = make_plan(resolved)
-    contenders = _contenders(resolved, plan, _baseline(against), compiled)
+    make = partial(_contenders, resolved, plan, _baseline(against), compiled)
+    own = make()[0]
     device = torch.device(plan.device)
     dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
 
-    with closing(choose(quiet)) as display, kept_memory():
+    with closing(choose(quiet)) as display:
         before = matmul_flops_per_second(device, dtype)
-        timings = take_turns(contenders, device, rounds, display.note)
+        timings = take_turns(make, device, rounds, display.note)
         matmul = max(before, matmul_flops_per_second(device, dtype))
         if profile:
-            _profile(contenders[0], device, profile)
+            _profile(own, device, profile)
     machine = detect(resolved.run.device)
     return BenchReport(resolved, plan, timings, Surroundings(machine, matmul, tuple(sys.argv[1:])))
 
