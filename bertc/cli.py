@@ -26,7 +26,7 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 ProfileOption = Annotated[
-    Path | None, typer.Option(help="folder for a profile of a few warm steps")
+    Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
 ]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 

@@ -1,9 +1,11 @@
 """``--profile``: what it leaves, and that it changes nothing."""
 
 import json
+import sys
 
 import pytest
 
+from bertc.cli import main
 from bertc.diagnostics import CannotWriteError
 from bertc.train.loop import train
 
@@ -27,3 +29,16 @@ def test_a_profile_that_cannot_be_written(tiny, tmp_path):
             tiny(), tmp_path / "run", cache=tmp_path / "cache", quiet=True,
             profile=tmp_path / "taken",
         )  # fmt: skip
+
+
+def test_a_file_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys):
+    (tmp_path / "taken").write_text("a file")
+    run = str(tmp_path / "run")
+    profile = str(tmp_path / "taken")
+    command = ["bertc", "train", "bert-tiny", "--out", run, "--profile", profile]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "--profile" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
