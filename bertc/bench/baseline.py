@@ -127,14 +127,13 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
 
 
 def _arguments(columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
-    given = {
-        "input_ids": columns.token_ids,
-        "token_type_ids": columns.segment_ids,
-        "attention_mask": torch.ones_like(columns.token_ids),
-    }
+    token_ids_bs = columns.reading.token_ids
+    given = {"input_ids": token_ids_bs, "attention_mask": torch.ones_like(token_ids_bs)}
+    if columns.reading.segment_ids is not None:
+        given["token_type_ids"] = columns.reading.segment_ids
     if columns.mlm:
         positions_bk, targets_bk, weights_bk = columns.mlm
-        b, seq = columns.token_ids.shape
+        b, seq = token_ids_bs.shape
         # Slots that are not used write into a column beyond the row, which is dropped.
         labels = torch.full((b, seq + 1), IGNORED)
         labels.scatter_(1, torch.where(weights_bk > 0, positions_bk, seq), targets_bk)

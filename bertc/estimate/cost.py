@@ -13,7 +13,6 @@ from bertc.estimate.sharing import (
     process_memory,
     step_communication,
 )
-from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.plan import Fit, Machine, compiles, largest_divisor
 from bertc.passes.world import ALONE, Layout, World
@@ -33,8 +32,7 @@ def estimate(
         UsageError: if no device of that name is known, or there are more than examples in a batch.
     """
     target = device_named(device)
-    encoder = resolved.encoder
-    parameters = count(encoder, resolved.terms())
+    parameters = count(resolved.encoder, resolved.terms())
     room = Room(
         target.memory_bytes,
         target.kind,
@@ -45,7 +43,7 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     stages = tuple(
-        _stage(stage, encoder, parameters, target, room, layout, convention)
+        _stage(stage, count(stage.encoder, resolved.terms()), target, room, layout, convention)
         for stage in resolved.stages
     )
     return Estimate(
@@ -94,34 +92,34 @@ def largest_microbatches(
 
     On several machines laid out in some way, that fit on each.
     """
-    encoder = resolved.encoder
-    parameters = count(encoder, resolved.terms())
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
     compiled = compiles(resolved, machine.device) and not layout.sharded
     room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
-    return tuple(process_fit(stage, encoder, parameters, room, layout) for stage in resolved.stages)
+    return tuple(
+        process_fit(stage, count(stage.encoder, resolved.terms()), room, layout)
+        for stage in resolved.stages
+    )
 
 
 def _stage(
     stage: Stage,
-    encoder: Encoder,
     whole: Parameters,
     target: Device,
     room: Room,
     layout: Layout,
     convention: Convention,
 ) -> StageEstimate:
-    trained = count(encoder, stage.objective)
-    executed = executed_flops(stage, encoder)
-    memory = process_memory(stage, encoder, whole, room, layout)
+    trained = count(stage.encoder, stage.objective)
+    executed = executed_flops(stage)
+    memory = process_memory(stage, whole, room, layout)
     share = layout.world.share(stage.batch)
     applied = -(-share // memory.microbatch) * whole.applied
     work = Work(
         flops=3 * executed * share,
-        recomputed_flops=layer_flops(stage, encoder) * share if memory.recompute else 0,
-        kept_bytes=whole_step(stage, encoder, whole, room).kept * share,
+        recomputed_flops=layer_flops(stage) * share if memory.recompute else 0,
+        kept_bytes=whole_step(stage, whole, room).kept * share,
         weights=applied + trained.total // layout.shards,
     )
     talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
@@ -131,7 +129,7 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         parameters=trained,
-        flops=stage_flops(stage, encoder, trained, executed, convention),
+        flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
         time=stage_time(stage, work, target, room.precision, talk),
     )

@@ -5,14 +5,14 @@ from typing import assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.encoder import Encoder
+from bertc.ir.base import Matmul
 from bertc.ir.objective import Mlm
 from bertc.ir.resolved import Stage, head_matmuls
 from bertc.passes.stages import asks_about_pairs
 
 
 def stage_flops(
-    stage: Stage, encoder: Encoder, parameters: Parameters, executed: int, convention: Convention
+    stage: Stage, parameters: Parameters, executed: int, convention: Convention
 ) -> Flops:
     """One stage in one convention; ``parameters`` are those that the stage trains.
 
@@ -24,9 +24,9 @@ def stage_flops(
             forward = executed
             train = 3 * forward
         case "electra":
-            forward = electra.body_flops(encoder, stage.seq)
+            forward = electra.body_flops(stage.encoder, stage.seq)
             if any(isinstance(term.objective, Mlm) for term in stage.objective):
-                forward += electra.mlm_head_flops(encoder, stage.seq)
+                forward += electra.mlm_head_flops(stage.encoder, stage.seq)
             train = 2 * forward
         case "6n":
             # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
@@ -62,23 +62,25 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
     )
 
 
-def executed_flops(stage: Stage, encoder: Encoder) -> int:
+def executed_flops(stage: Stage) -> int:
     """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
     # A pooler that nothing reads is not run; else it pools every example of a row.
     pooled = stage.texts if asks_about_pairs(stage.objective) else 0
     return sum(
         product.flops * (pooled if product.part == "pooler" else 1)
-        for product in (*encoder.matmuls(1, stage.seq), *head_matmuls(stage, encoder, 1))
+        for product in (*_products(stage), *head_matmuls(stage, 1))
     )
 
 
-def layer_flops(stage: Stage, encoder: Encoder) -> int:
+def layer_flops(stage: Stage) -> int:
     """Of ``executed_flops`` those of the layers, which run once more where they are recomputed."""
     return sum(
-        product.flops
-        for product in encoder.matmuls(1, stage.seq)
-        if product.part in ("attention", "ffn")
+        product.flops for product in _products(stage) if product.part in ("attention", "ffn")
     )
+
+
+def _products(stage: Stage) -> tuple[Matmul, ...]:
+    return stage.encoder.matmuls(1, stage.seq, stage.asked())
 
 
 def _mean(total: int, count: int) -> int:

@@ -11,7 +11,6 @@ from bertc.estimate.moments import (
     Step,
     layer_bytes,
 )
-from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
 
@@ -21,9 +20,9 @@ C library keeps freed blocks, up to 0.3 of what a step needs (docs/performance.m
 """
 
 
-def stage_memory(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Memory:
+def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
     """One stage; ``parameters`` are those of the whole run."""
-    whole = whole_step(stage, encoder, parameters, room)
+    whole = whole_step(stage, parameters, room)
     fit = _fit(whole)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
     step = replace(whole, accumulating=microbatch < stage.batch, recompute=fit.recompute)
@@ -39,15 +38,15 @@ def stage_memory(stage: Stage, encoder: Encoder, parameters: Parameters, room: R
     )
 
 
-def stage_fit(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Fit:
+def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
     """How many examples fit at once, and whether their layers are recomputed for that."""
-    return _fit(whole_step(stage, encoder, parameters, room))
+    return _fit(whole_step(stage, parameters, room))
 
 
-def whole_step(stage: Stage, encoder: Encoder, parameters: Parameters, room: Room) -> Step:
+def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept."""
-    layers = layer_bytes(stage, encoder, room)
-    return Step(stage, encoder, parameters, room, layers, accumulating=False, recompute=False)
+    layers = layer_bytes(stage.encoder, stage.seq, stage.asked(), room)
+    return Step(stage, parameters, room, layers, accumulating=False, recompute=False)
 
 
 def _fit(step: Step) -> Fit:

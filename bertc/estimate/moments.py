@@ -92,12 +92,16 @@ class Step:
     """
 
     stage: Stage
-    encoder: Encoder
     parameters: Parameters
     room: Room
     layers: tuple[LayerBytes, ...]
     accumulating: bool
     recompute: bool
+
+    @property
+    def encoder(self) -> Encoder:
+        """The network that the stage trains."""
+        return self.stage.encoder
 
     def moments(self) -> tuple[Moment, ...]:
         """In the order of time."""
@@ -106,11 +110,11 @@ class Step:
     @cached_property
     def kept(self) -> int:
         """Bytes that forward leaves of one example for backward."""
-        return self._encoder_kept + self.room.bytes_of(head_kept(self.stage, self.encoder))
+        return self._encoder_kept + self.room.bytes_of(head_kept(self.stage))
 
     @cached_property
     def _encoder_kept(self) -> int:
-        around = self.room.bytes_of(embeddings_kept(self.encoder, self.stage.seq))
+        around = self.room.bytes_of(embeddings_kept(self.stage))
         if self.recompute:
             return around + len(self.layers) * self._input
         return around + sum(layer.kept for layer in self.layers)
@@ -224,19 +228,22 @@ class Gradients:
         return self._bytes
 
 
-def layer_bytes(stage: Stage, encoder: Encoder, room: Room) -> tuple[LayerBytes, ...]:
+def layer_bytes(
+    encoder: Encoder, seq: int, asked: int | None, room: Room
+) -> tuple[LayerBytes, ...]:
     """An entry a layer; those of equal widths are worked out once."""
-    alike: dict[tuple[int, int, int], LayerBytes] = {}
+    alike: dict[tuple[int, ...], LayerBytes] = {}
     found = []
     for number, widths in enumerate(encoder.layers):
-        address = (widths.heads, widths.head_dim, widths.ffn)
+        queries = encoder.queries(number, seq, asked)
+        address = (widths.heads, widths.head_dim, widths.ffn, queries)
         if address not in alike:
-            alike[address] = _layer_bytes(stage.seq, encoder, room, number)
+            alike[address] = _layer_bytes(seq, queries, encoder, room, number)
         found.append(alike[address])
     return tuple(found)
 
 
-def _layer_bytes(seq: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
+def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
     widths, fused = encoder.layers[number], room.fused(encoder)
     heads, head_dim = widths.heads, widths.head_dim
     attention = sum(weight.numel for weight in encoder.attention_weights(number))
@@ -246,16 +253,19 @@ def _layer_bytes(seq: int, encoder: Encoder, room: Room, number: int) -> LayerBy
     else:
         joined = encoder.attention.joined(encoder.hidden, heads, head_dim)
         copies = 0 if room.compiled else joined * FP32
-    around = _around(encoder, seq)
-    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, fused) + around
+    around = _around(encoder, queries)
+    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, queries, fused) + around
+    if encoder.norm.kind == "pre" and queries < seq:  # what the queries look at is normed too
+        kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
     return LayerBytes(
         attention_weights=attention * FP32,
         ffn_weights=ffn * FP32,
         copies=copies,
         attention_kept=room.bytes_of(kept),
-        ffn_kept=room.bytes_of(encoder.ffn.kept(encoder.hidden, widths.ffn, seq) + around),
-        attention_working=encoder.attention.working(heads, head_dim, seq, fused) * room.value_bytes,
-        ffn_working=encoder.ffn.working(widths.ffn, seq) * room.value_bytes,
+        ffn_kept=room.bytes_of(encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around),
+        attention_working=encoder.attention.working(heads, head_dim, seq, queries, fused)
+        * room.value_bytes,
+        ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
     )
 
 
@@ -269,13 +279,17 @@ def batch_bytes(stage: Stage, room: Room) -> int:
     return stage.batch * (rows * (2 if room.device == "cpu" else 1) + corrupted)
 
 
-def embeddings_kept(encoder: Encoder, seq: int) -> Kept:
+def embeddings_kept(stage: Stage) -> Kept:
     """What the embeddings keep of one example, and the states after the last layer."""
+    encoder, seq, asked = stage.encoder, stage.seq, stage.asked()
     hidden, embedding = encoder.hidden, encoder.embedding
     dropped = 1 if encoder.dropout.hidden else 0
-    total = Kept(values=seq * hidden, masks=dropped * seq * embedding)
-    norm = embedding if encoder.norm.kind == "post" else hidden
-    total += Kept(values=seq * norm, fp32=2 * seq)
+    states = seq if asked is None else asked
+    # One head alone takes what was asked for as it is.
+    own = states if asked is None or len(stage.objective) > 1 else 0
+    total = Kept(values=own * hidden, masks=dropped * seq * embedding)
+    normed, norm = (seq, embedding) if encoder.norm.kind == "post" else (states, hidden)
+    total += Kept(values=normed * norm, fp32=2 * normed)
     if encoder.factorised:
         total += Kept(values=seq * embedding)
     return total

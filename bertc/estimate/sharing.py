@@ -32,12 +32,10 @@ def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -
     return lay_out(resolved, world, total * STATE_BYTES, memory_bytes)
 
 
-def process_memory(
-    stage: Stage, encoder: Encoder, parameters: Parameters, room: Room, layout: Layout
-) -> Memory:
+def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Memory:
     """One stage in the process with the most examples; ``parameters`` are those of the run."""
-    own, held = _own(stage, layout), _held(encoder, parameters, layout)
-    memory = stage_memory(own, encoder, parameters, held.wider(room))
+    own, held = _own(stage, layout), _held(stage.encoder, parameters, layout)
+    memory = stage_memory(own, parameters, held.wider(room))
     return memory.model_copy(
         update={
             "weights_bytes": held.weights,
@@ -47,12 +45,10 @@ def process_memory(
     )
 
 
-def process_fit(
-    stage: Stage, encoder: Encoder, parameters: Parameters, room: Room, layout: Layout
-) -> Fit:
+def process_fit(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Fit:
     """What of one stage fits in the process with the most examples."""
-    held = _held(encoder, parameters, layout)
-    return stage_fit(_own(stage, layout), encoder, parameters, held.wider(room))
+    held = _held(stage.encoder, parameters, layout)
+    return stage_fit(_own(stage, layout), parameters, held.wider(room))
 
 
 @dataclass(frozen=True)

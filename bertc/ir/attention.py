@@ -24,36 +24,45 @@ class FullAttention(Node):
         )
 
     def matmuls(
-        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int
+        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int, queries: int
     ) -> tuple[Matmul, ...]:
-        """Four projections, the scores and the weighted average."""
+        """Four projections, the scores and the weighted average.
+
+        ``queries`` of the ``seq`` positions ask, all of them answer.
+        """
         width = heads * head_dim
         return (
-            Matmul("attention", batch * seq, hidden, width, times=3),
-            Matmul("attention", seq, head_dim, seq, times=batch * heads),
-            Matmul("attention", seq, seq, head_dim, times=batch * heads),
-            Matmul("attention", batch * seq, width, hidden),
+            Matmul("attention", batch * queries, hidden, width),
+            Matmul("attention", batch * seq, hidden, width, times=2),
+            Matmul("attention", queries, head_dim, seq, times=batch * heads),
+            Matmul("attention", queries, seq, head_dim, times=batch * heads),
+            Matmul("attention", batch * queries, width, hidden),
         )
 
-    def kept(self, hidden: int, heads: int, head_dim: int, seq: int, fused: bool) -> Kept:
+    def kept(
+        self, hidden: int, heads: int, head_dim: int, seq: int, queries: int, fused: bool
+    ) -> Kept:
         """Input, queries, keys, values, average, and a log-sum-exp a row.
 
         Not ``fused``: the scores three times instead of once a row: as probabilities, as their
         dropout mask, and dropped out.
         """
         width = heads * head_dim
-        values = seq * (hidden + 4 * width)
+        gathered = queries if queries < seq else 0
+        values = (seq + gathered) * hidden + 2 * (seq + queries) * width
         if fused:
-            return Kept(values=values, fp32=heads * seq)
-        return Kept(values=values + 3 * heads * seq * seq)
+            return Kept(values=values, fp32=heads * queries)
+        return Kept(values=values + 3 * heads * queries * seq)
 
-    def working(self, heads: int, head_dim: int, seq: int, fused: bool) -> int:
+    def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
         """Values that backward holds at once beside what was kept.
 
         Fused: the gradients of queries, keys and values; else those of the scores and the average.
         """
         width = heads * head_dim
-        return seq * 3 * width if fused else seq * (heads * seq + width)
+        if fused:
+            return (2 * seq + queries) * width
+        return queries * heads * seq + seq * width
 
     def joined(self, hidden: int, heads: int, head_dim: int) -> int:
         """Elements of the weights that one application copies: the three maps side by side."""

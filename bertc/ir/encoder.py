@@ -8,6 +8,7 @@ from bertc.ir.attention import Attention
 from bertc.ir.base import (
     Axis,
     Initializer,
+    Kept,
     Matmul,
     Node,
     Probability,
@@ -18,6 +19,7 @@ from bertc.ir.base import (
 )
 from bertc.ir.embedding import Positions
 from bertc.ir.ffn import Ffn
+from bertc.ir.head import Head
 from bertc.ir.norm import Norm
 
 
@@ -58,6 +60,7 @@ class Encoder(Node):
     attention_owner: tuple[int, ...]
     ffn_owner: tuple[int, ...]
     pooler: bool
+    head: Head
     dropout: Dropout
     initializer: Initializer
 
@@ -129,6 +132,20 @@ class Encoder(Node):
         """The norm after the last layer, which only the pre-norm order needs."""
         return layer_norm("norm", "hidden", self.hidden) if self.norm.kind == "pre" else ()
 
+    def head_weights(self, name: str) -> tuple[Weight, ...]:
+        """The weights of a head over the vocabulary, the tied table left out."""
+        return self.head.weights(
+            name, self.hidden, self.embedding, self.vocab_size, self.initializer
+        )
+
+    def head_matmuls(self, rows: int) -> tuple[Matmul, ...]:
+        """The products of the head over the vocabulary for ``rows`` states."""
+        return self.head.matmuls(self.hidden, self.embedding, self.vocab_size, rows)
+
+    def head_kept(self, rows: int) -> Kept:
+        """What the head over the vocabulary keeps of ``rows`` states."""
+        return self.head.kept(self.hidden, self.embedding, self.vocab_size, rows)
+
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""
         layers: list[Weight] = []
@@ -144,6 +161,10 @@ class Encoder(Node):
             *self.pooler_weights(),
         )
 
+    def queries(self, layer: int, seq: int, asked: int | None) -> int:
+        """Positions of a row whose states a layer makes: all, but for the last what is asked."""
+        return seq if asked is None or layer < len(self.layers) - 1 else asked
+
     def applied_weights(self) -> tuple[Weight, ...]:
         """As ``weights``, but a shared tensor once for every layer that applies it."""
         layers: list[Weight] = []
@@ -157,16 +178,20 @@ class Encoder(Node):
             *self.pooler_weights(),
         )
 
-    def matmuls(self, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """The products of one forward pass over (batch, seq) ids; table lookups are none."""
+    def matmuls(self, batch: int, seq: int, asked: int | None = None) -> tuple[Matmul, ...]:
+        """The products of one forward pass over (batch, seq) ids; table lookups are none.
+
+        With ``asked`` the last layer makes the states of so many positions a row.
+        """
         products: list[Matmul] = []
         if self.factorised:
             products.append(Matmul("embeddings", batch * seq, self.embedding, self.hidden))
-        for widths in self.layers:
+        for layer, widths in enumerate(self.layers):
+            queries = self.queries(layer, seq, asked)
             products += self.attention.matmuls(
-                self.hidden, widths.heads, widths.head_dim, batch, seq
+                self.hidden, widths.heads, widths.head_dim, batch, seq, queries
             )
-            products += self.ffn.matmuls(self.hidden, widths.ffn, batch, seq)
+            products += self.ffn.matmuls(self.hidden, widths.ffn, batch, queries)
         if self.pooler:
             products.append(Matmul("pooler", batch, self.hidden, self.hidden))
         return tuple(products)

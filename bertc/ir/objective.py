@@ -102,31 +102,16 @@ class Mlm(Node):
         return min(wanted, self.max_predictions) if self.max_predictions else wanted
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
-        """Dense (hidden -> embedding), norm, and a bias over the vocabulary; the table is tied."""
-        embedding: tuple[Axis, int] = ("embedding", encoder.embedding)
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        _, bias = affine(
-            "mlm", ("vocab", encoder.vocab_size), embedding, encoder.initializer, "head"
-        )
-        return (
-            *affine("mlm.dense", embedding, hidden, encoder.initializer, "head"),
-            *layer_norm("mlm.norm", *embedding, part="head"),
-            bias,
-        )
+        """Those of the encoder's head over the vocabulary."""
+        return encoder.head_weights("mlm")
 
     def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """The transform and the vocabulary projection, at predicted positions only."""
-        rows = batch * self.predictions(seq)
-        return (
-            Matmul("head", rows, encoder.hidden, encoder.embedding),
-            Matmul("head", rows, encoder.embedding, encoder.vocab_size),
-        )
+        """The head, at predicted positions only."""
+        return encoder.head_matmuls(batch * self.predictions(seq))
 
     def kept(self, encoder: Encoder, seq: int) -> Kept:
-        """The predicted positions through the transform, their scores, and a sum a row."""
-        rows = self.predictions(seq)
-        width = encoder.hidden + 3 * encoder.embedding + encoder.vocab_size
-        return Kept(values=rows * width, fp32=rows)
+        """The predicted positions through the head."""
+        return encoder.head_kept(self.predictions(seq))
 
 
 class Sbo(Node):

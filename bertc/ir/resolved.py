@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Literal
+from typing import Literal, assert_never
 
 from pydantic import Field
 
@@ -17,13 +17,14 @@ PACKED_AT_LEAST = 8
 
 
 class Stage(Node):
-    """One phase of a run. ``first_step`` counts from the start of the run.
+    """One phase of a run and the encoder it trains. ``first_step`` counts from the run's start.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run unless the stage brings an optimiser of its own.
     """
 
     name: str
+    encoder: Encoder
     steps: int
     first_step: int
     batch: int
@@ -52,12 +53,27 @@ class Stage(Node):
 
     def predictions(self) -> int:
         """Positions a row whose token is predicted by masked language modelling; 0 without it."""
-        counts = (
+        counts = [
             t.objective.predictions(self.seq)
             for t in self.objective
             if isinstance(t.objective, Mlm)
-        )
+        ]
         return max(counts, default=0)
+
+    def asked(self) -> int | None:
+        """Positions a row whose states the objective reads; None: no fewer than there are."""
+        read = 0
+        for term in self.objective:
+            match term.objective:
+                case Mlm() as objective:
+                    read += objective.predictions(self.seq)
+                case Sbo():
+                    read += 2 * self.predictions()
+                case Nsp() | Sop():
+                    read += self.texts
+                case unreachable:
+                    assert_never(unreachable)
+        return read if read < self.seq else None
 
 
 class Run(Node):
@@ -78,13 +94,12 @@ class Run(Node):
 
 
 class Resolved(Node):
-    """A program after all passes. ``encoders`` names the networks; most have just ``encoder``.
+    """A program after all passes.
 
     ``origins`` says where each setting came from; it is no part of the fingerprint.
     """
 
     name: str
-    encoders: dict[str, Encoder]
     stages: tuple[Stage, ...]
     vocabulary: Vocabulary
     run: Run
@@ -92,8 +107,8 @@ class Resolved(Node):
 
     @property
     def encoder(self) -> Encoder:
-        """The network the run is about."""
-        return self.encoders["encoder"]
+        """The network the run is about, as the last stage leaves it."""
+        return self.stages[-1].encoder
 
     @property
     def steps(self) -> int:
@@ -141,9 +156,9 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
     return (*encoder, *heads)
 
 
-def head_matmuls(stage: Stage, encoder: Encoder, batch: int) -> tuple[Matmul, ...]:
+def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
     """Products of the heads of one stage over ``batch`` examples."""
-    products: list[Matmul] = []
+    encoder, products = stage.encoder, list[Matmul]()
     for term in stage.objective:
         match term.objective:
             case Mlm() as objective:
@@ -155,9 +170,9 @@ def head_matmuls(stage: Stage, encoder: Encoder, batch: int) -> tuple[Matmul, ..
     return tuple(products)
 
 
-def head_kept(stage: Stage, encoder: Encoder) -> Kept:
+def head_kept(stage: Stage) -> Kept:
     """What the heads of one stage keep for the backward pass, for one example."""
-    total = Kept()
+    encoder, total = stage.encoder, Kept()
     for term in stage.objective:
         match term.objective:
             case Mlm() as objective:

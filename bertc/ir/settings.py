@@ -14,6 +14,7 @@ from bertc.ir.data import Docstrings, Format, Share, Vocabulary, WordPiece
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
+from bertc.ir.head import Head, TransformHead
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
 from bertc.ir.optimizer import Adam, Optimizer
@@ -62,6 +63,7 @@ class Settings(Node):
         2, "BERT config type_vocab_size as released", "token types"
     )
     pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
+    head: Head = default(TransformHead(), BERT, "how states become scores over the vocabulary")
     dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
     initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
     vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")

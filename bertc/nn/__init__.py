@@ -1,5 +1,6 @@
 """Modules for the kinds of the IR."""
 
 from bertc.nn.model import Model, build
+from bertc.nn.reading import Reading, rows_at
 
-__all__ = ["Model", "build"]
+__all__ = ["Model", "Reading", "build", "rows_at"]

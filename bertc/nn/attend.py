@@ -1,6 +1,7 @@
 """Softmax attention by whichever kernel the machine has for it.
 
-Axes: b batch, n heads, s sequence, d head_dim, t = b * s tokens, r sequences of a batch.
+Axes: b batch, n heads, s sequence, q tokens of it that ask, k positions of a row, d head_dim,
+t = b * s tokens, r sequences of a batch.
 """
 
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from einops import rearrange
 from torch.nn.attention.varlen import varlen_attn
 
 from bertc.nn.dropout import dropout
+from bertc.nn.reading import rows_at
 
 SHORTEST = 3
 """Tokens of the shortest sequence that rows are packed with: its specials and one token."""
@@ -21,10 +23,11 @@ class Bounds(NamedTuple):
 
     offsets: torch.Tensor  # (r + 1,) int32, the first token of each, then t, however often
     longest: int
+    asked: torch.Tensor | None = None  # (b, k) long, the tokens of each row that ask, if not all
 
 
 Visible = torch.Tensor | Bounds | None
-"""What a token sees: keys where a mask (b, 1, 1|s, s) is true, its own sequence, or the row."""
+"""What a token sees: keys where a mask (b, 1, 1|q, s) is true, its own sequence, or the row."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -45,27 +48,37 @@ def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> Visible:
     return Bounds(F.pad(starts_t[:most], (0, 1), value=b * seq).int(), seq)
 
 
+def narrowed(visible: Visible, asked_bk: torch.Tensor) -> Visible:
+    """What some tokens of each row see, at positions (b, k)."""
+    if isinstance(visible, Bounds):
+        return visible._replace(asked=asked_bk)
+    if visible is None or visible.shape[2] == 1:
+        return visible
+    s = visible.shape[3]
+    return visible.gather(2, asked_bk[:, None, :, None].expand(-1, -1, -1, s))
+
+
 def attend(
-    query_bnsd: torch.Tensor,
+    query_bnqd: torch.Tensor,
     key_bnsd: torch.Tensor,
     value_bnsd: torch.Tensor,
     visible: Visible,
     rate: float,
 ) -> torch.Tensor:
-    """Scaled dot-product attention (b, n, s, d) with dropout ``rate`` on its probabilities.
+    """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
     No score is materialised, except on an eager CPU with dropout: no fused kernel has dropout
     there, so the scores exist anyway, and this way they cost one pass less and faster draws.
     """
     if isinstance(visible, Bounds):
-        return _varlen(query_bnsd, key_bnsd, value_bnsd, visible)
-    fused = query_bnsd.device.type != "cpu" or torch.compiler.is_compiling()
+        return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
+    fused = query_bnqd.device.type != "cpu" or torch.compiler.is_compiling()
     if fused or rate == 0:
-        return F.scaled_dot_product_attention(query_bnsd, key_bnsd, value_bnsd, visible, rate)
-    scores_bnss = (query_bnsd * query_bnsd.shape[-1] ** -0.5) @ key_bnsd.transpose(-2, -1)
+        return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, visible, rate)
+    scores_bnqs = (query_bnqd * query_bnqd.shape[-1] ** -0.5) @ key_bnsd.transpose(-2, -1)
     if visible is not None:
-        scores_bnss = scores_bnss.masked_fill(~visible, float("-inf"))
-    return dropout(scores_bnss.softmax(-1), rate, training=True) @ value_bnsd
+        scores_bnqs = scores_bnqs.masked_fill(~visible, float("-inf"))
+    return dropout(scores_bnqs.softmax(-1), rate, training=True) @ value_bnsd
 
 
 def _varlen(
@@ -75,7 +88,11 @@ def _varlen(
         rearrange(x, "b n s d -> (b s) n d") for x in (query_bnsd, key_bnsd, value_bnsd)
     )
     # Only what all releases agree on is passed, and by position.
-    offsets, longest = bounds
+    offsets, longest, asked_bk = bounds
     mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
     assert isinstance(mixed, torch.Tensor), "nothing beside the result was asked for"
-    return rearrange(mixed, "(b s) n d -> b n s d", b=len(query_bnsd))
+    b, n = query_bnsd.shape[:2]
+    if asked_bk is not None:
+        rows_bsw = rearrange(mixed, "(b s) n d -> b s (n d)", b=b)
+        return rearrange(rows_at(rows_bsw, asked_bk), "b k (n d) -> b n k d", n=n)
+    return rearrange(mixed, "(b s) n d -> b n s d", b=b)

@@ -1,6 +1,6 @@
 """The kinds of self-attention.
 
-Axes: b batch, s sequence, h hidden, n heads, d head_dim.
+Axes: b batch, s sequence, q tokens of it that ask, h hidden, n heads, d head_dim.
 """
 
 import torch
@@ -9,7 +9,7 @@ from einops import rearrange
 from torch import nn
 
 from bertc.ir.encoder import Dropout, LayerWidths
-from bertc.nn.attend import Visible, attend
+from bertc.nn.attend import Bounds, Visible, attend
 from bertc.nn.weights import Affine, Table
 
 
@@ -25,18 +25,24 @@ class FullAttention(nn.Module):
         self.heads = widths.heads
         self.dropout = dropout.attention
 
-    def forward(self, x_bsh: torch.Tensor, visible: Visible) -> torch.Tensor:
-        """Hidden states (b, s, h) to (b, s, h)."""
-        query, key, value = (
-            rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in self._projections(x_bsh)
-        )
-        mixed_bnsd = attend(query, key, value, visible, self.dropout if self.training else 0.0)
-        y_bsh: torch.Tensor = self.output(rearrange(mixed_bnsd, "b n s d -> b s (n d)"))
-        return y_bsh
+    def forward(
+        self, x_bqh: torch.Tensor, context_bsh: torch.Tensor | None, visible: Visible
+    ) -> torch.Tensor:
+        """States (b, q, h) that ask, and those (b, s, h) they look at if others, to (b, q, h)."""
+        if context_bsh is None:
+            mapped = _joined((self.query, self.key, self.value), x_bqh)
+        elif isinstance(visible, Bounds):  # that kernel lets every token ask
+            mapped = _joined((self.query, self.key, self.value), context_bsh)
+        else:
+            mapped = (self.query(x_bqh), *_joined((self.key, self.value), context_bsh))
+        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in mapped)
+        mixed_bnqd = attend(query, key, value, visible, self.dropout if self.training else 0.0)
+        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        return y_bqh
 
-    def _projections(self, x_bsh: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        # One product instead of three: the narrow ones of small models leave the hardware idle.
-        maps = (self.query, self.key, self.value)
-        weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
-        bias = torch.cat([m.bias for m in maps]).to(x_bsh.dtype)
-        return F.linear(x_bsh, weight, bias).chunk(3, dim=-1)
+
+def _joined(maps: tuple[Affine, ...], x_bsh: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Several maps of the same states as one product: narrow ones leave the hardware idle."""
+    weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
+    bias = torch.cat([m.bias for m in maps]).to(x_bsh.dtype)
+    return F.linear(x_bsh, weight, bias).chunk(len(maps), dim=-1)

@@ -1,6 +1,6 @@
 """The encoder: embeddings, then layers of attention and feed-forward parts.
 
-Axes: b batch, s sequence, h hidden.
+Axes: b batch, s sequence, q positions of it that ask, k positions asked of a row, h hidden.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,12 @@ from torch.utils.checkpoint import checkpoint
 
 from bertc.ir.encoder import Encoder as EncoderNode
 from bertc.ir.encoder import LayerWidths
-from bertc.nn.attend import Visible, can_varlen, within
+from bertc.nn.attend import Visible, can_varlen, narrowed, within
 from bertc.nn.attention import FullAttention
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
+from bertc.nn.reading import Reading, rows_at
 from bertc.nn.weights import Affine, LayerNorm, Table
 
 
@@ -42,7 +43,9 @@ class Regions(NamedTuple):
     embed: Callable[
         [torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.dtype], torch.Tensor
     ]
-    layer: Callable[[nn.Module, nn.Module, torch.Tensor, Visible], torch.Tensor]
+    layer: Callable[
+        [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Visible], torch.Tensor
+    ]
     last_norm: Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -77,35 +80,37 @@ class Encoder(nn.Module):
         self.recompute = False
         self._regions = self._plain()
 
-    def forward(
-        self,
-        token_ids_bs: torch.Tensor,
-        segment_ids_bs: torch.Tensor | None,
-        attention_mask_bs: torch.Tensor | None,
-        sequence_ids_bs: torch.Tensor | None,
-        dtype: torch.dtype,
-    ) -> torch.Tensor:
-        """Hidden states of the last layer; the arguments are those of ``Model.encode``."""
-        visible: Visible = None
-        if sequence_ids_bs is not None:
-            visible = within(sequence_ids_bs, self._varlen(token_ids_bs, dtype))
-        elif attention_mask_bs is not None:
-            visible = attention_mask_bs[:, None, None, :].bool()
+    def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
+        """Hidden states of the last layer (b, s, h), or where asked (b, k, h)."""
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        x_bsh = embed(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
-        for attention, ffn in zip(self.node.attention_owner, self.node.ffn_owner, strict=True):
-            x_bsh = layer(self.attention[str(attention)], self.ffn[str(ffn)], x_bsh, visible)
-        return x_bsh if self.norm is None else last_norm(x_bsh)
+        visible = self._visible(reading, dtype)
+        x = embed(reading.token_ids, reading.segment_ids, reading.sequence_ids, dtype)
+        context: torch.Tensor | None = None
+        owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
+        for number, (attention, ffn) in enumerate(owners):
+            if reading.asked is not None and number == len(self.node.layers) - 1:
+                visible = narrowed(visible, reading.asked)
+                x, context = rows_at(x, reading.asked), x
+            x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, context, visible)
+        return x if self.norm is None else last_norm(x)
+
+    def _visible(self, reading: Reading, dtype: torch.dtype) -> Visible:
+        if reading.sequence_ids is not None:
+            return within(reading.sequence_ids, self._varlen(reading.token_ids, dtype))
+        if reading.attention_mask is not None:
+            return reading.attention_mask[:, None, None, :].bool()
+        return None
 
     def compile_regions(self) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.
 
         Compiled as one whole the layers are no faster, and every one of them takes its time.
         """
-        # Each width has a graph for training and one for evaluation; beyond its limit torch raises.
-        graphs = 2 * len(set(self.node.layers))
+        # Each width, and the last layer where little is asked of it, has a graph for training and
+        # one for evaluation; beyond its limit torch raises.
+        graphs = 2 * (len(set(self.node.layers)) + 1)
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
         self._regions = Regions(
@@ -143,36 +148,42 @@ class Encoder(nn.Module):
         self,
         attention: nn.Module,
         ffn: nn.Module,
-        x_bsh: torch.Tensor,
+        x: torch.Tensor,
+        context: torch.Tensor | None,
         visible: Visible,
     ) -> torch.Tensor:
-        y_bsh: torch.Tensor = checkpoint(
-            self._regions.layer, attention, ffn, x_bsh, visible, use_reentrant=False
+        y: torch.Tensor = checkpoint(
+            self._regions.layer, attention, ffn, x, context, visible, use_reentrant=False
         )
-        return y_bsh
+        return y
 
     def _layer(
         self,
         attention: nn.Module,
         ffn: nn.Module,
-        x_bsh: torch.Tensor,
+        x: torch.Tensor,
+        context: torch.Tensor | None,
         visible: Visible,
     ) -> torch.Tensor:
-        return self._feed_forward(ffn, self._attend(attention, x_bsh, visible))
+        """States (b, q, h) one layer on; ``context`` (b, s, h) is what they look at if others."""
+        return self._feed_forward(ffn, self._attend(attention, x, context, visible))
 
-    def _attend(self, part: nn.Module, x_bsh: torch.Tensor, visible: Visible) -> torch.Tensor:
+    def _attend(
+        self, part: nn.Module, x: torch.Tensor, context: torch.Tensor | None, visible: Visible
+    ) -> torch.Tensor:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
         if self.norm is not None:
-            return x_bsh + self._drop(part(part.norm(x_bsh), visible))
-        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh, visible)))
-        return y_bsh
+            seen = None if context is None else part.norm(context)
+            return x + self._drop(part(part.norm(x), seen, visible))
+        y: torch.Tensor = part.norm(x + self._drop(part(x, context, visible)))
+        return y
 
-    def _feed_forward(self, part: nn.Module, x_bsh: torch.Tensor) -> torch.Tensor:
+    def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
         assert isinstance(part, FfnPart), "the feed-forward parts are built above"
         if self.norm is not None:
-            return x_bsh + self._drop(part(part.norm(x_bsh)))
-        y_bsh: torch.Tensor = part.norm(x_bsh + self._drop(part(x_bsh)))
-        return y_bsh
+            return x + self._drop(part(part.norm(x)))
+        y: torch.Tensor = part.norm(x + self._drop(part(x)))
+        return y
 
     def _drop(self, x: torch.Tensor) -> torch.Tensor:
         return dropout(x, self.node.dropout.hidden, self.training)

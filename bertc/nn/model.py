@@ -5,6 +5,7 @@ from torch import nn
 
 from bertc.ir.resolved import Resolved, head_weights, model_weights
 from bertc.nn.encoder import Encoder
+from bertc.nn.reading import Reading
 from bertc.nn.weights import Tensors, initialise
 
 
@@ -34,23 +35,20 @@ class Model(nn.Module):
         Where rows hold several examples, ``sequence_ids`` number the tokens of each by one number
         of its own, in unbroken runs: attention stays within them and positions start again.
         """
-        hidden: torch.Tensor = self.encoder(
-            token_ids, segment_ids, attention_mask, sequence_ids, self.compute_dtype
-        )
+        return self.read(Reading(token_ids, segment_ids, attention_mask, sequence_ids))
+
+    def read(self, reading: Reading) -> torch.Tensor:
+        """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
+        hidden: torch.Tensor = self.encoder(reading, self.compute_dtype)
         return hidden
 
-    def pool(self, hidden: torch.Tensor, starts: torch.Tensor | None = None) -> torch.Tensor:
+    def pool(self, hidden: torch.Tensor) -> torch.Tensor:
         """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
-
-        With ``starts`` (batch, examples), where examples begin: (batch, examples, hidden).
 
         Raises:
             ValueError: if the encoder has no pooler.
         """
-        if starts is None:
-            return self.encoder.pool(hidden[:, 0])
-        b, _, h = hidden.shape
-        return self.encoder.pool(hidden.gather(1, starts[:, :, None].expand(b, -1, h)))
+        return self.encoder.pool(hidden[:, 0])
 
     def head_weights(self) -> dict[str, torch.Tensor]:
         """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to."""

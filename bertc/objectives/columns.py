@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import torch
 
+from bertc.nn import Reading, rows_at
+
 
 class Inputs(NamedTuple):
     """A batch as the data room makes it, as tensors on the device."""
@@ -64,14 +66,32 @@ class Questions(NamedTuple):
 class Columns(NamedTuple):
     """What the encoder reads and what each term of the objective needs."""
 
-    token_ids: torch.Tensor  # (b, s) long, corrupted
-    segment_ids: torch.Tensor  # (b, s) long
-    attention_mask: torch.Tensor | None  # (b, s) bool, None where no row is padded
-    sequence_ids: torch.Tensor | None  # (b, s) long, see Model.encode; None for one example a row
+    reading: Reading  # its token ids corrupted
     originals: torch.Tensor  # (b, s) long
     pairs: Questions | None
     mlm: Predictions | None
     sbo: Boundaries | None
+
+    def places(self) -> dict[str, torch.Tensor]:
+        """Where the terms read the encoder's states: positions (b, ...) by what reads them."""
+        found: dict[str, torch.Tensor] = {}
+        if self.mlm is not None:
+            found["mlm"] = self.mlm.positions
+        if self.sbo is not None:
+            found["left"], found["right"] = self.sbo.left, self.sbo.right
+        if self.pairs is not None:
+            found["pairs"] = self.pairs.positions
+        return found
+
+    def states(self, hidden: torch.Tensor, name: str) -> torch.Tensor:
+        """The encoder's states (b, ..., h) at one of ``places``."""
+        places = self.places()
+        if self.reading.asked is None:
+            return rows_at(hidden, places[name])
+        # They were asked for in the order of ``places``.
+        names = list(places)
+        sizes = [places[n].shape[1] for n in names]
+        return torch.split(hidden, sizes, dim=1)[names.index(name)]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import torch
 from bertc.ir import address
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
+from bertc.nn import Reading
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.sbo import find_boundaries
@@ -42,16 +43,22 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
                 pairs = _ask(inputs)
             case _:
                 assert_never(term.objective)
-    return Columns(
-        token_ids=token_ids_bs,
-        segment_ids=inputs.segment_ids,
-        attention_mask=real_bs if stage.padded and not stage.pack else None,
-        sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+    columns = Columns(
+        reading=Reading(
+            token_ids=token_ids_bs,
+            segment_ids=inputs.segment_ids,
+            attention_mask=real_bs if stage.padded and not stage.pack else None,
+            sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+        ),
         originals=inputs.token_ids,
         pairs=pairs,
         mlm=mlm,
         sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
     )
+    if stage.asked() is None:
+        return columns
+    asked_bk = torch.cat(list(columns.places().values()), dim=1)
+    return columns._replace(reading=columns.reading._replace(asked=asked_bk))
 
 
 def _ask(inputs: Inputs) -> Questions:

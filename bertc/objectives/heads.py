@@ -6,20 +6,35 @@ e embedding, v token ids.
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, assert_never
 
 import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
+from bertc.ir.head import LinearHead, TransformHead
 from bertc.nn.activation import activate
 
 Weights = Mapping[str, torch.Tensor]
 
 
-def mlm_features(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """norm(f(W h + b)), (n, e), which the token table turns into scores (BERT modeling.py)."""
-    return _dense_norm(encoder, hidden_nh, weights, "mlm.dense", "mlm.norm")
+def token_features(
+    encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights, name: str
+) -> torch.Tensor:
+    """What the token table turns into scores, (n, e), by the kind of head; ``name`` is its own."""
+    match encoder.head:
+        case TransformHead():
+            return _dense_norm(encoder, hidden_nh, weights, f"{name}.dense", f"{name}.norm")
+        case LinearHead():
+            return _affine(hidden_nh, weights, f"{name}.dense") if encoder.factorised else hidden_nh
+        case _:
+            assert_never(encoder.head)
+
+
+def vocabulary_bias(name: str, weights: Weights) -> torch.Tensor:
+    """The bias (v,) of the scores of a head; zeros where it has none."""
+    bias_v = weights.get(f"{name}.bias")
+    return weights["token"].new_zeros(len(weights["token"])) if bias_v is None else bias_v
 
 
 def sbo_features(
@@ -38,7 +53,7 @@ def sbo_features(
 
 def mlm_logits(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Scores (n, v) over the vocabulary for the tokens at hidden states (n, h)."""
-    return _scores(mlm_features(encoder, hidden_nh, weights), weights, "mlm")
+    return _scores(token_features(encoder, hidden_nh, weights, "mlm"), weights, "mlm")
 
 
 def sbo_logits(
@@ -75,4 +90,5 @@ def _dense_norm(
 
 def _scores(features_ne: torch.Tensor, weights: Weights, head: str) -> torch.Tensor:
     dtype = features_ne.dtype
-    return F.linear(features_ne, weights["token"].to(dtype), weights[f"{head}.bias"].to(dtype))
+    bias_v = vocabulary_bias(head, weights).to(dtype)
+    return F.linear(features_ne, weights["token"].to(dtype), bias_v)

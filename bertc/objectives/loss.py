@@ -13,12 +13,17 @@ from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.resolved import Stage
 from bertc.objectives.columns import Boundaries, Columns, Predictions, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
-from bertc.objectives.heads import Weights, mlm_features, pair_logits, sbo_features
+from bertc.objectives.heads import (
+    Weights,
+    pair_logits,
+    sbo_features,
+    token_features,
+    vocabulary_bias,
+)
 
 
 def losses(
     stage: Stage,
-    encoder: Encoder,
     columns: Columns,
     hidden_bsh: torch.Tensor,
     pooled_bmh: torch.Tensor | None,
@@ -26,17 +31,20 @@ def losses(
 ) -> dict[str, TermLoss]:
     """The loss of every term, by kind of objective; factors of terms are not applied.
 
-    ``weights`` has the heads' tensors by name and as ``token`` the table (vocab, embedding).
+    ``hidden`` are the encoder's states, or those that were asked for. ``weights`` has the heads'
+    tensors by name and as ``token`` the table (vocab, embedding).
     """
     found: dict[str, TermLoss] = {}
     for term in stage.objective:
         match term.objective:
             case Mlm():
                 assert columns.mlm is not None, "mlm without its columns"
-                found["mlm"] = _mlm_loss(encoder, columns.mlm, hidden_bsh, weights)
+                states_bkh = columns.states(hidden_bsh, "mlm")
+                found["mlm"] = _mlm_loss(stage.encoder, columns.mlm, states_bkh, weights)
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
-                found["sbo"] = _sbo_loss(encoder, columns.sbo, hidden_bsh, weights)
+                around = (columns.states(hidden_bsh, "left"), columns.states(hidden_bsh, "right"))
+                found["sbo"] = _sbo_loss(stage.encoder, columns.sbo, around, weights)
             case Nsp() | Sop() as objective:
                 assert columns.pairs is not None, "a question about pairs without its columns"
                 assert pooled_bmh is not None, "a question about pairs without a pooler"
@@ -48,40 +56,31 @@ def losses(
     return found
 
 
-def _rows_at(hidden_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
-    """The hidden states (n, h) at positions (b, k)."""
-    b, s, h = hidden_bsh.shape
-    first_b = torch.arange(b, device=hidden_bsh.device) * s
-    rows_n = (first_b[:, None] + positions_bk).reshape(-1)
-    return hidden_bsh.reshape(b * s, h).index_select(0, rows_n)
-
-
 def _token_loss(
-    features_ne: torch.Tensor,
-    bias_v: torch.Tensor,
-    asked: Predictions | Boundaries,
-    weights: Weights,
+    features_ne: torch.Tensor, head: str, asked: Predictions | Boundaries, weights: Weights
 ) -> TermLoss:
-    table_ve = weights["token"].to(features_ne.dtype)
+    table_ve, bias_v = weights["token"].to(features_ne.dtype), vocabulary_bias(head, weights)
     losses_n, hits_n = vocabulary_loss(features_ne, table_ve, bias_v, asked.targets.reshape(-1))
     weight_n = asked.weights.reshape(-1)
     return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
 
 
 def _mlm_loss(
-    encoder: Encoder, asked: Predictions, hidden_bsh: torch.Tensor, weights: Weights
+    encoder: Encoder, asked: Predictions, states_bkh: torch.Tensor, weights: Weights
 ) -> TermLoss:
-    hidden_nh = _rows_at(hidden_bsh, asked.positions)
-    features_ne = mlm_features(encoder, hidden_nh, weights)
-    return _token_loss(features_ne, weights["mlm.bias"], asked, weights)
+    features_ne = token_features(encoder, states_bkh.flatten(0, 1), weights, "mlm")
+    return _token_loss(features_ne, "mlm", asked, weights)
 
 
 def _sbo_loss(
-    encoder: Encoder, asked: Boundaries, hidden_bsh: torch.Tensor, weights: Weights
+    encoder: Encoder,
+    asked: Boundaries,
+    around: tuple[torch.Tensor, torch.Tensor],
+    weights: Weights,
 ) -> TermLoss:
-    left_nh, right_nh = _rows_at(hidden_bsh, asked.left), _rows_at(hidden_bsh, asked.right)
+    left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in around)
     features_ne = sbo_features(encoder, left_nh, right_nh, asked.place.reshape(-1), weights)
-    return _token_loss(features_ne, weights["sbo.bias"], asked, weights)
+    return _token_loss(features_ne, "sbo", asked, weights)
 
 
 def _pair_loss(

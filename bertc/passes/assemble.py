@@ -17,8 +17,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        encoders={"encoder": _encoder(value)},
-        stages=_stages(program),
+        stages=_stages(program, _encoder(value)),
         vocabulary=value["vocab"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
         origins={
@@ -47,25 +46,27 @@ def _encoder(value: dict[str, Any]) -> Encoder:
         attention_owner=owners(value["share"], "attention", layers),
         ffn_owner=owners(value["share"], "ffn", layers),
         pooler=value["pooler"],
+        head=value["head"],
         dropout=value["dropout"],
         initializer=value["initializer"],
     )
 
 
-def _stages(program: Program) -> tuple[Stage, ...]:
+def _stages(program: Program, encoder: Encoder) -> tuple[Stage, ...]:
     total, first, stages = total_steps(program), 0, []
     for view in stage_views(program):
-        stages.append(_stage(view, first, total))
+        stages.append(_stage(view, encoder, first, total))
         first += view.value("steps")
     return tuple(stages)
 
 
-def _stage(view: StageView, first: int, total: int) -> Stage:
+def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
     own_schedule = "optimizer" in view.own
     schedule_steps = steps if own_schedule else total
     return Stage(
         name=view.name,
+        encoder=encoder,
         steps=steps,
         first_step=first,
         batch=view.value("batch"),

@@ -144,7 +144,7 @@ def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
 
 def trained_names(resolved: Resolved, stage: Stage) -> set[str]:
     """The weights that a stage has a gradient for."""
-    encoder = resolved.encoder
+    encoder = stage.encoder
     pooled = any(isinstance(term.objective, Nsp | Sop) for term in stage.objective)
     own = [w.name for w in encoder.weights() if pooled or not w.name.startswith("pooler.")]
     heads = [w.name for term in stage.objective for w in term.objective.weights(encoder)]

@@ -58,7 +58,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
         found = evaluate(
             model,
             stage,
-            make_objective(model, stage, resolved.encoder, compiled=False),
+            make_objective(model, stage, compiled=False),
             islice(data.heldout(rows), -(-resolved.run.eval_examples // rows)),
             vocabulary_tables(corpus.vocabulary, device),
             unigram_nats(corpus.vocabulary, data.tokens).to(device),

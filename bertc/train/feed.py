@@ -47,12 +47,17 @@ def tokens_at_once(device: torch.device) -> int:
 
 def split(parts: Parts, rows: int) -> list[Parts]:
     """The batch in parts of ``rows`` examples; what is None is None in each."""
-    nothing = [None] * -(-len(parts[0]) // rows)
+    nothing = [None] * -(-_length(parts) // rows)
     pieces = (
         nothing if p is None else torch.split(p, rows) if isinstance(p, Tensor) else split(p, rows)
         for p in parts
     )
     return [type(parts)(*own) for own in zip(*pieces, strict=True)]
+
+
+def _length(parts: tuple[Any, ...]) -> int:
+    """Examples in a batch, whose first part is never None."""
+    return len(parts[0]) if isinstance(parts[0], Tensor) else _length(parts[0])
 
 
 Corruption = Callable[[Inputs, int], list[list[Columns]]]

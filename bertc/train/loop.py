@@ -96,7 +96,7 @@ class _Phase:
         self.model = session.model
         self.model.encoder.recompute = plan.recompute[index]
         self.objective = session.engine.take_up(
-            make_objective(self.model, self.stage, resolved.encoder, plan.compile),
+            make_objective(self.model, self.stage, plan.compile),
             trained_names(resolved, self.stage),
         )
         self.step = TrainStep(

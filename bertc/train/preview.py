@@ -49,8 +49,9 @@ def _row(
     stage: Stage, vocabulary: Vocabulary, columns: Columns, batch: RawBatch, row: int, color: bool
 ) -> str:
     """One row: a paragraph a segment of each of its examples, then what is asked about it."""
-    seen, original = columns.token_ids[row].tolist(), columns.originals[row].tolist()
+    seen, original = columns.reading.token_ids[row].tolist(), columns.originals[row].tolist()
     length, asked = int(batch.lengths[row]), _asked(columns, row)
+    segments = batch.segment_ids[row].tolist()
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
     lines = [f"row {row + 1}, {length} tokens" + _count(len(starts), stage)]
     for nth, (start, end) in enumerate(pairwise([*starts, length])):
@@ -60,7 +61,7 @@ def _row(
             if at in asked:
                 word = f"«{word}→{_token(vocabulary, original[at])}»"
                 word = f"{_BOLD}{word}{_PLAIN}" if color else word
-            paragraphs.setdefault(int(columns.segment_ids[row, at]), []).append(word)
+            paragraphs.setdefault(int(segments[at]), []).append(word)
         for segment, words in paragraphs.items():
             name = "AB"[segment] if len(paragraphs) > 1 else " "
             lines.append(_wrapped(f"  {name} ", " ".join(words)))

@@ -208,8 +208,8 @@ def _readable(address: tuple[str, ...]) -> str:
     """``run.seed`` as ``seed``, and the first stage's settings by their bare names."""
     if address[0] == "run":
         address = address[1:]
-    elif address[:2] == ("stages", "0") or address[:2] == ("encoders", "encoder"):
-        address = address[2:]
+    elif address[:2] == ("stages", "0"):
+        address = address[3:] if address[2] == "encoder" else address[2:]
     return ".".join(address)
 
 

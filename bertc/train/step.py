@@ -14,7 +14,6 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
@@ -47,13 +46,15 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
     return tuple(term.weight for term in stage.objective)
 
 
-def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool) -> Objective:
+def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     """Forward pass and losses of one micro-batch, of static shapes; compiled, region by region."""
     names = kinds(stage)
 
     def loss(columns: Columns, factors_t: Tensor, hidden_bsh: Tensor) -> tuple[Tensor, Tensor]:
-        pooled_bmh = model.pool(hidden_bsh, columns.pairs.positions) if columns.pairs else None
-        terms = losses(stage, encoder, columns, hidden_bsh, pooled_bmh, model.head_weights())
+        pooled_bmh = None
+        if columns.pairs:
+            pooled_bmh = model.encoder.pool(columns.states(hidden_bsh, "pairs"))
+        terms = losses(stage, columns, hidden_bsh, pooled_bmh, model.head_weights())
         sums_t = torch.stack([terms[name].sum.float() for name in names])
         hits_t = torch.stack([terms[name].correct.float() for name in names])
         return (sums_t * factors_t).sum(), torch.stack([sums_t.detach(), hits_t])
@@ -63,10 +64,7 @@ def make_objective(model: Model, stage: Stage, encoder: Encoder, compiled: bool)
     score = torch.compile(loss, fullgraph=True, dynamic=False) if compiled else loss
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
-        hidden_bsh = model.encode(
-            columns.token_ids, columns.segment_ids, columns.attention_mask, columns.sequence_ids
-        )
-        return score(columns, factors_t, hidden_bsh)
+        return score(columns, factors_t, model.read(columns.reading))
 
     return objective
 

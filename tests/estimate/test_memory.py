@@ -9,7 +9,7 @@ from bertc.estimate.memory import whole_step
 from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.ir.resolved import Resolved
-from bertc.nn import build
+from bertc.nn import Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes import Machine
 from tests.bench.memory import allocated_bytes
@@ -116,20 +116,21 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
 
     ids = torch.zeros(batch, stage.seq, dtype=torch.long)
     asked = torch.zeros(batch, stage.predictions(), dtype=torch.long)
+    kinds = {term.objective.kind for term in stage.objective}
     columns = Columns(
-        token_ids=ids,
-        segment_ids=torch.zeros_like(ids),
-        attention_mask=None,
-        sequence_ids=None,
+        reading=Reading(token_ids=ids, segment_ids=torch.zeros_like(ids)),
         originals=ids,
-        pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
+        pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()) if "sop" in kinds else None,
         mlm=Predictions(asked, asked, asked.float()),
-        sbo=Boundaries(asked, asked, asked, asked, asked.float()),
+        sbo=Boundaries(asked, asked, asked, asked, asked.float()) if "sbo" in kinds else None,
     )
+    if stage.asked() is not None:
+        places = torch.cat(list(columns.places().values()), dim=1)
+        columns = columns._replace(reading=columns.reading._replace(asked=places))
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        hidden = note(model.encode(columns.token_ids, columns.segment_ids))
-        pooled = model.pool(hidden, ids[:, :1]) if resolved.encoder.pooler else None
-        losses(stage, resolved.encoder, columns, hidden, pooled, model.head_weights())
+        hidden = note(model.read(columns.reading))
+        pooled = model.encoder.pool(columns.states(hidden, "pairs")) if columns.pairs else None
+        losses(stage, columns, hidden, pooled, model.head_weights())
     return sum(storage.nbytes() for storage in found.values())
 
 
@@ -137,10 +138,10 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
 @pytest.mark.parametrize("extra", KEPT)
 def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> None:
     resolved = resolve(f"layers=3 hidden=64 heads=4 vocab=500 seq=64 {extra}")
-    encoder, stage = resolved.encoder, resolved.stages[0]
+    stage = resolved.stages[0]
     room = Room(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
-    parameters = count(encoder, resolved.terms())
-    step = whole_step(stage, encoder, parameters, room)
+    parameters = count(stage.encoder, resolved.terms())
+    step = whole_step(stage, parameters, room)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2
     assert step.kept + ids == pytest.approx(saved, rel=0.02)

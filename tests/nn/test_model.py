@@ -10,7 +10,7 @@ from torch._dynamo.utils import counters
 
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved, model_weights
-from bertc.nn import Model, build
+from bertc.nn import Model, Reading, build, rows_at
 
 TINY = "hidden=32 vocab=100 seq=16 dropout=0 "
 
@@ -193,3 +193,17 @@ def test_the_whole_encoder_is_one_graph_too() -> None:
     model = build(tiny("share=attention E=16")).eval()
     compiled = torch.compile(model.encode, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(ids()), model.encode(ids()))
+
+
+@pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8", "layers=1"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_states_asked_for_are_those_of_a_whole_pass(extra: str, packed: bool) -> None:
+    model = build(tiny(extra))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    numbers = torch.tensor([[1] * 5 + [2] * 7, [1] * 12]) if packed else None
+    mask = None if packed else torch.arange(12) < torch.tensor([[12], [9]])
+    reading = Reading(ids(), None, mask, numbers)
+    asked = torch.tensor([[0, 5, 5, 8], [3, 0, 1, 2]])
+    states = model.eval().read(reading._replace(asked=asked))
+    torch.testing.assert_close(states, rows_at(model.read(reading), asked), atol=1e-5, rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from bertc.objectives import Columns, Inputs, corrupt
 from tests.objectives.material import chosen, corrupted, program, rows, tables
@@ -16,13 +17,7 @@ TERMS = (
 
 
 def tensors(columns: Columns) -> list[torch.Tensor]:
-    flat: list[torch.Tensor] = []
-    for part in columns:
-        if isinstance(part, torch.Tensor):
-            flat.append(part)
-        elif part is not None:
-            flat.extend(part)
-    return flat
+    return [leaf for leaf in tree_leaves(columns) if leaf is not None]
 
 
 def some(inputs: Inputs, which: torch.Tensor) -> Inputs:

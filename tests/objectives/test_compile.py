@@ -30,9 +30,9 @@ def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
     def gradients(terms: dict[str, TermLoss]) -> tuple[torch.Tensor, ...]:
         return torch.autograd.grad(torch.stack([term.sum for term in terms.values()]).sum(), leaves)
 
-    stage, encoder = resolved.stages[0], resolved.encoder
-    plain = losses(stage, encoder, columns, hidden, pooled, w)
-    compiled = traced(stage, encoder, columns, hidden, pooled, w)
+    stage = resolved.stages[0]
+    plain = losses(stage, columns, hidden, pooled, w)
+    compiled = traced(stage, columns, hidden, pooled, w)
     for kind, term in plain.items():
         torch.testing.assert_close(compiled[kind].sum, term.sum)
         assert compiled[kind].count == term.count

@@ -33,11 +33,16 @@ def heads(resolved: Resolved) -> dict[str, torch.Tensor]:
     }
 
 
+def everywhere(columns: Columns) -> Columns:
+    """The same, of an encoder that was asked for the states of every position."""
+    return columns._replace(reading=columns.reading._replace(asked=None))
+
+
 def setting(
     objective: str, extra: str = ""
 ) -> tuple[Resolved, Columns, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
     resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
-    columns = corrupt(resolved.stages[0], rows(6, 40), tables(), 0)
+    columns = everywhere(corrupt(resolved.stages[0], rows(6, 40), tables(), 0))
     generator = torch.Generator().manual_seed(9)
     hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
     pooled = torch.randn(6, 16, generator=generator).requires_grad_()
@@ -46,7 +51,7 @@ def setting(
 
 def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
     resolved, columns, hidden, pooled, weights = setting(objective, extra)
-    return losses(resolved.stages[0], resolved.encoder, columns, hidden, pooled, weights)
+    return losses(resolved.stages[0], columns, hidden, pooled, weights)
 
 
 def layer(
@@ -55,6 +60,18 @@ def layer(
     x = f(w[f"{dense}.weight"] @ x + w[f"{dense}.bias"])
     x = (x - x.mean()) / (x.var(unbiased=False) + eps).sqrt()
     return x * w[f"{norm}.weight"] + w[f"{norm}.bias"]
+
+
+def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
+    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
+    stage = resolved.stages[0]
+    places = torch.cat(list(columns.places().values()), dim=1)
+    assert places.shape[1] == stage.asked() == 3 * stage.predictions() + 1 < 40
+    asked = columns._replace(reading=columns.reading._replace(asked=places))
+    states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
+    found = losses(stage, asked, states, pooled, w)
+    for kind, term in losses(stage, columns, hidden, pooled, w).items():
+        assert torch.equal(found[kind].sum, term.sum)
 
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
@@ -123,9 +140,7 @@ def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
     dtype: torch.dtype,
 ) -> None:
     resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
-    terms = losses(
-        resolved.stages[0], resolved.encoder, columns, hidden.to(dtype), pooled.to(dtype), w
-    )
+    terms = losses(resolved.stages[0], columns, hidden.to(dtype), pooled.to(dtype), w)
     assert set(terms) == {"mlm", "sbo", "sop"}
     assert all(term.sum.dtype == torch.float32 for term in terms.values())
     torch.stack([term.sum for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
@@ -181,13 +196,13 @@ def test_in_half_precision_only_the_products_are_rounded() -> None:
 
 def test_parts_of_a_batch_add_up() -> None:
     resolved, columns, hidden, pooled, w = setting("span+sbo+nsp")
-    stage, encoder = resolved.stages[0], resolved.encoder
-    whole = losses(stage, encoder, columns, hidden, pooled, w)
+    stage = resolved.stages[0]
+    whole = losses(stage, columns, hidden, pooled, w)
     inputs = rows(6, 40)
     summed = {kind: torch.zeros(3) for kind in whole}
     for part in (slice(0, 2), slice(2, 6)):
         columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), tables(), 0)
-        for kind, term in losses(stage, encoder, columns, hidden[part], pooled[part], w).items():
+        for kind, term in losses(stage, everywhere(columns), hidden[part], pooled[part], w).items():
             summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
     for kind, term in whole.items():
         parts = torch.stack([term.sum, term.count, term.correct])

@@ -67,7 +67,7 @@ def test_specials_and_padding_are_left_alone(unit: str) -> None:
     assert columns.mlm is not None
     marks = chosen(columns)
     assert (inputs.token_ids[marks] >= ORDINARY).all()
-    assert torch.equal(columns.token_ids[~marks], inputs.token_ids[~marks])
+    assert torch.equal(columns.reading.token_ids[~marks], inputs.token_ids[~marks])
     assert torch.equal(columns.originals, inputs.token_ids)
 
 
@@ -107,7 +107,7 @@ def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> N
     inputs = rows(2000, 64, full=True)
     columns = corrupted(mlm(replace="/".join(map(str, parts))), inputs)
     marks = chosen(columns)
-    old, new = inputs.token_ids[marks], columns.token_ids[marks]
+    old, new = inputs.token_ids[marks], columns.reading.token_ids[marks]
     masked, kept = int((new == MASK).sum()), int((new == old).sum())
     counts = [masked, len(new) - masked - kept, kept]
     # A token drawn at random is [MASK] or the old one once in 1000 each.
@@ -125,7 +125,7 @@ def random_tokens(source: str) -> torch.Tensor:
     """Tokens written where all are replaced at random."""
     inputs = rows(3000, 64, full=True)
     columns = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
-    return columns.token_ids[chosen(columns)]
+    return columns.reading.token_ids[chosen(columns)]
 
 
 def test_random_tokens_come_from_the_whole_vocabulary() -> None:
@@ -147,7 +147,7 @@ def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
     vocabulary = tables()
     vocabulary = vocabulary._replace(unigram_cdf=vocabulary.unigram_cdf.to(dtype))
     columns = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
-    drawn = columns.token_ids[chosen(columns)]
+    drawn = columns.reading.token_ids[chosen(columns)]
     counts = torch.bincount(drawn, minlength=VOCAB)[ORDINARY:]
     share = tables().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
     assert counts.sum() == len(drawn)
@@ -158,7 +158,7 @@ def test_without_masking_nothing_changes() -> None:
     inputs = rows(8, 32)
     columns = corrupted("sop", inputs)
     assert columns.mlm is None
-    assert torch.equal(columns.token_ids, inputs.token_ids)
+    assert torch.equal(columns.reading.token_ids, inputs.token_ids)
     assert columns.pairs is not None
     assert torch.equal(columns.pairs.labels, inputs.pair_labels)
     assert columns.pairs.weights.all()
@@ -169,7 +169,7 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
     inputs = rows(8, 32)
     padded = program("mlm", 32, "format=single-segment").stages[0]
     full = program("mlm", 32, "format=full-sentences").stages[0]
-    mask = corrupt(padded, inputs, tables(), 0).attention_mask
+    mask = corrupt(padded, inputs, tables(), 0).reading.attention_mask
     assert mask is not None
     assert torch.equal(mask, inputs.token_ids != PAD)
-    assert corrupt(full, inputs, tables(), 0).attention_mask is None
+    assert corrupt(full, inputs, tables(), 0).reading.attention_mask is None

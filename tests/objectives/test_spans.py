@@ -70,7 +70,7 @@ def test_a_merged_span_shares_its_draw() -> None:
     marks, fates = chosen(columns), torch.zeros(3)
     for row in range(1500):
         for run in merged(marks[row]):
-            new, old = columns.token_ids[row, run], inputs.token_ids[row, run]
+            new, old = columns.reading.token_ids[row, run], inputs.token_ids[row, run]
             masked, kept = bool((new == MASK).all()), bool((new == old).all())
             assert masked or not (new == MASK).any()
             if len(run) > 2:

@@ -13,9 +13,8 @@ from bertc.api import points
 from bertc.estimate import estimate
 from bertc.ir.objective import Mlm, Sbo
 from bertc.ir.resolved import Resolved, Stage
-from bertc.nn import build
+from bertc.nn import Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
-from bertc.passes.stages import asks_about_pairs
 from bertc.resources import shipped_specs
 
 BATCH = 2
@@ -27,16 +26,24 @@ def columns(stage: Stage) -> Columns:
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
-    return Columns(
+    kinds = {term.objective.kind for term in stage.objective}
+    reading = Reading(
         token_ids=rows,
         segment_ids=rows,
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
-        originals=rows,
-        pairs=Questions(starts, starts, starts.float()),
-        mlm=Predictions(asked, asked, weights),
-        sbo=Boundaries(asked, asked, asked, asked, weights),
     )
+    found = Columns(
+        reading=reading,
+        originals=rows,
+        pairs=Questions(starts, starts, starts.float()) if kinds & {"nsp", "sop"} else None,
+        mlm=Predictions(asked, asked, weights),
+        sbo=Boundaries(asked, asked, asked, asked, weights) if "sbo" in kinds else None,
+    )
+    if stage.asked() is None:
+        return found
+    places = torch.cat(list(found.places().values()), dim=1)
+    return found._replace(reading=reading._replace(asked=places))
 
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
@@ -45,12 +52,9 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
         model = build(resolved, device="meta")
         batch = columns(stage)
         with FlopCounterMode(display=False) as counter:
-            hidden = model.encode(
-                batch.token_ids, batch.segment_ids, batch.attention_mask, batch.sequence_ids
-            )
-            asking = asks_about_pairs(stage.objective)
-            pooled = model.pool(hidden, batch.pairs.positions) if asking else None
-            terms = losses(stage, resolved.encoder, batch, hidden, pooled, model.head_weights())
+            hidden = model.read(batch.reading)
+            pooled = model.encoder.pool(batch.states(hidden, "pairs")) if batch.pairs else None
+            terms = losses(stage, batch, hidden, pooled, model.head_weights())
             forward = counter.get_total_flops()
             sum((term.sum for term in terms.values()), torch.zeros(())).backward()
     over_vocabulary = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)

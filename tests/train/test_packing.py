@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved
-from bertc.nn import Model, attend, build
+from bertc.nn import Model, Reading, attend, build
 from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
 from bertc.train.step import make_objective
 
@@ -76,11 +76,13 @@ def packed(columns: Columns) -> Columns:
     numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
     mlm, sbo, pairs = columns.mlm, columns.sbo, columns.pairs
     assert mlm is not None
-    return columns._replace(
-        token_ids=tokens(columns.token_ids),
-        segment_ids=tokens(columns.segment_ids),
-        attention_mask=None,
+    reading = Reading(
+        token_ids=tokens(columns.reading.token_ids),
+        segment_ids=tokens(columns.reading.segment_ids),
         sequence_ids=tokens(torch.stack(numbers)),
+    )
+    packed = columns._replace(
+        reading=reading,
         originals=tokens(columns.originals),
         pairs=pairs
         and Questions(
@@ -95,6 +97,8 @@ def packed(columns: Columns) -> Columns:
             slots(sbo.targets, False), slots(sbo.weights, False),
         ),
     )  # fmt: skip
+    places = torch.cat(list(packed.places().values()), dim=1)
+    return packed._replace(reading=reading._replace(asked=places))
 
 
 def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -102,9 +106,7 @@ def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[st
     model = build(resolved).train()
     stage = resolved.stages[0]
     factors = torch.full((len(stage.objective),), 0.01)
-    loss, statistics = make_objective(model, stage, resolved.encoder, compiled=False)(
-        columns, factors
-    )
+    loss, statistics = make_objective(model, stage, compiled=False)(columns, factors)
     loss.backward()
     return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
@@ -184,9 +186,9 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
         pair_labels=torch.zeros_like(starts),
     )
     columns = corrupt(stage, inputs, tables(), 1)
-    assert columns.sequence_ids is not None
-    assert columns.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
-    assert columns.attention_mask is None
+    assert columns.reading.sequence_ids is not None
+    assert columns.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
+    assert columns.reading.attention_mask is None
     assert columns.pairs is not None
     assert columns.pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
     assert columns.pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]

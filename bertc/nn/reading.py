@@ -1,0 +1,32 @@
+"""What an encoder reads: one value, however much of it an objective or a caller has to say.
+
+Axes: b batch, s sequence, k positions asked of a row, h hidden.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Reading(NamedTuple):
+    """Rows of token ids, and what is known of their tokens.
+
+    ``attention_mask`` is true at real tokens; padding stands at the end of a row. Where rows hold
+    several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
+    unbroken runs. ``asked`` names the positions whose states are wanted: the last layer works there
+    alone.
+    """
+
+    token_ids: torch.Tensor  # (b, s) long
+    segment_ids: torch.Tensor | None = None  # (b, s) long
+    attention_mask: torch.Tensor | None = None  # (b, s) bool
+    sequence_ids: torch.Tensor | None = None  # (b, s) long
+    asked: torch.Tensor | None = None  # (b, k) long, None: every position
+
+
+def rows_at(x_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
+    """The vectors (b, k, h) at positions (b, k); any position may come twice."""
+    b, s, h = x_bsh.shape
+    first_b = torch.arange(b, device=x_bsh.device) * s
+    rows_n = (first_b[:, None] + positions_bk).reshape(-1)
+    return x_bsh.reshape(b * s, h).index_select(0, rows_n).view(b, -1, h)
