@@ -3,7 +3,7 @@
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
-from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
+from bertc.estimate.flops import executed_flops, run_flops, stage_flops
 from bertc.estimate.memory import whole_step
 from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
@@ -112,13 +112,13 @@ def _stage(
     convention: Convention,
 ) -> StageEstimate:
     trained = count(stage.encoder, stage.objective)
-    executed = executed_flops(stage)
     memory = process_memory(stage, whole, room, layout)
+    executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
     applied = -(-share // memory.microbatch) * whole.applied
     work = Work(
-        flops=3 * executed * share,
-        recomputed_flops=layer_flops(stage) * share if memory.recompute else 0,
+        flops=executed.train * share,
+        recomputed_flops=executed.layers * share if memory.recompute else 0,
         kept_bytes=whole_step(stage, whole, room).kept * share,
         weights=applied + trained.total // layout.shards,
     )

@@ -1,18 +1,25 @@
 """FLOPs of a stage and of a run, in each convention."""
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.base import Matmul
 from bertc.ir.objective import Mlm
 from bertc.ir.resolved import Stage, head_matmuls
 from bertc.passes.stages import asks_about_pairs
 
 
+class Executed(NamedTuple):
+    """FLOPs of products for one example; ``layers`` run once more where they are recomputed."""
+
+    forward: int
+    train: int
+    layers: int
+
+
 def stage_flops(
-    stage: Stage, parameters: Parameters, executed: int, convention: Convention
+    stage: Stage, parameters: Parameters, executed: Executed, convention: Convention
 ) -> Flops:
     """One stage in one convention; ``parameters`` are those that the stage trains.
 
@@ -21,8 +28,7 @@ def stage_flops(
     """
     match convention:
         case "exact":
-            forward = executed
-            train = 3 * forward
+            forward, train, _ = executed
         case "electra":
             forward = electra.body_flops(stage.encoder, stage.seq)
             if any(isinstance(term.objective, Mlm) for term in stage.objective):
@@ -62,25 +68,21 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
     )
 
 
-def executed_flops(stage: Stage) -> int:
-    """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
+def executed_flops(stage: Stage, examples: int) -> Executed:
+    """Matmuls as ``nn`` and the objectives run them, for one of ``examples`` read at once.
+
+    What is computed once for all of them counts in part.
+    """
     # A pooler that nothing reads is not run; else it pools every example of a row.
     pooled = stage.texts if asks_about_pairs(stage.objective) else 0
-    return sum(
-        product.flops * (pooled if product.part == "pooler" else 1)
-        for product in (*_products(stage), *head_matmuls(stage, 1))
-    )
-
-
-def layer_flops(stage: Stage) -> int:
-    """Of ``executed_flops`` those of the layers, which run once more where they are recomputed."""
-    return sum(
-        product.flops for product in _products(stage) if product.part in ("attention", "ffn")
-    )
-
-
-def _products(stage: Stage) -> tuple[Matmul, ...]:
-    return stage.encoder.matmuls(1, stage.seq, stage.asked())
+    encoder = stage.encoder.matmuls(examples, stage.seq, stage.asked())
+    forward = train = layers = 0
+    for product in (*encoder, *head_matmuls(stage, examples)):
+        times = pooled if product.part == "pooler" else 1
+        forward += times * product.flops
+        train += times * product.train_flops
+        layers += product.flops if product.part in ("attention", "ffn") else 0
+    return Executed(*(_mean(total, examples) for total in (forward, train, layers)))
 
 
 def _mean(total: int, count: int) -> int:

@@ -257,12 +257,15 @@ def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: i
     kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, queries, fused) + around
     if encoder.norm.kind == "pre" and queries < seq:  # what the queries look at is normed too
         kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
+    ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
+    if encoder.dropout.ffn:
+        ffn_kept += Kept(masks=queries * widths.ffn)
     return LayerBytes(
         attention_weights=attention * FP32,
         ffn_weights=ffn * FP32,
         copies=copies,
         attention_kept=room.bytes_of(kept),
-        ffn_kept=room.bytes_of(encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around),
+        ffn_kept=room.bytes_of(ffn_kept),
         attention_working=encoder.attention.working(heads, head_dim, seq, queries, fused)
         * room.value_bytes,
         ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
@@ -288,8 +291,10 @@ def embeddings_kept(stage: Stage) -> Kept:
     # One head alone takes what was asked for as it is.
     own = states if asked is None or len(stage.objective) > 1 else 0
     total = Kept(values=own * hidden, masks=dropped * seq * embedding)
-    normed, norm = (seq, embedding) if encoder.norm.kind == "post" else (states, hidden)
-    total += Kept(values=normed * norm, fp32=2 * normed)
+    if encoder.norms_embeddings:
+        total += Kept(values=seq * embedding, fp32=2 * seq)
+    elif encoder.norm.kind == "pre":
+        total += Kept(values=states * hidden, fp32=2 * states)
     if encoder.factorised:
         total += Kept(values=seq * embedding)
     return total

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from bertc.interop.names import TITLES, LayoutName, groups
-from bertc.ir.attention import FullAttention
+from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.encoder import Encoder
 from bertc.ir.ffn import Activation, Mlp
 from bertc.ir.resolved import Resolved
@@ -62,8 +62,16 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
     match encoder.attention:
         case FullAttention():
             pass
+        case RelativeAttention():
+            return Obstacle("attention=relative", "all three layouts attend by content alone")
         case _:
             assert_never(encoder.attention)
+    if encoder.positions.kind != "learned":
+        return Obstacle(
+            f"positions={encoder.positions.kind}", "all three layouts have a table of positions"
+        )
+    if encoder.head.kind != "transform":
+        return Obstacle(f"head={encoder.head.kind}", "all three layouts have a dense layer in it")
     match encoder.ffn:
         case Mlp():
             pass
@@ -71,6 +79,12 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
             assert_never(encoder.ffn)
     if encoder.norm.kind != "post":
         return Obstacle(f"norm={encoder.norm.kind}", "all three layouts norm after each part")
+    if not encoder.norm.embeddings:
+        return Obstacle("norm=post(embeddings=false)", "all three layouts norm the embeddings")
+    if encoder.dropout.ffn:
+        return Obstacle(
+            f"dropout.ffn={encoder.dropout.ffn}", "all three layouts have none within the part"
+        )
     if not encoder.segments:
         return Obstacle("segments=0", "all three layouts add a token type to every token")
     for setting, widths in (

@@ -1,8 +1,21 @@
 """Kinds of self-attention: their fields, weights and matmuls."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from pydantic import Field
+
+from bertc.ir.base import (
+    Axis,
+    Kept,
+    Matmul,
+    Node,
+    Normal,
+    TruncatedNormal,
+    Weight,
+    affine,
+)
+
+_BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 
 
 class FullAttention(Node):
@@ -22,6 +35,12 @@ class FullAttention(Node):
             *affine(f"{name}.value", inner, outer, init, "attention"),
             *affine(f"{name}.output", outer, inner, init, "attention"),
         )
+
+    def common_weights(
+        self, heads: int, head_dim: int, init: TruncatedNormal | Normal
+    ) -> tuple[Weight, ...]:
+        """None."""
+        return ()
 
     def matmuls(
         self, hidden: int, heads: int, head_dim: int, batch: int, seq: int, queries: int
@@ -69,5 +88,97 @@ class FullAttention(Node):
         return 3 * hidden * heads * head_dim
 
 
-Attention = FullAttention
+class RelativeAttention(Node):
+    """Scores of what a key holds and of how far it stands from the query (Dai et al. 2019, 3.3).
+
+    softmax(((q + u) K^T + (q + v) (W_r R)^T) / sqrt(head_dim)) V, R sines and cosines of distances;
+    no map has a bias. ``untie``: each layer has biases u and v of its own (XLNet), else all layers
+    share them. ``segments``: a third score says whether both stand in the same segment (Yang et al.
+    2019, 2.5). ``clamp``: distances beyond it count as it; 0: none does.
+    """
+
+    kind: Literal["relative"] = "relative"
+    untie: bool = False
+    segments: bool = False
+    clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+    def weights(
+        self, name: str, hidden: int, heads: int, head_dim: int, init: TruncatedNormal | Normal
+    ) -> tuple[Weight, ...]:
+        """Maps of queries, keys, values and distances, the output map, and biases of its own."""
+        inner: tuple[Axis, int] = ("heads", heads * head_dim)
+        outer: tuple[Axis, int] = ("hidden", hidden)
+        maps = [
+            affine(f"{name}.{part}", inner, outer, init, "attention")[0]
+            for part in ("query", "key", "value", "distance")
+        ]
+        maps.append(affine(f"{name}.output", outer, inner, init, "attention")[0])
+        if self.untie:
+            maps += _biases(name, ("content_bias", "distance_bias"), heads * head_dim, init)
+        if self.segments:
+            maps += _biases(name, ("segment_bias",), heads * head_dim, init)
+            shape, axes = (2, heads * head_dim), _BY_SEGMENT
+            maps.append(Weight(f"{name}.segment", shape, axes, init, "attention", "table"))
+        return tuple(maps)
+
+    def common_weights(
+        self, heads: int, head_dim: int, init: TruncatedNormal | Normal
+    ) -> tuple[Weight, ...]:
+        """The biases u and v of all layers, where they are tied."""
+        if self.untie:
+            return ()
+        return _biases("relative", ("content_bias", "distance_bias"), heads * head_dim, init)
+
+    def matmuls(
+        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int, queries: int
+    ) -> tuple[Matmul, ...]:
+        """Four projections, one of all distances, both scores and the weighted average.
+
+        Distances are mapped once for all rows of a batch.
+        """
+        width, distances = heads * head_dim, self.distances(seq, queries)
+        segments = Matmul("attention", queries, head_dim, 2, times=batch * heads)
+        return (
+            Matmul("attention", batch * queries, hidden, width),
+            Matmul("attention", batch * seq, hidden, width, times=2),
+            Matmul("attention", distances, hidden, width, fixed=True),
+            Matmul("attention", queries, head_dim, seq, times=batch * heads),
+            Matmul("attention", queries, head_dim, distances, times=batch * heads),
+            *((segments,) if self.segments else ()),
+            Matmul("attention", queries, seq, head_dim, times=batch * heads),
+            Matmul("attention", batch * queries, width, hidden),
+        )
+
+    def distances(self, seq: int, queries: int) -> int:
+        """Distances that are mapped: from the first key behind to the last one ahead."""
+        return 2 * seq
+
+    def kept(
+        self, hidden: int, heads: int, head_dim: int, seq: int, queries: int, fused: bool
+    ) -> Kept:
+        """As full attention, and the queries once more, with the other bias; no kernel is fused."""
+        width = heads * head_dim
+        gathered = queries if queries < seq else 0
+        values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
+        return Kept(values=values + (1 if fused else 3) * heads * queries * seq)
+
+    def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
+        """Values that backward holds at once beside what was kept: the gradients of all scores."""
+        return 4 * queries * heads * seq
+
+    def joined(self, hidden: int, heads: int, head_dim: int) -> int:
+        """Elements of the weights that one application copies: the three maps side by side."""
+        return 3 * hidden * heads * head_dim
+
+
+def _biases(
+    name: str, parts: tuple[str, ...], width: int, init: TruncatedNormal | Normal
+) -> tuple[Weight, ...]:
+    """Vectors added to queries; drawn as matrices are, as both releases do."""
+    return tuple(
+        Weight(f"{name}.{part}", (width,), ("heads",), init, "attention", "bias") for part in parts
+    )
+
+
+Attention = Annotated[FullAttention | RelativeAttention, Field(discriminator="kind")]
 """The closed union of attention kinds."""

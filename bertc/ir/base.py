@@ -94,18 +94,27 @@ class Weight:
 
 @dataclass(frozen=True)
 class Matmul:
-    """``times`` products of (rows, inner) by (inner, columns) in one forward pass."""
+    """``times`` products of (rows, inner) by (inner, columns) in one forward pass.
+
+    ``fixed``: the rows are no function of weights, so that backward makes one product, not two.
+    """
 
     part: Part
     rows: int
     inner: int
     columns: int
     times: int = 1
+    fixed: bool = False
 
     @property
     def flops(self) -> int:
         """Forward FLOPs; a multiply-add counts 2."""
         return 2 * self.rows * self.inner * self.columns * self.times
+
+    @property
+    def train_flops(self) -> int:
+        """Forward and backward: the gradients of both factors, where both have one."""
+        return self.flops * (2 if self.fixed else 3)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,46 @@ class LearnedPositions(Node):
     positional = ("rows", "offset")
     bare_number = ("rows",)
 
+    @property
+    def room(self) -> int | None:
+        """The longest row that has a vector for each of its places."""
+        return self.rows - self.offset
 
-Positions = LearnedPositions
+
+class _Untaught(Node):
+    """Positions without weights, for rows of any length."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of a position table: it has none."""
+        return 0
+
+    @property
+    def offset(self) -> int:
+        """The first place."""
+        return 0
+
+    @property
+    def room(self) -> int | None:
+        """The longest row: any."""
+        return None
+
+
+class SinusoidalPositions(_Untaught):
+    """Sines, then cosines, of the place at wavelengths from 2 pi to 20,000 pi (Vaswani et al., 3.5;
+    the two side by side as in fairseq's SinusoidalPositionalEmbedding).
+    """
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+
+
+class NoPositions(_Untaught):
+    """Embeddings know no places; attention may (Transformer-XL, XLNet)."""
+
+    kind: Literal["none"] = "none"
+
+
+Positions = Annotated[
+    LearnedPositions | SinusoidalPositions | NoPositions, Field(discriminator="kind")
+]
 """The closed union of position kinds."""

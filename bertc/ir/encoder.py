@@ -30,7 +30,8 @@ class Dropout(Node):
         0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
     )
     attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
-    positional = ("hidden", "attention")
+    ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
+    positional = ("hidden", "attention", "ffn")
     bare_number = ("hidden", "attention")
 
 
@@ -76,13 +77,19 @@ class Encoder(Node):
         """Whether the embedding tables are narrower or wider than the layers (ALBERT 3.1)."""
         return self.embedding != self.hidden
 
+    @property
+    def norms_embeddings(self) -> bool:
+        """Whether the sum of the embeddings is normed."""
+        return self.norm.kind == "post" and self.norm.embeddings
+
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the map to the hidden width where the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
         tables: list[tuple[str, Axis, int]] = [
             ("token", "vocab", self.vocab_size),
-            ("position", "positions", self.positions.rows),
         ]
+        if self.positions.rows:
+            tables.append(("position", "positions", self.positions.rows))
         if self.segments:
             tables.append(("segment", "segments", self.segments))
         weights = [
@@ -96,7 +103,7 @@ class Encoder(Node):
             )
             for name, axis, rows in tables
         ]
-        if self.norm.kind == "post":
+        if self.norms_embeddings:
             weights += layer_norm("embeddings.norm", *width, part="embeddings")
         if self.factorised:
             hidden: tuple[Axis, int] = ("hidden", self.hidden)
@@ -120,6 +127,11 @@ class Encoder(Node):
             *self.ffn.weights(name, self.hidden, self.layers[layer].ffn, self.initializer),
             *layer_norm(f"{name}.norm", "hidden", self.hidden),
         )
+
+    def common_weights(self) -> tuple[Weight, ...]:
+        """What the attention of all layers has in common, whoever shares the rest."""
+        first = self.layers[0]
+        return self.attention.common_weights(first.heads, first.head_dim, self.initializer)
 
     def pooler_weights(self) -> tuple[Weight, ...]:
         """tanh(W h_first + b) of the first token, if the encoder has it."""
@@ -156,6 +168,7 @@ class Encoder(Node):
                 layers += self.ffn_weights(layer)
         return (
             *self.embedding_weights(),
+            *self.common_weights(),
             *layers,
             *self.final_weights(),
             *self.pooler_weights(),
@@ -173,6 +186,7 @@ class Encoder(Node):
             layers += self.ffn_weights(ffn)
         return (
             *self.embedding_weights(),
+            *self.common_weights(),
             *layers,
             *self.final_weights(),
             *self.pooler_weights(),

@@ -10,10 +10,14 @@ Epsilon = Annotated[float, Field(gt=0, le=1)]
 
 
 class PostNorm(Node):
-    """norm(x + f(x)): the embeddings are normed too, the last layer's output already is (BERT)."""
+    """norm(x + f(x)), so that the last layer's output is normed already (BERT).
+
+    ``embeddings``: what the embeddings give is normed too; Transformer-XL and XLNet leave it.
+    """
 
     kind: Literal["post"] = "post"
     eps: Epsilon = 1e-12  # BERT: tf.contrib.layers.layer_norm; Hugging Face layer_norm_eps
+    embeddings: bool = True
     positional = ("eps",)
 
 

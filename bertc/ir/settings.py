@@ -58,7 +58,9 @@ class Settings(Node):
         "gelu", "Hugging Face BertConfig hidden_act", "activation of feed-forward parts and heads"
     )
     norm: Norm = default(PostNorm(), BERT, "where the layer norms stand")
-    positions: Positions = derived("longest seq", "positions the encoder knows")
+    positions: Positions = derived(
+        "longest seq; none where attention knows distances", "how a token's place enters"
+    )
     segments: Annotated[int, Field(ge=0, le=1000)] = default(
         2, "BERT config type_vocab_size as released", "token types"
     )

@@ -4,36 +4,32 @@ Axes: b batch, s sequence, q positions of it that ask, k positions asked of a ro
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from bertc.ir.attention import FullAttention as FullNode
+from bertc.ir.attention import RelativeAttention as RelativeNode
 from bertc.ir.encoder import Encoder as EncoderNode
-from bertc.ir.encoder import LayerWidths
-from bertc.nn.attend import Visible, can_varlen, narrowed, within
-from bertc.nn.attention import FullAttention
+from bertc.nn.attend import can_varlen
+from bertc.nn.attention import attention_part
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
+from bertc.nn.part import AttentionPart
 from bertc.nn.reading import Reading, rows_at
-from bertc.nn.weights import Affine, LayerNorm, Table
-
-
-class AttentionPart(FullAttention):
-    """Attention and the norm that goes with it."""
-
-    def __init__(self, table: Table, name: str, node: EncoderNode, widths: LayerWidths) -> None:
-        super().__init__(table, name, widths, node.dropout)
-        self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
+from bertc.nn.relative import encode_distances
+from bertc.nn.visible import Bounds, Relation, Visible, narrowed, within
+from bertc.nn.weights import LayerNorm, Linear, Table, parameter
 
 
 class FfnPart(Mlp):
     """The feed-forward part and the norm that goes with it."""
 
     def __init__(self, table: Table, name: str, node: EncoderNode) -> None:
-        super().__init__(table, name, node.ffn)
+        super().__init__(table, name, node.ffn, node.dropout.ffn)
         self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
 
 
@@ -62,9 +58,12 @@ class Encoder(nn.Module):
         table = {weight.name: weight for weight in node.weights()}
         self.node = node
         self.embeddings = Embeddings(table, node)
+        self.relative = nn.ParameterDict(
+            {w.name.removeprefix("relative."): parameter(w) for w in node.common_weights()}
+        )
         self.attention = nn.ModuleDict(
             {
-                str(layer): AttentionPart(table, f"attention.{layer}", node, node.layers[layer])
+                str(layer): attention_part(table, f"attention.{layer}", node, node.layers[layer])
                 for layer in sorted(set(node.attention_owner))
             }
         )
@@ -76,7 +75,7 @@ class Encoder(nn.Module):
         )
         pre = node.norm.kind == "pre"
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
-        self.pooler = Affine(table, "pooler") if node.pooler else None
+        self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
         self._regions = self._plain()
 
@@ -85,8 +84,8 @@ class Encoder(nn.Module):
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        visible = self._visible(reading, dtype)
         x = embed(reading.token_ids, reading.segment_ids, reading.sequence_ids, dtype)
+        visible = self._visible(reading, x)
         context: torch.Tensor | None = None
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
         for number, (attention, ffn) in enumerate(owners):
@@ -96,9 +95,29 @@ class Encoder(nn.Module):
             x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, context, visible)
         return x if self.norm is None else last_norm(x)
 
-    def _visible(self, reading: Reading, dtype: torch.dtype) -> Visible:
+    def _visible(self, reading: Reading, x_bsh: torch.Tensor) -> Visible:
+        match self.node.attention:
+            case FullNode():
+                return self._mask(reading, can_varlen(x_bsh.device, x_bsh.dtype))
+            case RelativeNode():
+                return self._relation(self.node.attention, reading, x_bsh)
+            case _:
+                assert_never(self.node.attention)
+
+    def _relation(self, node: RelativeNode, reading: Reading, x_bsh: torch.Tensor) -> Relation:
+        mask = self._mask(reading, varlen=False)
+        assert not isinstance(mask, Bounds), "asked for a mask"
+        seq, same = x_bsh.shape[1], None
+        if node.segments and reading.segment_ids is not None:
+            same = (reading.segment_ids[:, :, None] == reading.segment_ids[:, None, :])[:, None]
+        elif node.segments:
+            same = torch.ones(1, 1, seq, seq, dtype=torch.bool, device=x_bsh.device)
+        distances_lh = encode_distances(node, seq, seq, x_bsh)
+        return Relation(mask, self._drop(distances_lh), None, same, **self.relative)
+
+    def _mask(self, reading: Reading, varlen: bool) -> torch.Tensor | Bounds | None:
         if reading.sequence_ids is not None:
-            return within(reading.sequence_ids, self._varlen(reading.token_ids, dtype))
+            return within(reading.sequence_ids, varlen and not self._drops_attention)
         if reading.attention_mask is not None:
             return reading.attention_mask[:, None, None, :].bool()
         return None
@@ -139,10 +158,10 @@ class Encoder(nn.Module):
             raise ValueError("this encoder has no pooler (pooler=false)")
         return torch.tanh(self.pooler(first_h))
 
-    def _varlen(self, token_ids_bs: torch.Tensor, dtype: torch.dtype) -> bool:
-        """Whether the kernel for sequences of any length serves: it has no dropout."""
-        drops = self.training and self.node.dropout.attention > 0
-        return can_varlen(token_ids_bs.device, dtype) and not drops
+    @property
+    def _drops_attention(self) -> bool:
+        """Whether attention has dropout, which the kernel for sequences of any length lacks."""
+        return self.training and self.node.dropout.attention > 0
 
     def _recomputed(
         self,

@@ -5,19 +5,22 @@ from torch import nn
 
 from bertc.ir.ffn import Mlp as MlpNode
 from bertc.nn.activation import activate
-from bertc.nn.weights import Affine, Table
+from bertc.nn.dropout import dropout
+from bertc.nn.weights import Linear, Table
 
 
 class Mlp(nn.Module):
     """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
 
-    def __init__(self, table: Table, name: str, node: MlpNode) -> None:
+    def __init__(self, table: Table, name: str, node: MlpNode, rate: float) -> None:
         super().__init__()
-        self.inner = Affine(table, f"{name}.inner")
-        self.outer = Affine(table, f"{name}.outer")
+        self.dropout = rate
+        self.inner = Linear(table, f"{name}.inner")
+        self.outer = Linear(table, f"{name}.outer")
         self.activation = node.activation
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        y: torch.Tensor = self.outer(activate(self.activation, self.inner(x)))
+        inner = dropout(activate(self.activation, self.inner(x)), self.dropout, self.training)
+        y: torch.Tensor = self.outer(inner)
         return y

@@ -14,21 +14,24 @@ Table = Mapping[str, Weight]
 """The weight table of a part, by name."""
 
 
-def _parameter(weight: Weight) -> nn.Parameter:
+def parameter(weight: Weight) -> nn.Parameter:
+    """A tensor of the table, without its values."""
     return nn.Parameter(torch.empty(weight.shape))
 
 
-class Affine(nn.Module):
-    """``x W^T + b`` over the last axis, in the dtype of ``x``."""
+class Linear(nn.Module):
+    """``x W^T``, and ``+ b`` if the table has a bias, over the last axis, in the dtype of ``x``."""
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
-        self.weight = _parameter(table[f"{name}.weight"])
-        self.bias = _parameter(table[f"{name}.bias"])
+        self.weight = parameter(table[f"{name}.weight"])
+        bias = table.get(f"{name}.bias")
+        self.bias = None if bias is None else parameter(bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., inputs) to (..., outputs)."""
-        return F.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.linear(x, self.weight.to(x.dtype), bias)
 
     def extra_repr(self) -> str:
         """Widths, for printing."""
@@ -41,8 +44,8 @@ class LayerNorm(nn.Module):
 
     def __init__(self, table: Table, name: str, eps: float) -> None:
         super().__init__()
-        self.weight = _parameter(table[f"{name}.weight"])
-        self.bias = _parameter(table[f"{name}.bias"])
+        self.weight = parameter(table[f"{name}.weight"])
+        self.bias = parameter(table[f"{name}.bias"])
         self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +63,7 @@ class Embedding(nn.Module):
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
-        self.weight = _parameter(table[f"{name}.weight"])
+        self.weight = parameter(table[f"{name}.weight"])
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
@@ -84,7 +87,7 @@ class Tensors(nn.Module):
                 if not hasattr(node, step):
                     node.add_module(step, nn.Module())
                 node = node.get_submodule(step)
-            node.register_parameter(leaf, _parameter(weight))
+            node.register_parameter(leaf, parameter(weight))
 
 
 def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:

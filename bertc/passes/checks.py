@@ -152,8 +152,8 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
 
 def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
     positions, seq = stage.program.settings["positions"].value, stage.value("seq")
-    room = positions.rows - positions.offset
-    if seq > room:
+    room = positions.room
+    if room is not None and seq > room:
         more_rows = f"positions={seq + positions.offset}"
         written = stage.program.settings["positions"]
         diagnostics.error(

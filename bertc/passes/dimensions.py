@@ -3,7 +3,7 @@
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.embedding import LearnedPositions
+from bertc.ir.embedding import LearnedPositions, NoPositions
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.settings import default_source
 from bertc.passes.stages import asks_about_pairs, default_format, stage_views
@@ -19,7 +19,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("head_dim", lambda p: max(1, _value(p, "hidden") // _first(_value(p, "heads")))),
         ("ffn", lambda p: 4 * _value(p, "hidden")),
         ("embedding", lambda p: _value(p, "hidden")),
-        ("positions", lambda p: LearnedPositions(rows=longest_seq(p))),
+        ("positions", _positions),
         ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
         ("save_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
@@ -40,6 +40,12 @@ def total_steps(program: Program) -> int:
 def longest_seq(program: Program) -> int:
     """The longest row of any stage, in tokens."""
     return max(int(stage.value("seq")) for stage in stage_views(program))
+
+
+def _positions(program: Program) -> LearnedPositions | NoPositions:
+    if _value(program, "attention").kind == "relative":
+        return NoPositions()
+    return LearnedPositions(rows=longest_seq(program))
 
 
 def _value(program: Program, setting: str) -> Any:

@@ -70,8 +70,7 @@ def fill(run: Path, text: str, top: int = 5) -> Filled:
     kept = run / "tokenizer"
     vocabulary = load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
     ids, places = _encode(vocabulary, text)
-    positions = model.resolved.encoder.positions
-    room = positions.rows - positions.offset - 2
+    room = (model.resolved.encoder.positions.room or len(ids) + 2) - 2
     masks: list[tuple[Candidate, ...]] = []
     for start in range(0, len(places), ROWS):
         part = places[start : start + ROWS]

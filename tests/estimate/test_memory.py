@@ -100,6 +100,8 @@ KEPT = [
     "dropout=0.1",
     "dropout=0 objective=mlm+sop",
     "dropout=0 objective=span+sbo format=single-segment",
+    "dropout=0 attention=relative objective=mlm(p=100%)",
+    "dropout=dropout(0, 0, 0.1)",
 ]
 
 

@@ -1,0 +1,131 @@
+"""Attention by distance against its formula, one pair of tokens after the other."""
+
+import math
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.nn import Model, Reading, build, rows_at
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+B, S, H, N, D = 2, 7, 16, 2, 8
+BASE = f"layers=2 hidden={H} heads={N} vocab=50 seq=16 dropout=0 "
+KINDS = [
+    "attention=relative",
+    "attention=relative(untie=true) norm=post(1e-5, embeddings=false)",
+    "attention=relative(clamp=3)",
+    "attention=relative(untie=true, segments=true)",
+    "attention=relative share=attention",
+    "attention=relative norm=pre E=8",
+]
+
+
+def made(extra: str) -> Model:
+    model = build(resolve(BASE + extra)).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
+    return model
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
+
+
+def wave(distance: int, clamp: int) -> torch.Tensor:
+    far = max(-clamp, min(clamp, distance)) if clamp else distance
+    angles = [far / 10_000 ** (2 * i / H) for i in range(H // 2)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
+
+
+def attended(model: Model, layer: int, x: torch.Tensor, segments: torch.Tensor) -> torch.Tensor:
+    """What one attention part makes of states (s, h), before its norm."""
+    node = model.resolved.encoder
+    owner = node.attention_owner[layer]
+    w = {
+        name.removeprefix(f"encoder.attention.{owner}."): value
+        for name, value in model.named_parameters()
+    }
+    for name in ("content_bias", "distance_bias"):
+        w.setdefault(name, w.get(f"encoder.relative.{name}", torch.zeros(0)))
+    result = torch.zeros(S, N * D)
+    for head in range(N):
+        part = slice(head * D, (head + 1) * D)
+        for i in range(S):
+            q = (w["query.weight"] @ x[i])[part]
+            scores = []
+            for j in range(S):
+                k = (w["key.weight"] @ x[j])[part]
+                r = (w["distance.weight"] @ wave(i - j, node.attention.clamp))[part]
+                score = (q + w["content_bias"][part]) @ k + (q + w["distance_bias"][part]) @ r
+                if node.attention.segments:
+                    row = int(segments[i] != segments[j])
+                    score = score + (q + w["segment_bias"][part]) @ w["segment"][row, part]
+                scores.append(score / math.sqrt(D))
+            values = torch.stack([(w["value.weight"] @ x[j])[part] for j in range(S)])
+            result[i, part] = torch.stack(scores).softmax(0) @ values
+    return result @ w["output.weight"].T
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_attention_is_its_formula(extra: str) -> None:
+    model, segments = made(extra), torch.tensor([[0, 0, 0, 1, 1, 1, 1], [0] * 7])
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for part in model.encoder.attention.values():
+        part.register_forward_hook(lambda _, given, found: seen.append((given[0], found)))
+    model.encode(ids(), segments)
+    assert len(seen) == 2
+    for layer, (given, found) in enumerate(seen):
+        for row in range(B):
+            expected = attended(model, layer, given[row], segments[row])
+            torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
+    model = made(extra)
+    whole = model.encode(ids())
+    asked = torch.tensor([[6, 0, 3], [2, 2, 5]])
+    found = model.read(Reading(ids(), asked=asked))
+    torch.testing.assert_close(found, rows_at(whole, asked), atol=1e-5, rtol=1e-4)
+    padded = torch.nn.functional.pad(ids(), (0, 4))
+    mask = torch.arange(S + 4).expand(B, -1) < S
+    found = model.encode(padded, attention_mask=mask)[:, :S]
+    torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
+    numbers = torch.tensor([[1] * S + [2] * S])
+    found = model.encode(ids().reshape(1, -1), sequence_ids=numbers)
+    torch.testing.assert_close(found.reshape(B, S, H), whole, atol=1e-5, rtol=1e-4)
+
+
+def test_only_distances_matter_to_it() -> None:
+    model = made("attention=relative")
+    token = torch.full((1, S), 9)
+    one = model.encode(token)
+    mask = torch.arange(S + 3)[None] >= 3
+    moved = model.encode(torch.cat([torch.full((1, 3), 7), token], 1), attention_mask=mask)
+    torch.testing.assert_close(moved[:, 3:], one, atol=1e-5, rtol=1e-4)
+
+
+def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
+    model = made("positions=sinusoidal norm=pre")
+    assert not any("position" in name for name, _ in model.named_parameters())
+    embeddings = model.encoder.embeddings
+    fixed = embeddings.token.weight[ids()] + embeddings.segment.weight[0]
+    found = embeddings(ids(), None, None, torch.float32)
+    waves = torch.stack([wave(place, 0) for place in range(S)])
+    torch.testing.assert_close(found, fixed + waves, atol=1e-5, rtol=1e-5)
+    numbers = torch.tensor([[1] * 3 + [2] * 4] * B)
+    restarted = embeddings(ids(), None, numbers, torch.float32)
+    places = torch.tensor([0, 1, 2, 0, 1, 2, 3])
+    torch.testing.assert_close(restarted, fixed + waves[places], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"{BASE}{extra} batch={BATCH} microbatch={BATCH} head=linear")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).flops
+    assert found.forward_per_example == pytest.approx(forward, abs=1)
+    assert found.train_per_example == pytest.approx(train, rel=1e-4)
