@@ -31,7 +31,8 @@ class Node(BaseModel):
     ``positional`` names the fields that unnamed arguments fill, in order. ``bare_number`` and
     ``bare_string`` name the fields that a value written without its kind fills
     (``vocab=30k``, ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written
-    alone, stand for the whole node (``objective=span``).
+    alone, stand for the whole node (``objective=span``). ``others`` names the field that takes
+    every argument whose name is no field's, as (name, text) (``pairs(en="a.en", fr="a.fr")``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -40,6 +41,7 @@ class Node(BaseModel):
     bare_number: ClassVar[tuple[str, ...]] = ()
     bare_string: ClassVar[tuple[str, ...]] = ()
     shorthand: ClassVar[str] = ""
+    others: ClassVar[str] = ""
 
 
 class TruncatedNormal(Node):

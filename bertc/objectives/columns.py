@@ -35,6 +35,7 @@ class Tables(NamedTuple):
     word_start: torch.Tensor  # (v,) bool, the token begins a word
     special: torch.Tensor  # (v,) bool
     unigram_cdf: torch.Tensor  # (v,) float, cumulative frequency in the training text
+    frequency: torch.Tensor  # (v,) double, that of the rarest for tokens that never stand there
 
 
 class Predictions(NamedTuple):

@@ -19,6 +19,7 @@ def assemble(program: Program) -> Resolved:
         name=program.name,
         stages=_stages(program, _encoder(value)),
         vocabulary=value["vocab"],
+        languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
         origins={
             name: given.origin.kind + (f": {given.origin.source}" if given.origin.source else "")
@@ -74,6 +75,8 @@ def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
         microbatch=view.value("microbatch"),
         objective=view.value("objective"),
         data=view.value("data"),
+        smoothing=view.value("smoothing"),
+        mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
         padded=view.format.kind != "full-sentences",

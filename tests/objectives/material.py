@@ -19,6 +19,7 @@ def tables(continues: int = CONTINUES) -> Tables:
         size=VOCAB, pad=PAD, cls=CLS, sep=SEP, mask=MASK,
         word_start=ids < continues, special=ids < ORDINARY,
         unigram_cdf=(frequency / frequency.sum()).cumsum(0),
+        frequency=(frequency / frequency.sum()).clamp(min=1e-6),
     )  # fmt: skip
 
 
