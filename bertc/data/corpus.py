@@ -72,8 +72,7 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
     }
     vocabulary = replace(vocabulary, unigram=_unigram(resolved, tokenised, vocabulary.size))
     stages = tuple(
-        _stage(stage, resolved, vocabulary, tokenised, cache, progress)
-        for stage in resolved.stages
+        _stage(stage, resolved, vocabulary, tokenised, cache, progress) for stage in resolved.stages
     )
     return Corpus(
         resolved,

@@ -23,7 +23,7 @@ def sample(
 
     Which documents is decided by their hashes, so a larger corpus keeps a fair part of each source
     and the same corpus always gives the same sample. Memory holds the sample alone. Sources come
-    with the name of their language; of each language a part is kept that makes its share p^smoothing.
+    with the names of their languages; of each a part is kept that makes its share p^smoothing.
     """
     kept: list[tuple[int, str, Sentences, str]] = []
     below, held = _HASHES, 0

@@ -6,7 +6,7 @@ The axes used by every weight table, once for the whole project:
     segments    token types                     embedding   width of the embedding tables (E)
     hidden      width of the residual stream    heads       attention width, heads x head_dim
     ffn         inner width of the FFN          labels      classes of a classification head
-    feature     input of a head built from several vectors
+    languages   rows of the language table      feature     input of a head of several vectors
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Axis = Literal[
-    "vocab", "positions", "segments", "embedding", "hidden", "heads", "ffn", "labels", "feature"
-]
+    "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "labels",
+    "feature",
+]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "norm", "pooler", "head"]
 Role = Literal["matrix", "table", "bias", "norm"]
 

@@ -56,8 +56,19 @@ class Stage(Node):
     @property
     def masking(self) -> Masked | None:
         """Of the terms that hide tokens, each in rows of its own, the one that hides the most."""
-        found = [t.objective for t in self.objective if isinstance(t.objective, Masked)]
-        return max(found, key=lambda objective: objective.predictions(self.seq), default=None)
+        most: Masked | None = None
+        for term in self.objective:
+            other = term.objective
+            if isinstance(other, Masked) and (
+                most is None or other.predictions(self.seq) > most.predictions(self.seq)
+            ):
+                most = other
+        return most
+
+    @property
+    def translates(self) -> bool:
+        """Whether some rows are sentences and their translations."""
+        return any(isinstance(term.objective, Tlm) for term in self.objective)
 
     def predictions(self) -> int:
         """Positions a row whose token is predicted by masked language modelling; 0 without it."""
@@ -142,9 +153,10 @@ class Resolved(Node):
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once however many stages use it."""
-    return tuple(
-        weight for term in resolved.terms() for weight in term.objective.weights(resolved.encoder)
-    )
+    terms, encoder = resolved.terms(), resolved.encoder
+    # mlm and tlm have one head.
+    found = {w.name: w for term in terms for w in term.objective.weights(encoder)}
+    return tuple(found.values())
 
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:

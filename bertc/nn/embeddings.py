@@ -3,51 +3,57 @@
 Axes: b batch, s sequence, e embedding, h hidden.
 """
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder
 from bertc.nn.dropout import dropout
+from bertc.nn.reading import Reading
 from bertc.nn.weights import Affine, Embedding, LayerNorm, Table
 
 
 class Embeddings(nn.Module):
-    """dropout(norm(token + position + segment)), mapped to the hidden width where E differs."""
+    """dropout(norm(token + position + segment + language)), mapped to the hidden width from E."""
 
     def __init__(self, table: Table, node: Encoder) -> None:
         super().__init__()
         self.token = Embedding(table, "embeddings.token")
         self.position = Embedding(table, "embeddings.position")
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
+        languages = Embedding(table, "embeddings.language") if node.languages else None
+        self.language = languages
         post = node.norm.kind == "post"
         self.norm = LayerNorm(table, "embeddings.norm", node.norm.eps) if post else None
         self.project = Affine(table, "embeddings.project") if node.factorised else None
         self.offset = node.positions.offset
         self.dropout = node.dropout.hidden
 
-    def forward(
-        self,
-        token_ids_bs: torch.Tensor,
-        segment_ids_bs: torch.Tensor | None,
-        sequence_ids_bs: torch.Tensor | None,
-        dtype: torch.dtype,
-    ) -> torch.Tensor:
+    def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""
-        seq = token_ids_bs.shape[1]
-        if sequence_ids_bs is None:
-            place = self.position.weight[self.offset : self.offset + seq]
-        else:
-            place = self.position(self.offset + places(sequence_ids_bs))
-        x_bse = self.token(token_ids_bs) + place
+        x_bse = self.token(reading.token_ids) + self._place(reading)
         if self.segment is not None:
+            segment_ids_bs = reading.segment_ids
             first = self.segment.weight[0]
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
+        if self.language is not None and reading.language_ids is not None:
+            beyond = F.pad(self.language.weight, (0, 0, 0, 1))
+            x_bse = x_bse + F.embedding(reading.language_ids, beyond)
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
+
+    def _place(self, reading: Reading) -> torch.Tensor:
+        """The vectors of positions, (s, e) or (b, s, e)."""
+        if reading.position_ids is not None:
+            return cast(torch.Tensor, self.position(self.offset + reading.position_ids))
+        if reading.sequence_ids is not None:
+            return cast(torch.Tensor, self.position(self.offset + places(reading.sequence_ids)))
+        return self.position.weight[self.offset : self.offset + reading.token_ids.shape[1]]
 
 
 def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span
 from bertc.ir.data import PAIRED
-from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Given, Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
@@ -132,7 +132,8 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=_note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
-    if stage.value("pack") and stage.format.kind == "full-sentences":
+    full = stage.format.kind == "full-sentences" and not stage.translates
+    if stage.value("pack") and full:
         diagnostics.error(
             "E216",
             "full-sentences rows are full, and pack = true",
@@ -142,8 +143,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             fix=_fix(stage.given("format"), "format=doc-sentences"),
         )
     segments = stage.program.settings["segments"].value
-    translating = any(isinstance(t.objective, Tlm) for t in stage.value("objective"))
-    if (paired or translating) and segments == 1:
+    if (paired or stage.translates) and segments == 1:
         rows = stage.format.kind if paired else "tlm"
         diagnostics.error(
             "E211",

@@ -5,7 +5,7 @@ Axes: t terms of the objective, v vocabulary.
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ from bertc.train.engines import Objective
 from bertc.train.feed import to_inputs
 from bertc.train.ranks import Ranks
 from bertc.train.step import counts, divisors, kinds, term_weights
+
+Sums = dict[str, float]
+"""Something added up over held-out predictions, by kind of objective."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,13 @@ class Evaluation:
     accuracy: dict[str, float]
     unigram_loss: float | None
     examples: int
+    languages: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The losses by language (``en``) or direction (``en-fr``), where there are several."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        return found if self.languages else {k: v for k, v in found.items() if k != "languages"}
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
@@ -59,15 +65,17 @@ def evaluate(
     seed: int,
     ranks: Ranks,
 ) -> Evaluation:
-    """Evaluate on all of ``batches``, of which each process reads its rows.
+    """Evaluate on all of ``batches``, each of one language, of which each process reads its rows.
 
-    Masks are keyed by example, so they are the same every time.
+    Masks are keyed by example, so they are the same every time. A term that nothing was held out
+    for has no loss.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
     names, device = kinds(stage), nats_v.device
-    sums_t, hits_t, counted_t, examples = _zeros(names), _zeros(names), _zeros(names), 0
+    by_language: dict[str, tuple[Sums, Sums, Sums]] = {}
+    examples = 0
     guessed = asked = 0.0
     model.eval()
     try:
@@ -78,9 +86,11 @@ def evaluate(
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
+            language = named(model.resolved.languages, *batch.languages[0].tolist())
+            totals = by_language.setdefault(language, (_zeros(names), _zeros(names), _zeros(names)))
             # One wait for the device a batch.
             for total, part in zip(
-                (sums_t, hits_t, counted_t),
+                totals,
                 torch.stack([*statistics, counts_t]).tolist(),
                 strict=True,
             ):
@@ -92,18 +102,40 @@ def evaluate(
             examples += len(batch.lengths)
     finally:
         model.train()
-    guessed, asked = _of_all(ranks, device, (sums_t, hits_t, counted_t), (guessed, asked))
-    divided_by = divisors(stage, torch.tensor([counted_t[name] for name in names])).tolist()
-    losses = {name: sums_t[name] / part for name, part in zip(names, divided_by, strict=True)}
+    every = [one for totals in by_language.values() for one in totals]
+    guessed, asked = _of_all(ranks, device, every, (guessed, asked))
+    sums_t, hits_t, counted_t = (
+        {name: math.fsum(totals[which][name] for totals in by_language.values()) for name in names}
+        for which in range(3)
+    )
+    losses = _means(stage, sums_t, counted_t)
+    weights = dict(zip(names, term_weights(stage), strict=True))
     return Evaluation(
-        loss=math.fsum(
-            w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)
-        ),
+        loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
-        accuracy={name: hits_t[name] / max(1.0, counted_t[name]) for name in names},
+        accuracy={name: hits_t[name] / counted_t[name] for name in losses},
         unigram_loss=guessed / asked if asked else None,
         examples=examples,
+        languages={
+            language: _means(stage, sums, counted)
+            for language, (sums, _, counted) in sorted(by_language.items())
+        }
+        if len(by_language) > 1
+        else {},
     )
+
+
+def named(languages: tuple[str, ...], first: int, second: int) -> str:
+    """A language as ``en``, a direction as ``en-fr``; text of no language is ``other``."""
+    one, two = ((*languages, "other")[number] for number in (first, second))
+    return one if first == second else f"{one}-{two}"
+
+
+def _means(stage: Stage, sums: Sums, counted: Sums) -> dict[str, float]:
+    """The loss of every term that has predictions."""
+    names = kinds(stage)
+    divided_by = divisors(stage, torch.tensor([counted[name] for name in names])).tolist()
+    return {n: sums[n] / part for n, part in zip(names, divided_by, strict=True) if counted[n]}
 
 
 def _of_all(
@@ -123,7 +155,7 @@ def _of_all(
     return next(found), next(found)
 
 
-def _zeros(names: tuple[str, ...]) -> dict[str, float]:
+def _zeros(names: tuple[str, ...]) -> Sums:
     return dict.fromkeys(names, 0.0)
 
 

@@ -33,6 +33,8 @@ class Report:
         with console.capture() as captured:
             if self.evaluation is not None:
                 console.print(_table(self.evaluation))
+                if self.evaluation.languages:
+                    console.print(_by_language(self.evaluation))
             if self.step:
                 console.print(self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
@@ -61,4 +63,15 @@ def _table(evaluation: Evaluation) -> Table:
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}",
         )
+    return table
+
+
+def _by_language(evaluation: Evaluation) -> Table:
+    table = Table(title="loss by language", title_justify="left")
+    table.add_column("language")
+    for name in evaluation.losses:
+        table.add_column(name, justify="right")
+    for language, losses in evaluation.languages.items():
+        cells = (f"{losses[n]:.3f}" if n in losses else "" for n in evaluation.losses)
+        table.add_row(language, *cells)
     return table

@@ -61,7 +61,7 @@ class RandomText:
         labels_bm = np.zeros((batch, self._stage.texts), np.int64)
         labels_bm[:, 0] = examples_b % 2
         languages_b2 = np.zeros((batch, 2), np.uint8)
-        if self._translates:
+        if self._stage.translates:
             languages_b2[::2, 1] = 1
         return RawBatch(
             token_ids=token_ids_bs,
