@@ -33,8 +33,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> Source:
             )
     size_bytes = sum(path.stat().st_size for path in paths)
     return Source(
-        name="-".join(languages if side is None else languages[side : side + 1])
-        + f" of {', '.join(map(str, paths))}",
+        name=_name(languages, wheres, corpus.path, side),
         identity=("pairs", corpus.path and list(wheres), side, *(identity(p) for p in paths)),
         sentences="lines",
         total=size_bytes,
@@ -43,6 +42,12 @@ def open_parallel(corpus: Parallel, side: int | None) -> Source:
         read=partial(_read, paths, wheres if corpus.path else None, side),
         paired=side is None,
     )
+
+
+def _name(languages: Both, wheres: Both, path: str, side: int | None) -> str:
+    if side is None:
+        return f"{'-'.join(languages)} of {path or ' and '.join(wheres)}"
+    return f"{languages[side]} of {path or wheres[side]}"
 
 
 def _only(pattern: str) -> Path:

@@ -132,7 +132,7 @@ def _roberta(resolved: Resolved, pad: int) -> Obstacle | None:
             f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
             f"the RoBERTa layout counts positions from the padding id + 1 = {pad + 1}",
         )
-    predicts = any(term.objective.kind == "mlm" for term in resolved.terms())
+    predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())
     if predicts and encoder.ffn.activation != "gelu":
         return Obstacle(
             f"activation={encoder.ffn.activation}",

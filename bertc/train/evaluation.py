@@ -20,9 +20,6 @@ from bertc.train.feed import to_inputs
 from bertc.train.ranks import Ranks
 from bertc.train.step import counts, divisors, kinds, term_weights
 
-Sums = dict[str, float]
-"""Something added up over held-out predictions, by kind of objective."""
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -73,10 +70,8 @@ def evaluate(
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
-    names, device = kinds(stage), nats_v.device
-    by_language: dict[str, tuple[Sums, Sums, Sums]] = {}
-    examples = 0
-    guessed = asked = 0.0
+    totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
+    guesses, examples, device = torch.zeros(2, dtype=torch.float64), 0, nats_v.device
     model.eval()
     try:
         for batch in batches:
@@ -86,42 +81,38 @@ def evaluate(
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
-            language = named(model.resolved.languages, *batch.languages[0].tolist())
-            totals = by_language.setdefault(language, (_zeros(names), _zeros(names), _zeros(names)))
             # One wait for the device a batch.
-            for total, part in zip(
-                totals,
-                torch.stack([*statistics, counts_t]).tolist(),
-                strict=True,
-            ):
-                for name, value in zip(names, part, strict=True):
-                    total[name] += value
+            found = torch.stack([*statistics, counts_t]).double().cpu()
+            language = named(model.resolved.languages, *batch.languages[0].tolist())
+            totals[language] = totals.get(language, 0) + found
             if columns.mlm is not None:
-                cost, number = _guess(columns.mlm, nats_v)
-                guessed, asked = guessed + cost, asked + number
+                guesses += torch.tensor(_guess(columns.mlm, nats_v))
             examples += len(batch.lengths)
     finally:
         model.train()
-    every = [one for totals in by_language.values() for one in totals]
-    guessed, asked = _of_all(ranks, device, every, (guessed, asked))
-    sums_t, hits_t, counted_t = (
-        {name: math.fsum(totals[which][name] for totals in by_language.values()) for name in names}
-        for which in range(3)
-    )
-    losses = _means(stage, sums_t, counted_t)
-    weights = dict(zip(names, term_weights(stage), strict=True))
+    every = torch.cat([guesses, *(total.flatten() for total in totals.values())]).to(device)
+    ranks.add(every)
+    guessed, asked = every[:2].tolist()
+    by_language = dict(zip(totals, every[2:].cpu().view(len(totals), 3, -1), strict=True))
+    unigram_loss = guessed / asked if asked else None
+    return _evaluation(stage, by_language, unigram_loss, examples)
+
+
+def _evaluation(
+    stage: Stage, by_language: dict[str, Tensor], unigram_loss: float | None, examples: int
+) -> Evaluation:
+    whole = torch.stack(list(by_language.values())).sum(0)
+    losses = _means(stage, whole)
+    weights = dict(zip(kinds(stage), term_weights(stage), strict=True))
+    hits = dict(zip(kinds(stage), (whole[1] / whole[2].clamp(min=1)).tolist(), strict=True))
+    each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
     return Evaluation(
         loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
-        accuracy={name: hits_t[name] / counted_t[name] for name in losses},
-        unigram_loss=guessed / asked if asked else None,
+        accuracy={name: hits[name] for name in losses},
+        unigram_loss=unigram_loss,
         examples=examples,
-        languages={
-            language: _means(stage, sums, counted)
-            for language, (sums, _, counted) in sorted(by_language.items())
-        }
-        if len(by_language) > 1
-        else {},
+        languages=each if len(each) > 1 else {},
     )
 
 
@@ -131,32 +122,12 @@ def named(languages: tuple[str, ...], first: int, second: int) -> str:
     return one if first == second else f"{one}-{two}"
 
 
-def _means(stage: Stage, sums: Sums, counted: Sums) -> dict[str, float]:
-    """The loss of every term that has predictions."""
-    names = kinds(stage)
-    divided_by = divisors(stage, torch.tensor([counted[name] for name in names])).tolist()
-    return {n: sums[n] / part for n, part in zip(names, divided_by, strict=True) if counted[n]}
-
-
-def _of_all(
-    ranks: Ranks,
-    device: torch.device,
-    by_name: Iterable[dict[str, float]],
-    numbers: tuple[float, float],
-) -> tuple[float, float]:
-    """Make sums those of all processes: dicts of them in place, and two numbers."""
-    dicts = tuple(by_name)
-    every = [*(value for one in dicts for value in one.values()), *numbers]
-    totals = torch.tensor(every, dtype=torch.float64, device=device)
-    ranks.add(totals)
-    found = iter(totals.tolist())
-    for one in dicts:
-        one.update({name: next(found) for name in one})
-    return next(found), next(found)
-
-
-def _zeros(names: tuple[str, ...]) -> Sums:
-    return dict.fromkeys(names, 0.0)
+def _means(stage: Stage, total: Tensor) -> dict[str, float]:
+    """The loss of every term that has predictions, from (3, t) sums, hits and counts."""
+    sums, _, counted = total.tolist()
+    divided_by = divisors(stage, total[2]).tolist()
+    terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
+    return {name: value / part for name, value, part, count in terms if count}
 
 
 def _guess(masked: Predictions, nats_v: Tensor) -> tuple[float, float]:

@@ -55,7 +55,9 @@ def _table(evaluation: Evaluation) -> Table:
     for heading in ("loss", "unigram", "below it", "accuracy"):
         table.add_column(heading, justify="right")
     for name, loss in evaluation.losses.items():
-        unigram = evaluation.unigram_loss if name == "mlm" else None
+        # Of mlm's tokens and tlm's together; beside the first of them.
+        masked = next((n for n in evaluation.losses if n in ("mlm", "tlm")), "")
+        unigram = evaluation.unigram_loss if name == masked else None
         table.add_row(
             name,
             f"{loss:.3f}",
