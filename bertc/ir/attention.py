@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
 
 
 class FullAttention(Node):
@@ -11,7 +11,7 @@ class FullAttention(Node):
     kind: Literal["full"] = "full"
 
     def weights(
-        self, name: str, hidden: int, heads: int, head_dim: int, init: TruncatedNormal | Normal
+        self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
     ) -> tuple[Weight, ...]:
         """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
         inner: tuple[Axis, int] = ("heads", heads * head_dim)

@@ -61,6 +61,15 @@ class Normal(Node):
     positional = ("std",)
 
 
+class FanIn(Node):
+    """Scaled by the width that is read: tables normal with std width^-1/2, matrices uniform.
+
+    The bounds of the latter are inputs^-1/2 (XLM transformer.py, Embedding; torch.nn.Linear).
+    """
+
+    kind: Literal["fan-in"] = "fan-in"
+
+
 class Constant(Node):
     """One value everywhere: biases 0, norm scales 1."""
 
@@ -69,7 +78,8 @@ class Constant(Node):
     positional = ("value",)
 
 
-Initializer = Annotated[TruncatedNormal | Normal, Field(discriminator="kind")]
+Drawn = TruncatedNormal | Normal | FanIn
+Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class Weight:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
-    init: TruncatedNormal | Normal | Constant
+    init: Drawn | Constant
     part: Part
     role: Role
 
@@ -138,7 +148,7 @@ def affine(
     name: str,
     outputs: tuple[Axis, int],
     inputs: tuple[Axis, int],
-    init: TruncatedNormal | Normal,
+    init: Drawn,
     part: Part,
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
