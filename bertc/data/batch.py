@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertc.data.rows import TRANSLATION
+
 
 @dataclass(frozen=True)
 class RawBatch:
@@ -17,7 +19,8 @@ class RawBatch:
     ``example_ids`` are stable addresses and ``copies`` tells which pass over the data a row
     belongs to (under static masking, which of the stored maskings): with the seed, the two key
     every random choice about a row. ``starts`` says where the examples of a row begin, s in places
-    not used. ``pair_labels``: 0 true order or next text, 1 not.
+    not used. ``pair_labels``: 0 true order or next text, 1 not, 2 the same in another language;
+    only of such rows are the two ``languages`` not one.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
@@ -27,6 +30,7 @@ class RawBatch:
     copies: NDArray[np.int64]  # (b,)
     starts: NDArray[np.int32]  # (b, m)
     pair_labels: NDArray[np.int64]  # (b, m)
+    languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
 
 
 def assemble(
@@ -35,6 +39,7 @@ def assemble(
     """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
 
     ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
+    A translation stands as it would alone, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
     """
     batch.starts[at, 0] = 0
     batch.token_ids[at, 0] = cls
@@ -46,22 +51,25 @@ def assemble(
         batch.token_ids[at, longest + 1] = sep
         batch.lengths[at] = longest + 2
         return
-    _side_by_side(ids, rows, batch, at, sep)
+    _side_by_side(ids, rows, batch, at, cls, sep)
 
 
 def _side_by_side(
-    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], sep: int
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
 ) -> None:
     """All rows at once, each token fetched from its place; what is fetched for padding is lost."""
     nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
-    second_b = rows["a_length"] + 2  # where the second text would begin
-    end_b = second_b + (rows["b_length"] + 1) * (rows["b_length"] > 0)
-    in_second_bs, real_bs = lane_s >= second_b[:, None], lane_s < end_b[:, None]
+    apart_b = rows["label"] == TRANSLATION
+    middle_b = rows["a_length"] + 2  # where what belongs to the second text would begin
+    second_b = middle_b + apart_b  # and where the text itself would
+    end_b = lengths(rows)
+    in_second_bs, real_bs = lane_s >= middle_b[:, None], lane_s < end_b[:, None]
     shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)
     tokens_bs = ids.take(shift_bs + lane_s, mode="wrap")
     found_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
     found_bs[:, 0] = batch.token_ids[at, 0]
-    found_bs[nth_b, second_b - 1] = found_bs[nth_b, end_b - 1] = sep
+    found_bs[nth_b[apart_b], middle_b[apart_b]] = cls
+    found_bs[nth_b, middle_b - 1] = found_bs[nth_b, end_b - 1] = sep
     batch.token_ids[at] = found_bs
     batch.segment_ids[at] = in_second_bs & real_bs
     batch.lengths[at] = end_b
@@ -87,14 +95,14 @@ def assemble_packed(
     batch.starts[at, places] = starts
     batch.pair_labels[at, places] = rows["label"]
     batch.token_ids[at, starts] = cls
-    _one_by_one(ids, rows, batch, at.tolist(), starts.tolist(), sep)
+    _one_by_one(ids, rows, batch, at.tolist(), starts.tolist(), cls, sep)
     np.add.at(batch.lengths, at, sizes)
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
     """Tokens of each entry of ``rows.ROW`` with its special ones."""
-    both = rows["b_length"] > 0
-    return np.asarray(rows["a_length"] + 2 + (rows["b_length"] + 1) * both, dtype=np.int32)
+    second = (rows["b_length"] > 0) * (rows["b_length"] + 1 + (rows["label"] == TRANSLATION))
+    return np.asarray(rows["a_length"] + 2 + second, dtype=np.int32)
 
 
 def _one_by_one(
@@ -103,17 +111,22 @@ def _one_by_one(
     batch: RawBatch,
     at: list[int],
     starts: list[int],
+    cls: int,
     sep: int,
 ) -> None:
     token_ids, segment_ids = batch.token_ids, batch.segment_ids
     entries = zip(at, starts, rows.tolist(), strict=True)
-    for i, start, (a, b, a_length, b_length, _) in entries:
+    for i, start, (a, b, a_length, b_length, label) in entries:
         row, end = token_ids[i], start + a_length + 1
         row[start + 1 : end] = ids[a : a + a_length]
         row[end] = sep
         if b_length:
-            last = end + b_length + 1
-            row[end + 1 : last] = ids[b : b + b_length]
+            second = end + 1
+            if label == TRANSLATION:
+                row[second] = cls
+                second += 1
+            last = second + b_length
+            row[second:last] = ids[b : b + b_length]
             row[last] = sep
             segment_ids[i, end + 1 : last + 1] = 1
 
@@ -128,4 +141,5 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
         copies=np.zeros(batch, dtype=np.int64),
         starts=np.full((batch, texts), seq, dtype=np.int32),
         pair_labels=np.zeros((batch, texts), dtype=np.int64),
+        languages=np.zeros((batch, 2), dtype=np.uint8),
     )

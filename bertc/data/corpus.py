@@ -14,7 +14,8 @@ from bertc.data.packs import Packs, open_packs, write_packs
 from bertc.data.progress import Progress
 from bertc.data.rows import Arrangement, open_rows, write_rows
 from bertc.data.sample import sample
-from bertc.data.source import Source, open_source
+from bertc.data.smoothing import draw_weights, texts_of
+from bertc.data.source import Source, Text, open_source
 from bertc.data.spool import spooled
 from bertc.data.stage import Drawn, StageData
 from bertc.data.store import fingerprint, obtain
@@ -22,9 +23,8 @@ from bertc.data.tokenise import tokenise
 from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError
-from bertc.ir.data import Corpus as DataSource
-from bertc.ir.data import TokenizerFile
-from bertc.ir.objective import Mlm, Objective, StaticMasking
+from bertc.ir.data import Parallel, TokenizerFile
+from bertc.ir.objective import Mlm, Objective, StaticMasking, Tlm
 from bertc.ir.resolved import Resolved, Stage
 
 VERSION = 1
@@ -62,37 +62,40 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
         DataError: a source or vocabulary cannot be used.
         CannotWriteError: the cache cannot be written.
     """
-    corpora = dict.fromkeys(share.corpus for stage in resolved.stages for share in stage.data)
-    sources = [spooled(open_source(corpus), cache, progress) for corpus in corpora]
+    texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
+    sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
     vocabulary = _vocabulary(resolved, sources, cache, progress)
     holdout = resolved.run.holdout
-    parts = [_tokenised(s, vocabulary, holdout, cache, progress) for s in sources]
-    tokenised = dict(zip(corpora, parts, strict=True))
+    tokenised = {
+        text: _tokenised(source, vocabulary, holdout, cache, progress)
+        for text, source in sources.items()
+    }
     vocabulary = replace(vocabulary, unigram=_unigram(resolved, tokenised, vocabulary.size))
     stages = tuple(
-        _stage(stage, resolved.run.seed, vocabulary, tokenised, cache, progress)
-        for stage in resolved.stages
+        _stage(stage, resolved, vocabulary, tokenised, cache, progress) for stage in resolved.stages
     )
     return Corpus(
         resolved,
         vocabulary,
         _content(resolved, vocabulary, tokenised),
-        tuple(part.facts for part in parts),
+        tuple(part.facts for part in tokenised.values()),
         stages,
     )
 
 
 def _content(
-    resolved: Resolved, vocabulary: Vocabulary, tokenised: dict[DataSource, "_Tokenised"]
+    resolved: Resolved, vocabulary: Vocabulary, tokenised: dict[Text, "_Tokenised"]
 ) -> str:
     """Fingerprint of the text and of all that turns it into batches, wherever it lies."""
     stages = []
     for stage in resolved.stages:
         shares = [
-            (share.weight, {**tokenised[share.corpus].facts, "name": ""}) for share in stage.data
+            (weight, {**tokenised[text].facts, "name": ""}, text.languages)
+            for weight, text in texts_of(stage)
         ]
         form = stage.format.model_dump(mode="json")
-        stages.append((shares, form, stage.pairs, stage.seq, stage.batch, stage.pack))
+        draws = (stage.batch, stage.pack, stage.smoothing, stage.mixing)
+        stages.append((shares, form, stage.pairs, stage.seq, *draws))
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
@@ -112,7 +115,7 @@ def _spelling(vocabulary: Vocabulary) -> str:
 
 
 def _vocabulary(
-    resolved: Resolved, sources: list[Source], cache: Path, progress: Progress
+    resolved: Resolved, sources: dict[Text, Source], cache: Path, progress: Progress
 ) -> Vocabulary:
     node, most = resolved.vocabulary, resolved.encoder.vocab_size
     if isinstance(node, TokenizerFile):
@@ -124,20 +127,35 @@ def _vocabulary(
             )
         return vocabulary
 
+    alone = _alone(sources)
+
     def make(folder: Path) -> dict[str, int]:
-        texts = sample(sources, progress)
+        texts = sample(alone, progress, node.smoothing)
         progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
         tokenizer = learn(node, texts)
         progress.end()
         tokenizer.save(str(folder / "tokenizer.json"))
         return {"size": tokenizer.get_vocab_size()}
 
-    name = fingerprint(VERSION, node.model_dump(mode="json"), [s.identity for s in sources])
+    read = [(language, source.identity) for language, source in alone]
+    name = fingerprint(VERSION, node.model_dump(mode="json"), read)
     folder = cache / "vocabularies" / name
     facts = obtain(folder, make, progress)
     if facts["size"] < node.size:
         progress.note(f"the corpus gives {facts['size']:,} of {node.size:,} tokens asked for")
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
+
+
+def _alone(sources: dict[Text, Source]) -> list[tuple[str, Source]]:
+    """All text with its language, that of pairs side by side, none of it twice."""
+    found = {}
+    for text, source in sources.items():
+        if isinstance(text.corpus, Parallel):
+            for side, language in enumerate(text.corpus.languages):
+                found[Text(text.corpus, side)] = (language, open_source(text.corpus, side))
+        else:
+            found[text] = (text.languages[0], source)
+    return list(found.values())
 
 
 def _tokenised(
@@ -158,44 +176,53 @@ def _tokenised(
 
 
 def _unigram(
-    resolved: Resolved, tokenised: dict[DataSource, _Tokenised], size: int
+    resolved: Resolved, tokenised: dict[Text, _Tokenised], size: int
 ) -> NDArray[np.float64]:
     """How often each token is read, over the tokens that all steps of the run read."""
     unigram = np.zeros(size)
     for stage in resolved.stages:
-        counts = sum(share.weight * tokenised[share.corpus].counts for share in stage.data)
+        drawn = zip(texts_of(stage), _weights(stage, tokenised), strict=True)
+        counts = sum(weight * tokenised[text].counts for (_, text), weight in drawn)
         unigram += stage.steps * stage.tokens_per_step * counts / max(1, np.sum(counts))
     total = float(unigram.sum())
     return unigram / total if total else unigram
 
 
+def _weights(stage: Stage, tokenised: dict[Text, _Tokenised]) -> tuple[float, ...]:
+    """How often a row of each text is drawn, beside one of another."""
+    texts = texts_of(stage)
+    tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
+    return draw_weights(texts, tokens, stage.smoothing)
+
+
 def _stage(
     stage: Stage,
-    seed: int,
+    resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[DataSource, _Tokenised],
+    tokenised: dict[Text, _Tokenised],
     cache: Path,
     progress: Progress,
 ) -> StageData:
     """Arrange each source in as many copies as the steps of the stage will read."""
     static = max((_static_copies(term.objective) for term in stage.objective), default=0)
     train, heldout, read, lost = [], [], 0, 0
-    heaviest = max(share.weight for share in stage.data)
-    for share in stage.data:
-        source = tokenised[share.corpus]
+    weights, seed = _weights(stage, tokenised), resolved.run.seed
+    for (_, text), weight in zip(texts_of(stage), weights, strict=True):
+        source = tokenised[text]
+        first, second = (_number(resolved, language) for language in text.languages)
         copies: list[NDArray[Any] | Packs] = []
-        arrangement = Arrangement(stage.format, stage.pairs, stage.seq, seed, 0)
+        arrangement = Arrangement(stage.format, stage.pairs, stage.seq, seed, 0, text.paired)
         most = (static or ROW_COPIES) if arrangement.drawn else 1
         while len(copies) < most and sum(map(len, copies)) < stage.steps * stage.batch:
             how = replace(arrangement, copy=len(copies))
             rows, facts = _arranged(source, "train", how, stage, cache, progress)
             copies.append(rows)
             if how.copy == 0:
-                read += round(facts["tokens"] * share.weight / heaviest)
+                read += round(facts["tokens"] * weight / max(weights))
                 lost += facts["lost"]
-        train.append(Drawn(source.train.ids, tuple(copies)))
+        train.append(Drawn(source.train.ids, tuple(copies), (first, second)))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(Drawn(source.heldout.ids, (rows,)))
+        heldout.append(Drawn(source.heldout.ids, (rows,), (first, second)))
     if lost > LOST_WORTH_A_NOTE * read:
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
     return StageData(
@@ -205,16 +232,23 @@ def _stage(
         stage.seq,
         tuple(train),
         tuple(heldout),
-        tuple(share.weight for share in stage.data),
+        weights,
         read,
         lost,
         stage.texts,
         static,
+        stage.mixing,
     )
 
 
+def _number(resolved: Resolved, language: str) -> int:
+    """The place of a language among those of the run; text without one comes after them."""
+    known = resolved.languages
+    return known.index(language) if language else len(known)
+
+
 def _static_copies(objective: Objective) -> int:
-    if isinstance(objective, Mlm) and isinstance(objective.masking, StaticMasking):
+    if isinstance(objective, Mlm | Tlm) and isinstance(objective.masking, StaticMasking):
         return objective.masking.copies
     return 0
 
@@ -230,7 +264,7 @@ def _arranged(
     tokens = source.train if part == "train" else source.heldout
     name = fingerprint(
         VERSION, source.name, part, how.format.model_dump(mode="json"), how.pairs, how.seq,
-        (how.seed, how.copy) if how.drawn else (),
+        how.paired, (how.seed, how.copy) if how.drawn else (),
     )  # fmt: skip
     folder = cache / "rows" / name
     facts = obtain(folder, lambda folder: write_rows(folder, tokens, how), progress)

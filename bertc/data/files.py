@@ -27,7 +27,8 @@ SAMPLED_BYTES = 1 << 16
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
-Reader = Callable[[Opened, str], Iterator[str]]
+Columns = tuple[str, ...]
+Reader = Callable[[Opened, Columns], Iterator[Columns]]
 
 
 def open_files(corpus: Files) -> Source:
@@ -37,25 +38,18 @@ def open_files(corpus: Files) -> Source:
         MissingInputError: none does.
         DataError: one has an ending that says nothing of its format.
     """
-    pattern = str(Path(corpus.path).expanduser())
-    paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if Path(p).is_file()]
-    if not paths:
-        inside = Path(pattern).is_dir()
-        raise MissingInputError(
-            f"{corpus.path} is a folder" if inside else f"no file matches {corpus.path}",
-            f'files("{corpus.path.rstrip("/")}/**/*.txt")' if inside else "check the path",
-        )
+    paths = found(corpus.path)
     for path in paths:
-        if _format(path) not in FORMATS:
+        if suffix(path) not in FORMATS:
             raise DataError(
-                f"{path}: unknown file format {_format(path)!r}",
+                f"{path}: unknown file format {suffix(path)!r}",
                 f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}",
             )
     sizes = [path.stat().st_size for path in paths]
     packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
     return Source(
         name=corpus.path,
-        identity=("files", corpus.column, corpus.sentences, *(_identity(p) for p in paths)),
+        identity=("files", corpus.column, corpus.sentences, *(identity(p) for p in paths)),
         sentences=corpus.sentences,
         total=sum(sizes),
         unit="bytes",
@@ -64,11 +58,34 @@ def open_files(corpus: Files) -> Source:
     )
 
 
-def _format(path: Path) -> str:
+def found(name: str) -> list[Path]:
+    """The files that match a glob, in order of name.
+
+    Raises:
+        MissingInputError: none does.
+    """
+    pattern = str(Path(name).expanduser())
+    paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if Path(p).is_file()]
+    if not paths:
+        inside = Path(pattern).is_dir()
+        raise MissingInputError(
+            f"{name} is a folder" if inside else f"no file matches {name}",
+            f'files("{name.rstrip("/")}/**/*.txt")' if inside else "check the path",
+        )
+    return paths
+
+
+def suffix(path: Path) -> str:
+    """The ending that says what a file holds, whether it is packed or not."""
     return (path.with_suffix("") if path.suffix in PACKED else path).suffix
 
 
-def _identity(path: Path) -> tuple[object, ...]:
+def identity(path: Path) -> tuple[object, ...]:
+    """Plain values that change when a file does.
+
+    Raises:
+        MissingInputError: it cannot be read.
+    """
     stat = path.stat()
     digest = hashlib.sha256()
     try:
@@ -85,14 +102,28 @@ def _identity(path: Path) -> tuple[object, ...]:
 def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piece]:
     for path in paths:
         with opened(path) as file:
-            if _format(path) == ".txt":
+            if suffix(path) == ".txt":
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 continue
-            rows: Reader = {".jsonl": _jsonl, ".csv": _csv, ".tsv": _tsv, ".parquet": _parquet}[
-                _format(path)
-            ]
-            for text in rows(file, column):
+            for (text,) in rows(file, (column,)):
                 yield from whole(text, file.amount())
+
+
+def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
+    """Some columns of each row of a .jsonl, .csv, .tsv or .parquet file.
+
+    Raises:
+        DataError: a row lacks one, or the file is damaged; says where.
+    """
+    match suffix(file.path):
+        case ".jsonl":
+            return _jsonl(file, columns)
+        case ".csv":
+            return _csv(file, columns)
+        case ".tsv":
+            return _tsv(file, columns)
+        case _:
+            return _parquet(file, columns)
 
 
 def _text(file: Opened) -> Iterator[Piece]:
@@ -128,7 +159,7 @@ def _lines(file: Opened) -> Iterator[Piece]:
         yield Piece("\n".join(block), first, file.amount())
 
 
-def _jsonl(file: Opened, column: str) -> Iterator[str]:
+def _jsonl(file: Opened, columns: Columns) -> Iterator[Columns]:
     for number, line in lines(file):
         if not line.strip():
             continue
@@ -140,14 +171,18 @@ def _jsonl(file: Opened, column: str) -> Iterator[str]:
             raise DataError(f"{place}: not JSON: {reason}", "one JSON object a line") from None
         if not isinstance(row, dict):
             raise DataError(f"{place}: not a JSON object", 'write {"text": "..."} on each line')
-        text = row.get(_known(column, row, place))
-        if not isinstance(text, str):
-            raise DataError(f"{place}: {column!r} is not a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{place}: {column!r} has half of a surrogate pair") from None
-        yield text
+        yield tuple(_string(row, column, place) for column in columns)
+
+
+def _string(row: dict[str, object], column: str, place: str) -> str:
+    text = row.get(_known(column, row, place))
+    if not isinstance(text, str):
+        raise DataError(f"{place}: {column!r} is not a string")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{place}: {column!r} has half of a surrogate pair") from None
+    return text
 
 
 def _known(column: str, columns: Iterable[object], place: str) -> str:
@@ -166,23 +201,23 @@ def _known(column: str, columns: Iterable[object], place: str) -> str:
     )
 
 
-def _csv(file: Opened, column: str) -> Iterator[str]:
+def _csv(file: Opened, columns: Columns) -> Iterator[Columns]:
     csv.field_size_limit(LONGEST_LINE_BYTES)
     text = (line + "\n" for _, line in lines(file))
-    return _table(csv.reader(text, strict=True), file.path, column)
+    return _table(csv.reader(text, strict=True), file.path, columns)
 
 
-def _tsv(file: Opened, column: str) -> Iterator[str]:
+def _tsv(file: Opened, columns: Columns) -> Iterator[Columns]:
     """Tabs part the fields and quotes mean nothing, as in GLUE's files."""
     csv.field_size_limit(LONGEST_LINE_BYTES)
     text = (line for _, line in lines(file))
-    return _table(csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE), file.path, column)
+    return _table(csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE), file.path, columns)
 
 
-def _table(reader: "tables.Reader", path: Path, column: str) -> Iterator[str]:
+def _table(reader: "tables.Reader", path: Path, columns: Columns) -> Iterator[Columns]:
     try:
         header: list[str] = next(reader, [])
-        at = header.index(_known(column, header, f"{path}:1"))
+        at = [header.index(_known(column, header, f"{path}:1")) for column in columns]
         for row in reader:
             if not row:
                 continue
@@ -190,12 +225,12 @@ def _table(reader: "tables.Reader", path: Path, column: str) -> Iterator[str]:
                 raise DataError(
                     f"{path}:{reader.line_num}: {len(row)} fields, the first line has {len(header)}"
                 )
-            yield row[at]
+            yield tuple(row[place] for place in at)
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: bad table: {error}") from None
 
 
-def _parquet(file: Opened, column: str) -> Iterator[str]:
+def _parquet(file: Opened, columns: Columns) -> Iterator[Columns]:
     import pyarrow
     from pyarrow import parquet
 
@@ -206,15 +241,21 @@ def _parquet(file: Opened, column: str) -> Iterator[str]:
             stream = plain
         try:
             table = parquet.ParquetFile(stream)
-            _known(column, table.schema_arrow.names, str(file.path))
-            rows = 0
-            for batch in table.iter_batches(batch_size=256, columns=[column]):
-                rows += batch.num_rows
-                file.done = rows / table.metadata.num_rows
-                for text in batch.column(0).to_pylist():
-                    if text is not None and not isinstance(text, str):
-                        raise DataError(f"{file.path}: column {column!r} does not hold text")
-                    yield text or ""
+            for column in columns:
+                _known(column, table.schema_arrow.names, str(file.path))
+            done = 0
+            for batch in table.iter_batches(batch_size=256, columns=list(columns)):
+                done += batch.num_rows
+                file.done = done / table.metadata.num_rows
+                for row in batch.to_pylist():
+                    yield tuple(_text_of(row[column], column, file.path) for column in columns)
         except (pyarrow.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(f"{file.path}: not a whole Parquet file: {reason}") from None
+
+
+def _text_of(value: object, column: str, path: Path) -> str:
+    """What stands in a cell; nothing is empty text."""
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{path}: column {column!r} does not hold text")
+    return value or ""

@@ -10,10 +10,12 @@ LARGEST_LAST = 0.1
 """The last document is held out whole if it makes up at most this part of the text."""
 
 
-def ensure_both_parts(folder: Path, dtype: DType, separator: int, holdout: float) -> None:
+def ensure_both_parts(
+    folder: Path, dtype: DType, separator: int, holdout: float, whole: bool = False
+) -> None:
     """Hold out the last document, or its last sentences if it is long, when nothing else is.
 
-    Needs at least two sentences in both parts together.
+    Needs at least two sentences in both parts together; two documents if they stay ``whole``.
     """
     if not len(open_tokens(folder, "train", dtype).ids):
         for name in FILES:
@@ -24,7 +26,7 @@ def ensure_both_parts(folder: Path, dtype: DType, separator: int, holdout: float
     if len(open_tokens(folder, "heldout", dtype).ids):
         return
     train = open_tokens(folder, "train", dtype)
-    cut = _cut(train, holdout)
+    cut = int(train.documents[-2]) if whole else _cut(train, holdout)
     at = int(train.sentences[cut])
     inside = cut not in train.documents
     documents = train.documents[train.documents < cut]

@@ -29,7 +29,12 @@ def open_hf(corpus: Hf) -> Source:
     stored = sorted(_stored(entry["filename"]) for entry in rows.cache_files)
     return Source(
         name=where,
-        identity=("hf", corpus.model_dump(mode="json"), rows.num_rows, *stored),
+        identity=(
+            "hf",
+            corpus.model_dump(mode="json", exclude={"language"}),
+            rows.num_rows,
+            *stored,
+        ),
         sentences=corpus.sentences,
         total=rows.num_rows,
         unit="rows",

@@ -33,23 +33,29 @@ ROW = np.dtype(
 A row without a second text has b_length 0.
 """
 
+TRANSLATION = 2
+"""The label of a row whose texts say the same in two languages."""
+
 ROWS_AT_ONCE = 1 << 16
 FILE = "rows"
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What decides the rows of one copy of the data."""
+    """What decides the rows of one copy of the data; ``paired`` documents are rows themselves."""
 
     format: Format
     pairs: Pairs
     seq: int
     seed: int
     copy: int
+    paired: bool = False
 
     @property
     def drawn(self) -> bool:
         """Whether chance has a part in it, so that another copy has other rows."""
+        if self.paired:
+            return False
         match self.format:
             case SegmentPair() | SingleSegment():
                 return True
@@ -81,12 +87,38 @@ def open_rows(folder: Path) -> NDArray[Any]:
 
 
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    if how.paired:
+        yield from _translations(tokens, how.seq - 4, fitting)
+        return
     if isinstance(how.format, FullSentences):
         yield from _full_sentences(tokens, fitting.room)
         return
     rows = _rows(tokens, how, fitting)
     while block := list(itertools.islice(rows, ROWS_AT_ONCE)):
         yield np.array(block, dtype=ROW)
+
+
+def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    """A row a document of two sentences; of those too long the longer one is cut at its end.
+
+    A document of another number lost a sentence that has no tokens.
+    """
+    for begin in range(0, len(tokens.documents) - 1, ROWS_AT_ONCE):
+        firsts = np.array(tokens.documents[begin : begin + ROWS_AT_ONCE + 1])
+        first = firsts[:-1][np.diff(firsts) == 2]
+        block = np.zeros(len(first), dtype=ROW)
+        block["a"], block["b"] = tokens.sentences[first], tokens.sentences[first + 1]
+        a_length = block["b"] - block["a"]
+        b_length = tokens.sentences[first + 2] - 1 - block["b"]  # the separator
+        over = np.maximum(a_length + b_length - room, 0)
+        from_a = np.clip(a_length - b_length, 0, over)
+        from_b = np.clip(b_length - a_length, 0, over)
+        equal = over - from_a - from_b
+        block["a_length"] = a_length - from_a - equal // 2
+        block["b_length"] = b_length - from_b - (equal + 1) // 2
+        block["label"] = TRANSLATION
+        fitting.lost += int(over.sum())
+        yield block
 
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:

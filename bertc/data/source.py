@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from bertc.ir.data import Corpus, Docstrings, Files, Hf, Sentences
+from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
 """Longer documents arrive in pieces of about this size, so that memory stays bounded."""
@@ -14,11 +14,32 @@ class Piece(NamedTuple):
     """Text of a document: all of it, or a part no longer than about ``PIECE_BYTES``.
 
     ``first`` starts a new document. ``amount`` is how much of the source has been read for it.
+    What the document is held out with, if not its own text, is ``kin``: the pair it is of.
     """
 
     text: str
     first: bool
     amount: int
+    kin: str = ""
+
+
+class Text(NamedTuple):
+    """What is read of a corpus: all of it, or of parallel text one side."""
+
+    corpus: Corpus
+    side: int | None = None
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of the first and of the second text of a row."""
+        known = self.corpus.languages
+        one = known[self.side or 0]
+        return (one, known[1]) if self.paired else (one, one)
+
+    @property
+    def paired(self) -> bool:
+        """Whether each row is a sentence and its translation."""
+        return isinstance(self.corpus, Parallel) and self.side is None
 
 
 @dataclass(frozen=True)
@@ -27,7 +48,8 @@ class Source:
 
     ``identity`` holds plain values that change when what would be read changes; ``total`` counts
     the ``unit`` ("bytes" or "rows") that the pieces' amounts add up to; ``text_bytes`` is a guess
-    at the size of the text, and ``slow`` asks for a copy of it in the cache.
+    at the size of the text, and ``slow`` asks for a copy of it in the cache. ``paired`` documents
+    are two sentences that belong together.
     """
 
     name: str
@@ -38,10 +60,11 @@ class Source:
     text_bytes: int
     read: Callable[[], Iterator[Piece]]
     slow: bool = False
+    paired: bool = False
 
 
-def open_source(corpus: Corpus) -> Source:
-    """Find a corpus, without reading it.
+def open_source(corpus: Corpus, side: int | None = None) -> Source:
+    """Find a corpus, or one side of a parallel one, without reading it.
 
     Raises:
         MissingInputError: a file, package or data set is not there.
@@ -60,6 +83,10 @@ def open_source(corpus: Corpus) -> Source:
             from bertc.data.hub import open_hf
 
             return open_hf(corpus)
+        case Parallel():
+            from bertc.data.parallel import open_parallel
+
+            return open_parallel(corpus, side)
     assert_never(corpus)
 
 

@@ -33,7 +33,7 @@ def _write(source: Source, progress: Progress, folder: Path) -> dict[str, int]:
     size_bytes = 0
     progress.begin(f"reading {source.name}", source.total, source.unit)
     with (folder / FILE).open("w", encoding="ascii") as file:
-        for text, first, amount in source.read():
+        for text, first, amount, _ in source.read():
             size_bytes += file.write(json.dumps([first, text]) + "\n")
             progress.advance(amount)
     progress.end()

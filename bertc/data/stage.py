@@ -1,8 +1,9 @@
 """The batches of a stage: which row stands where is a function of the seed and the step alone."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,14 @@ SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """One source of a stage: its token ids and one index of rows for each stored copy."""
+    """One source of a stage: its token ids and one index of rows for each stored copy.
+
+    ``languages`` are the numbers of those of the first and the second text of its rows.
+    """
 
     ids: NDArray[Any]
     copies: tuple[NDArray[Any] | Packs, ...]
+    languages: tuple[int, int] = (0, 0)
 
     @property
     def sizes(self) -> list[int]:
@@ -45,7 +50,8 @@ class StageData:
 
     ``examples`` (rows) and ``tokens`` count one pass over the training part; ``lost`` tokens of it
     were cut off to fit. A row holds up to ``texts`` examples. Sources are drawn in proportion to
-    weight x rows: a pass reads those of the largest weight once, others less often.
+    weight x rows: a pass reads those of the largest weight once, others less often. With
+    ``mixing=batches`` a whole batch is drawn from the sources of one language, or one direction.
     ``static_copies`` > 0 numbers the maskings of static masking instead of the passes.
     """
 
@@ -60,6 +66,7 @@ class StageData:
     lost: int = 0
     texts: int = 1
     static_copies: int = 0
+    mixing: Literal["rows", "batches"] = "rows"
     _block: tuple[int, Places] | None = field(default=None, repr=False)
 
     @property
@@ -76,21 +83,33 @@ class StageData:
         own = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
         return self._gather(self.train_sources, self._places(own))
 
-    def heldout(self, batch: int) -> Iterator[RawBatch]:
-        """Whole batches of the held-out rows in one fixed, mixed order.
+    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
+        """Whole batches of held-out rows, about ``examples`` in all, in one fixed, mixed order.
 
-        Rows that do not fill a last batch are left out; if there are fewer rows than ``batch``, one
-        batch holds them again and again.
+        Each batch is of one language or direction; all have their share of the batches, and at
+        least one. Rows that do not fill a last batch are left out; if there are fewer rows than
+        ``batch``, one batch holds them again and again.
         """
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
-        total = sum(sizes)
-        for start in range(0, max(total - batch + 1, 1), batch):
-            order = permute(
-                np.arange(start, start + batch, dtype=np.int64) % total, total, self.seed, "heldout"
-            )
-            sources, rows = _within(sizes, order)
-            zeros = np.zeros(batch, dtype=np.int64)
-            yield self._gather(self.heldout_sources, Places(sources, zeros, zeros, rows))
+        for number, group in enumerate(self._languages()):
+            own = [sizes[source] for source in group]
+            total = sum(own)
+            wanted = max(1, math.ceil(examples * total / sum(sizes) / batch))
+            for start in range(0, min(wanted, max(total // batch, 1)) * batch, batch):
+                places = np.arange(start, start + batch, dtype=np.int64) % total
+                address = ("heldout", number) if number else ("heldout",)
+                order = permute(places, total, self.seed, *address)
+                sources, rows = _within(own, order)
+                zeros = np.zeros(batch, dtype=np.int64)
+                chosen = np.array(group)[sources]
+                yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
+
+    def _languages(self) -> list[list[int]]:
+        """The sources of each language or direction, in the order they are first met."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for number, source in enumerate(self.train_sources):
+            found.setdefault(source.languages, []).append(number)
+        return list(found.values())
 
     def _quotas(self) -> list[int]:
         """Rows that one pass takes from each source."""
@@ -116,14 +135,22 @@ class StageData:
         )
 
     def _look_up(self, positions: NDArray[np.int64]) -> Places:
-        quotas = np.array(self._quotas())
-        passes, within = np.divmod(positions, quotas.sum())
-        if len(quotas) > 1:
-            for turn in np.unique(passes):
-                now = passes == turn
-                within[now] = permute(within[now], int(quotas.sum()), self.seed, "mix", int(turn))
-        sources, draws = _within(quotas.tolist(), within)
-        draws += passes * quotas[sources]
+        quotas, groups = self._quotas(), [list(range(len(self.train_sources)))]
+        if self.mixing == "batches":
+            groups = self._languages()
+        batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
+        steps, within = np.divmod(positions, self.batch)
+        if len(groups) > 1:
+            chosen, nth = _mixed(steps, batches, self.seed, "batches")
+            positions = nth * self.batch + within
+        else:
+            chosen = np.zeros_like(positions)
+        sources, draws = np.empty_like(positions), np.empty_like(positions)
+        for number, group in enumerate(groups):
+            mine, address = chosen == number, ("mix", number) if number else ("mix",)
+            own = [quotas[source] for source in group]
+            found, draws[mine] = _mixed(positions[mine], own, self.seed, *address)
+            sources[mine] = np.array(group)[found]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
             mine = sources == number
@@ -138,6 +165,7 @@ class StageData:
         for group in set(groups.tolist()):
             source = drawn[group >> COPY_BITS]
             at = np.flatnonzero(groups == group)
+            batch.languages[at] = source.languages
             copy = source.copies[group & (1 << COPY_BITS) - 1]
             if isinstance(copy, Packs):
                 rows, which = copy.open(places.rows[at])
@@ -150,6 +178,23 @@ class StageData:
             places.epochs % self.static_copies if self.static_copies else places.epochs
         )
         return batch
+
+
+def _mixed(
+    positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of which of several things each position is, and how many of it came before.
+
+    Every pass has each as often as its quota says, in an order of its own.
+    """
+    total = sum(quotas)
+    passes, within = np.divmod(positions, total)
+    if len(quotas) > 1:
+        for turn in np.unique(passes):
+            now = passes == turn
+            within[now] = permute(within[now], total, seed, *address, int(turn))
+    chosen, draws = _within(quotas, within)
+    return chosen, draws + passes * np.array(quotas)[chosen]
 
 
 def _within(

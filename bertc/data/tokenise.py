@@ -70,12 +70,12 @@ def tokenise(
         for writer in writers.values():
             writer.abandon()
     progress.end()
-    if sum(writer.sentences for writer in writers.values()) < 2:
+    if sum(writer.sentences for writer in writers.values()) < (4 if source.paired else 2):
         raise DataError(
-            f"{source.name} holds fewer than two sentences",
+            f"{source.name} holds fewer than two {'pairs' if source.paired else 'sentences'}",
             "one is needed to train on and one to evaluate on",
         )
-    ensure_both_parts(folder, dtype, vocabulary.sep, holdout)
+    ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     return _facts(folder, source, vocabulary, digest.hexdigest())
 
 
@@ -149,11 +149,11 @@ def _batches(
     """Pieces of about ``BATCH_CHARACTERS`` in all, and what is to be remembered of them."""
     batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
     part, inside = "train", False
-    for text, first, amount in source.read():
+    for text, first, amount, kin in source.read():
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"\0" * first + raw)
         if first:
-            part, inside = part_of(raw, holdout), False
+            part, inside = part_of(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
         pieces.append((text, inside))

@@ -5,7 +5,7 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.objective import Mlm
+from bertc.ir.objective import Masked
 from bertc.ir.resolved import Stage, head_matmuls
 from bertc.passes.stages import asks_about_pairs
 
@@ -31,7 +31,7 @@ def stage_flops(
             forward, train, _ = executed
         case "electra":
             forward = electra.body_flops(stage.encoder, stage.seq)
-            if any(isinstance(term.objective, Mlm) for term in stage.objective):
+            if any(isinstance(term.objective, Masked) for term in stage.objective):
                 forward += electra.mlm_head_flops(stage.encoder, stage.seq)
             train = 2 * forward
         case "6n":

@@ -20,7 +20,8 @@ def count(encoder: Encoder, terms: Iterable[Term]) -> Parameters:
     """
     embeddings = _tally(encoder.embedding_weights())
     pooler = _tally(encoder.pooler_weights())
-    heads = sum((_tally(term.objective.weights(encoder)) for term in terms), Tally())
+    # mlm and tlm have one head.
+    heads = _tally({w.name: w for term in terms for w in term.objective.weights(encoder)}.values())
     final = _tally(encoder.final_weights())
     layers = final + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner))
     applied = final + _layers(encoder, encoder.attention_owner, encoder.ffn_owner)

@@ -110,6 +110,43 @@ class HfAlbert(HfConfig):
         return self.embedding_size
 
 
+class HfXlm(HfConfig):
+    """XLMConfig, its settings under the names that the others have for them."""
+
+    model_type: Literal["xlm"] = "xlm"
+    vocab_size: VocabularySize = 30_145
+    hidden_size: Width = 2048
+    num_attention_heads: Heads = 16
+    intermediate_size: Width = 0
+    hidden_act: Literal["gelu", "relu"] = "gelu"
+    type_vocab_size: Literal[0] = 0
+    pad_token_id: Annotated[int, Field(ge=0, le=998)] = 2
+    n_langs: Annotated[int, Field(ge=1, le=255)] = 1
+    use_lang_emb: bool = True
+    lang2id: dict[str, int] | None = None
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the table, in its order; their numbers where none is named."""
+        if self.n_langs == 1 or not self.use_lang_emb:
+            return ()
+        names = {number: name for name, number in (self.lang2id or {}).items()}
+        return tuple(names.get(number, str(number)) for number in range(self.n_langs))
+
+
+XLM_NAMES = {
+    "emb_dim": "hidden_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "init_std": "initializer_range",
+    "n_words": "vocab_size",
+    "pad_index": "pad_token_id",
+}
+"""XLMConfig's settings and those of BertConfig that mean the same."""
+
+
 IGNORED = {
     **dict.fromkeys(
         ("transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "model_name"),
@@ -139,6 +176,16 @@ IGNORED = {
          "pooler_num_fc_layers", "pooler_size_per_head"),
         "read by no class of transformers",
     ),
+    **dict.fromkeys(
+        ("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
+         "summary_first_dropout", "start_n_top", "end_n_top", "lang_id"),
+        "belongs to XLM's heads of fine-tuning and its generation of text",
+    ),
+    **dict.fromkeys(
+        ("embed_init_std", "max_vocab", "min_count", "id2lang", "bos_index", "eos_index",
+         "unk_index", "mask_index"),
+        "says how XLM was trained, or what another setting says too",
+    ),
 }  # fmt: skip
 """Settings that change nothing bertc imports, and why."""
 
@@ -154,18 +201,28 @@ ONLY: dict[str, Any] = {
     "net_structure_type": 0,
     "down_scale_factor": 1,
     "gap_size": 0,
+    "sinusoidal_embeddings": False,
+    "causal": False,
+    "asm": False,
+    "is_encoder": True,
+    "share_inout_emb": True,
     "pruned_heads": {},
     "per_layer_config": {},
 }
-"""Settings with one value that bertc computes; the last five from ALBERT's releases and ports."""
+"""Settings with one value that bertc computes; those of ALBERT's and XLM's releases too."""
 
 CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation",
         "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
 """Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
 
-_BY_LAYOUT: dict[str, type[HfConfig]] = {"bert": HfBert, "roberta": HfRoberta, "albert": HfAlbert}
+_BY_LAYOUT: dict[str, type[HfConfig]] = {
+    "bert": HfBert,
+    "roberta": HfRoberta,
+    "albert": HfAlbert,
+    "xlm": HfXlm,
+}
 _CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
-    Annotated[HfBert | HfRoberta | HfAlbert, Field(discriminator="model_type")]
+    Annotated[HfBert | HfRoberta | HfAlbert | HfXlm, Field(discriminator="model_type")]
 )
 
 
@@ -182,8 +239,11 @@ def read_config(path: Path) -> HfConfig:
     if not isinstance(layout, str) or layout not in _BY_LAYOUT:
         raise DataError(
             f"{path}: model_type is {shown(layout)}",
-            help="bertc imports the layouts bert, roberta and albert",
+            help="bertc imports the layouts bert, roberta, albert and xlm",
         )
+    spelled = {name: name for name in settings}
+    if layout == "xlm":
+        settings, spelled = _xlm_settings(path, settings)
     fields = _BY_LAYOUT[layout].model_fields
     for name, value in settings.items():
         if name not in fields:
@@ -193,11 +253,32 @@ def read_config(path: Path) -> HfConfig:
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][1])
         raise DataError(
-            f"{path}: bertc cannot compute {name} = {shown(settings.get(name))}",
+            f"{path}: bertc cannot compute {spelled.get(name, name)} = {shown(settings.get(name))}",
             help=_allowed(name),
         ) from None
     _check_together(path, config)
     return config
+
+
+def _xlm_settings(path: Path, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """XLM's settings by the common names, and the names that the file has for them."""
+    settings: dict[str, Any] = {}
+    spelled: dict[str, str] = {}
+    for name, value in given.items():
+        common = XLM_NAMES.get(name, name)
+        if common in settings and settings[common] != value:
+            raise DataError(
+                f"{path}: {spelled[common]} = {shown(settings[common])}, {name} = {shown(value)}",
+                help="they are one setting; remove one of them",
+            )
+        if name in ("hidden_act", "intermediate_size", "type_vocab_size"):
+            _check_unhandled(path, f"{name} of an XLM", value)
+        settings[common], spelled[common] = value, name
+    gelu, width = settings.pop("gelu_activation", True), settings.get("hidden_size", 2048)
+    settings["hidden_act"] = ("gelu" if gelu else "relu") if isinstance(gelu, bool) else gelu
+    settings["intermediate_size"] = 4 * width if isinstance(width, int) else width
+    spelled["hidden_act"] = "gelu_activation"
+    return settings, spelled
 
 
 def _check_unhandled(path: Path, name: str, value: Any) -> None:

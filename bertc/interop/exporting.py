@@ -157,6 +157,8 @@ def hf_config(
     encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
 ) -> dict[str, Any]:
     """The settings of ``config.json``."""
+    if name == "xlm":
+        return _xlm_config(encoder, vocabulary, chosen)
     config: dict[str, Any] = {
         "architectures": [chosen.name],
         "model_type": name,
@@ -170,7 +172,7 @@ def hf_config(
         "attention_probs_dropout_prob": encoder.dropout.attention,
         "max_position_embeddings": encoder.positions.rows,
         "type_vocab_size": encoder.segments,
-        "initializer_range": encoder.initializer.std,
+        "initializer_range": _std(encoder),
         "layer_norm_eps": encoder.norm.eps,
         "pad_token_id": vocabulary.pad,
         "tie_word_embeddings": True,
@@ -183,3 +185,38 @@ def hf_config(
     if name != "bert":
         config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
     return config
+
+
+def _xlm_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:
+    """XLMConfig names everything in its own way."""
+    config: dict[str, Any] = {
+        "architectures": [chosen.name],
+        "model_type": "xlm",
+        "vocab_size": encoder.vocab_size,
+        "emb_dim": encoder.hidden,
+        "n_layers": len(encoder.layers),
+        "n_heads": encoder.layers[0].heads,
+        "gelu_activation": encoder.ffn.activation == "gelu",
+        "dropout": encoder.dropout.hidden,
+        "attention_dropout": encoder.dropout.attention,
+        "max_position_embeddings": encoder.positions.rows,
+        "n_langs": max(1, len(encoder.languages)),
+        "use_lang_emb": bool(encoder.languages),
+        "init_std": _std(encoder),
+        "embed_init_std": encoder.hidden**-0.5,
+        "layer_norm_eps": encoder.norm.eps,
+        "pad_token_id": vocabulary.pad,
+        "bos_token_id": vocabulary.cls,
+        "eos_token_id": vocabulary.sep,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if encoder.languages:
+        config["id2lang"] = {str(n): name for n, name in enumerate(encoder.languages)}
+        config["lang2id"] = {name: n for n, name in enumerate(encoder.languages)}
+    return config
+
+
+def _std(encoder: Encoder) -> float:
+    """What the classes draw new heads with; a choice of bertc's where widths decide."""
+    return 0.02 if encoder.initializer.kind == "fan-in" else encoder.initializer.std

@@ -34,18 +34,24 @@ class Obstacle:
 def layout(resolved: Resolved, pad: int) -> LayoutName | Obstacle:
     """The layout of a program whose vocabulary pads with id ``pad``.
 
-    Positions with an offset are RoBERTa's; shared layers or factorised embeddings are ALBERT's.
+    No token types are XLM's; positions with an offset are RoBERTa's; shared layers or factorised
+    embeddings are ALBERT's.
     """
     encoder = resolved.encoder
     if obstacle := _everywhere(encoder):
         return obstacle
+    predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())
     shared = any(owner != n for n, owner in enumerate(encoder.attention_owner)) or any(
         owner != n for n, owner in enumerate(encoder.ffn_owner)
     )
+    if not encoder.segments:
+        return _xlm(encoder, shared, predicts) or "xlm"
+    if obstacle := _with_segments(encoder, predicts):
+        return obstacle
     if shared or encoder.factorised:
         return _sharing(encoder) or _albert(encoder) or "albert"
     if encoder.positions.offset:
-        return _roberta(resolved, pad) or "roberta"
+        return _roberta(encoder, pad, predicts) or "roberta"
     return "bert"
 
 
@@ -58,7 +64,7 @@ def albert_group(layer: int, layers: int, num_groups: int) -> int:
 
 
 def _everywhere(encoder: Encoder) -> Obstacle | None:
-    """What none of the three layouts can say."""
+    """What none of the layouts can say."""
     match encoder.attention:
         case FullAttention():
             pass
@@ -78,27 +84,54 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
         case _:
             assert_never(encoder.ffn)
     if encoder.norm.kind != "post":
-        return Obstacle(f"norm={encoder.norm.kind}", "all three layouts norm after each part")
+        return Obstacle(f"norm={encoder.norm.kind}", "all layouts norm after each part")
     if not encoder.norm.embeddings:
-        return Obstacle("norm=post(embeddings=false)", "all three layouts norm the embeddings")
+        return Obstacle("norm=post(embeddings=false)", "all layouts norm the embeddings")
     if encoder.dropout.ffn:
         return Obstacle(
-            f"dropout.ffn={encoder.dropout.ffn}", "all three layouts have none within the part"
+            f"dropout.ffn={encoder.dropout.ffn}", "all layouts have none within the part"
         )
-    if not encoder.segments:
-        return Obstacle("segments=0", "all three layouts add a token type to every token")
     for setting, widths in (
         ("heads", [layer.heads for layer in encoder.layers]),
         ("ffn", [layer.ffn for layer in encoder.layers]),
     ):
         if len(set(widths)) > 1:
-            return Obstacle(f"{setting}={_list(widths)}", "all three layouts have equal layers")
+            return Obstacle(f"{setting}={_list(widths)}", "all layouts have equal layers")
     first = encoder.layers[0]
     if first.heads * first.head_dim != encoder.hidden:
         return Obstacle(
             f"head_dim={first.head_dim}",
-            f"in all three layouts it is hidden / heads = {encoder.hidden} / {first.heads}",
+            f"in all layouts it is hidden / heads = {encoder.hidden} / {first.heads}",
         )
+    return None
+
+
+def _with_segments(encoder: Encoder, predicts: bool) -> Obstacle | None:
+    """What the layouts with token types, all but XLM's, cannot say."""
+    why = "of the layouts only XLM's has it, and that has no token types"
+    if encoder.languages:
+        return Obstacle("language_embeddings=true", why)
+    if predicts and encoder.head.kind != "transform":
+        return Obstacle(f"head={encoder.head.kind}", why)
+    return None
+
+
+def _xlm(encoder: Encoder, shared: bool, predicts: bool) -> Obstacle | None:
+    """XLM's: no token types, no transform before the scores, all widths from one."""
+    first, without = encoder.layers[0], "the only layout without token types, XLM's,"
+    if shared or encoder.factorised:
+        setting = "share" if shared else f"embedding={encoder.embedding}"
+        return Obstacle("segments=0", f"{without} has no room for {setting}")
+    if encoder.positions.offset:
+        return Obstacle("segments=0", f"{without} counts positions from 0")
+    if predicts and not (encoder.head.kind == "linear" and encoder.head.bias):
+        return Obstacle("segments=0", f"{without} has head=linear, with a bias")
+    if first.ffn != 4 * encoder.hidden:
+        return Obstacle(f"ffn={first.ffn}", f"{without} has 4 x hidden")
+    if encoder.ffn.activation not in ("gelu", "relu"):
+        return Obstacle(f"activation={encoder.ffn.activation}", f"{without} has gelu or relu")
+    if len(encoder.languages) == 1:
+        return Obstacle("language_embeddings=true", f"{without} has none for a single language")
     return None
 
 
@@ -139,14 +172,12 @@ def _albert(encoder: Encoder) -> Obstacle | None:
     return None
 
 
-def _roberta(resolved: Resolved, pad: int) -> Obstacle | None:
-    encoder = resolved.encoder
+def _roberta(encoder: Encoder, pad: int, predicts: bool) -> Obstacle | None:
     if encoder.positions.offset != pad + 1:
         return Obstacle(
             f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
             f"the RoBERTa layout counts positions from the padding id + 1 = {pad + 1}",
         )
-    predicts = any(term.objective.kind == "mlm" for term in resolved.terms())
     if predicts and encoder.ffn.activation != "gelu":
         return Obstacle(
             f"activation={encoder.ffn.activation}",

@@ -12,8 +12,20 @@ from typing import Literal
 
 from bertc.ir.encoder import Encoder
 
-LayoutName = Literal["bert", "roberta", "albert"]
-TITLES: dict[LayoutName, str] = {"bert": "BERT", "roberta": "RoBERTa", "albert": "ALBERT"}
+LayoutName = Literal["bert", "roberta", "albert", "xlm"]
+TITLES: dict[LayoutName, str] = {
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "albert": "ALBERT",
+    "xlm": "XLM",
+}
+PREFIX: dict[LayoutName, str] = {
+    "bert": "bert",
+    "roberta": "roberta",
+    "albert": "albert",
+    "xlm": "transformer",
+}
+"""What the classes with heads call their encoder."""
 
 _EMBEDDINGS = {
     "encoder.embeddings.token": "embeddings.word_embeddings",
@@ -47,6 +59,20 @@ _ALBERT_BODY = {
     "encoder.ffn.{n}.norm": f"{_ALBERT_LAYER}.full_layer_layer_norm",
     "encoder.pooler": "pooler",
 }
+_XLM_BODY = {
+    "encoder.embeddings.token": "embeddings",
+    "encoder.embeddings.position": "position_embeddings",
+    "encoder.embeddings.language": "lang_embeddings",
+    "encoder.embeddings.norm": "layer_norm_emb",
+    "encoder.attention.{n}.query": "attentions.{n}.q_lin",
+    "encoder.attention.{n}.key": "attentions.{n}.k_lin",
+    "encoder.attention.{n}.value": "attentions.{n}.v_lin",
+    "encoder.attention.{n}.output": "attentions.{n}.out_lin",
+    "encoder.attention.{n}.norm": "layer_norm1.{n}",
+    "encoder.ffn.{n}.inner": "ffns.{n}.lin1",
+    "encoder.ffn.{n}.outer": "ffns.{n}.lin2",
+    "encoder.ffn.{n}.norm": "layer_norm2.{n}",
+}
 
 MODULES: dict[LayoutName, dict[str, str]] = {
     "bert": {
@@ -69,6 +95,7 @@ MODULES: dict[LayoutName, dict[str, str]] = {
         "heads.mlm": "predictions",
         "heads.sop": "sop_classifier.classifier",
     },
+    "xlm": {**_XLM_BODY, "heads.mlm": "pred_layer.proj"},
 }
 """bertc's module and the layout's. NSP and SOP labels agree: 0 true or in order, 1 not."""
 
@@ -85,10 +112,11 @@ COPIES: dict[LayoutName, dict[str, str]] = {
         "predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
     },
+    "xlm": {"pred_layer.proj.weight": "embeddings.weight"},
 }
 """Tied tensors that a file may hold a second time, and the key they are copies of."""
 
-BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
+BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
 """Counters that older files carry along; no weights, never read."""
 
 
@@ -102,7 +130,7 @@ class HfClass:
     @property
     def bare(self) -> bool:
         """Whether its keys stand without the layout's prefix."""
-        return self.name.endswith("Model")
+        return self.parts <= {"pooler"}
 
 
 def _hf_class(name: str, *parts: str) -> HfClass:
@@ -122,6 +150,7 @@ CLASSES: dict[LayoutName, tuple[HfClass, ...]] = {
         _hf_class("AlbertForMaskedLM", "mlm"),
         _hf_class("AlbertModel", "pooler"),
     ),
+    "xlm": (_hf_class("XLMWithLMHeadModel", "mlm"), _hf_class("XLMModel")),
 }
 """Classes by what they hold, the fullest first."""
 
@@ -167,12 +196,12 @@ def _key(modules: Mapping[str, str], numbers: Mapping[int, int], name: str) -> s
 
 def prefixed(layout: LayoutName, chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in the folder of a class: the encoder of a model with heads is named."""
-    return f"{layout}.{key}" if name.startswith("encoder.") and not chosen.bare else key
+    return f"{PREFIX[layout]}.{key}" if name.startswith("encoder.") and not chosen.bare else key
 
 
 def plain(layout: LayoutName, key: str) -> str:
     """A key of any file in today's form: no prefix, and norms of TensorFlow's time renamed."""
-    key = key.removeprefix(f"{layout}.")
+    key = key.removeprefix(f"{PREFIX[layout]}.")
     module, _, leaf = key.rpartition(".")
     if module.endswith("LayerNorm") or module.endswith("layer_norm"):
         leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)

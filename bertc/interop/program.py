@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.interop.config import MEANING, HfAlbert, HfConfig
+from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm
 from bertc.interop.layout import albert_group
 from bertc.interop.tokenizer import lower_cased
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
 from bertc.ir.embedding import LearnedPositions
 from bertc.ir.encoder import Dropout
+from bertc.ir.head import LinearHead, TransformHead
 from bertc.ir.norm import PostNorm
 from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop, SpanUnit, Term
 from bertc.ir.program import Given, Origin, Program
@@ -38,6 +39,7 @@ def to_program(
         DataError: naming the setting of ``config.json`` that bertc cannot say.
     """
     _check(config, parts, folder / "config.json")
+    languages = config.languages if isinstance(config, HfXlm) else ()
     settings: dict[str, Any] = {
         "layers": config.num_hidden_layers,
         "hidden": config.hidden_size,
@@ -55,6 +57,9 @@ def to_program(
         ),
         "initializer": Normal(std=config.initializer_range),
         "vocab": _vocabulary(config, folder, tokenizer),
+        "head": LinearHead() if isinstance(config, HfXlm) else TransformHead(),
+        "languages": languages,
+        "language_embeddings": bool(languages),
         "objective": tuple(Term(objective=o) for o in _objectives(parts, beside)),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
@@ -141,7 +146,7 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     if any((folder / name).is_file() for name in FILE_NAMES):
         return TokenizerFile(path=str(tokenizer), lower=lower_cased(folder), size=size)
     match config.model_type:
-        case "bert":
+        case "bert" | "xlm":
             return WordPiece(size=size)
         case "roberta":
             return ByteBpe(size=size)

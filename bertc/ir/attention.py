@@ -4,16 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import (
-    Axis,
-    Kept,
-    Matmul,
-    Node,
-    Normal,
-    TruncatedNormal,
-    Weight,
-    affine,
-)
+from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 
@@ -24,7 +15,7 @@ class FullAttention(Node):
     kind: Literal["full"] = "full"
 
     def weights(
-        self, name: str, hidden: int, heads: int, head_dim: int, init: TruncatedNormal | Normal
+        self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
     ) -> tuple[Weight, ...]:
         """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
         inner: tuple[Axis, int] = ("heads", heads * head_dim)
@@ -36,9 +27,7 @@ class FullAttention(Node):
             *affine(f"{name}.output", outer, inner, init, "attention"),
         )
 
-    def common_weights(
-        self, heads: int, head_dim: int, init: TruncatedNormal | Normal
-    ) -> tuple[Weight, ...]:
+    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
         """None."""
         return ()
 
@@ -103,7 +92,7 @@ class RelativeAttention(Node):
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
     def weights(
-        self, name: str, hidden: int, heads: int, head_dim: int, init: TruncatedNormal | Normal
+        self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
     ) -> tuple[Weight, ...]:
         """Maps of queries, keys, values and distances, the output map, and biases of its own."""
         inner: tuple[Axis, int] = ("heads", heads * head_dim)
@@ -121,9 +110,7 @@ class RelativeAttention(Node):
             maps.append(Weight(f"{name}.segment", shape, axes, init, "attention", "table"))
         return tuple(maps)
 
-    def common_weights(
-        self, heads: int, head_dim: int, init: TruncatedNormal | Normal
-    ) -> tuple[Weight, ...]:
+    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
         """The biases u and v of all layers, where they are tied."""
         if self.untie:
             return ()
@@ -171,9 +158,7 @@ class RelativeAttention(Node):
         return 3 * hidden * heads * head_dim
 
 
-def _biases(
-    name: str, parts: tuple[str, ...], width: int, init: TruncatedNormal | Normal
-) -> tuple[Weight, ...]:
+def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:
     """Vectors added to queries; drawn as matrices are, as both releases do."""
     return tuple(
         Weight(f"{name}.{part}", (width,), ("heads",), init, "attention", "bias") for part in parts

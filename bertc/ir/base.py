@@ -6,7 +6,7 @@ The axes used by every weight table, once for the whole project:
     segments    token types                     embedding   width of the embedding tables (E)
     hidden      width of the residual stream    heads       attention width, heads x head_dim
     ffn         inner width of the FFN          labels      classes of a classification head
-    feature     input of a head built from several vectors
+    languages   rows of the language table      feature     input of a head of several vectors
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Axis = Literal[
-    "vocab", "positions", "segments", "embedding", "hidden", "heads", "ffn", "labels", "feature"
-]
+    "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "labels",
+    "feature",
+]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "norm", "pooler", "head"]
 Role = Literal["matrix", "table", "bias", "norm"]
 
@@ -31,7 +32,8 @@ class Node(BaseModel):
     ``positional`` names the fields that unnamed arguments fill, in order. ``bare_number`` and
     ``bare_string`` name the fields that a value written without its kind fills
     (``vocab=30k``, ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written
-    alone, stand for the whole node (``objective=span``).
+    alone, stand for the whole node (``objective=span``). ``others`` names the field that takes
+    every argument whose name is no field's, as (name, text) (``pairs(en="a.en", fr="a.fr")``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -40,6 +42,7 @@ class Node(BaseModel):
     bare_number: ClassVar[tuple[str, ...]] = ()
     bare_string: ClassVar[tuple[str, ...]] = ()
     shorthand: ClassVar[str] = ""
+    others: ClassVar[str] = ""
 
 
 class TruncatedNormal(Node):
@@ -58,6 +61,15 @@ class Normal(Node):
     positional = ("std",)
 
 
+class FanIn(Node):
+    """Scaled by the width that is read: tables normal with std width^-1/2, matrices uniform.
+
+    The bounds of the latter are inputs^-1/2 (XLM transformer.py, Embedding; torch.nn.Linear).
+    """
+
+    kind: Literal["fan-in"] = "fan-in"
+
+
 class Constant(Node):
     """One value everywhere: biases 0, norm scales 1."""
 
@@ -66,7 +78,8 @@ class Constant(Node):
     positional = ("value",)
 
 
-Initializer = Annotated[TruncatedNormal | Normal, Field(discriminator="kind")]
+Drawn = TruncatedNormal | Normal | FanIn
+Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ class Weight:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
-    init: TruncatedNormal | Normal | Constant
+    init: Drawn | Constant
     part: Part
     role: Role
 
@@ -144,7 +157,7 @@ def affine(
     name: str,
     outputs: tuple[Axis, int],
     inputs: tuple[Axis, int],
-    init: TruncatedNormal | Normal,
+    init: Drawn,
     part: Part,
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""

@@ -2,12 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bertc.ir.base import Node, Probability
 
 Sentences = Literal["split", "lines"]
 """``split``: a library finds them; ``lines``: one a line, blank lines between documents."""
+
+Language = Annotated[str, Field(max_length=40)]
+"""A name of one's own for the language of a text, such as ``en``; empty where it has none."""
 
 
 class Docstrings(Node):
@@ -18,7 +21,13 @@ class Docstrings(Node):
 
     kind: Literal["docstrings"] = "docstrings"
     packages: tuple[str, ...] = ()
+    language: Language = ""
     positional = ("packages",)
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The language of the text."""
+        return (self.language,)
 
 
 class Files(Node):
@@ -32,8 +41,14 @@ class Files(Node):
     path: Annotated[str, Field(min_length=1)]
     column: str = "text"
     sentences: Sentences = "split"
+    language: Language = ""
     positional = ("path", "column")
     bare_string = ("path",)
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The language of the text."""
+        return (self.language,)
 
 
 class Hf(Node):
@@ -45,10 +60,44 @@ class Hf(Node):
     split: str = "train"
     column: str = "text"
     sentences: Sentences = "split"
+    language: Language = ""
     positional = ("name", "config")
 
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The language of the text."""
+        return (self.language,)
 
-Corpus = Annotated[Docstrings | Files | Hf, Field(discriminator="kind")]
+
+class Parallel(Node):
+    """Sentences and their translations: ``pairs(en="a.en", fr="a.fr")``, line by line.
+
+    ``pairs("a.tsv", en="english", fr="french")`` names the columns of one .jsonl, .csv, .tsv or
+    .parquet file. A pair with an empty side is left out. ``sides`` are (language, file or column).
+    """
+
+    kind: Literal["pairs"] = "pairs"
+    path: str = ""
+    sides: tuple[tuple[Language, str], ...] = ()
+    positional = ("path",)
+    others = "sides"
+
+    @model_validator(mode="after")
+    def _two_sides(self) -> "Parallel":
+        if len(self.sides) != 2:
+            named = " and ".join(language for language, _ in self.sides) or "none"
+            raise ValueError(f'name two languages, as in pairs(en="a.en", fr="a.fr"), not {named}')
+        if not all(where for _, where in self.sides):
+            raise ValueError("a side without a file or column")
+        return self
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """The languages of both sides, in the order of the rows."""
+        return tuple(language for language, _ in self.sides)
+
+
+Corpus = Annotated[Docstrings | Files | Hf | Parallel, Field(discriminator="kind")]
 
 
 class Share(Node):
@@ -100,6 +149,9 @@ PAIRED = ("segment-pair", "sentence-pair")
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 
+Smoothing = Annotated[float, Field(ge=0, le=1)]
+"""The exponent S of q ~ p^S: 1 leaves the shares of languages, 0 makes them equal."""
+
 
 class WordPiece(Node):
     """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus."""
@@ -107,6 +159,7 @@ class WordPiece(Node):
     kind: Literal["wordpiece"] = "wordpiece"
     size: Size = 30_522  # bert-base-uncased vocab.txt
     lower: bool = True
+    smoothing: Smoothing = 1.0
     positional = ("size", "lower")
     bare_number = ("size",)
 
@@ -116,6 +169,7 @@ class ByteBpe(Node):
 
     kind: Literal["bpe"] = "bpe"
     size: Size = 50_265  # roberta.base dict.txt and its special tokens
+    smoothing: Smoothing = 1.0
     positional = ("size",)
 
 
@@ -125,6 +179,7 @@ class Unigram(Node):
     kind: Literal["unigram"] = "unigram"
     size: Size = 30_000  # ALBERT README, spm --vocab_size
     lower: bool = True
+    smoothing: Smoothing = 1.0
     positional = ("size", "lower")
 
 

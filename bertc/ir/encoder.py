@@ -46,6 +46,7 @@ class LayerWidths(Node):
 class Encoder(Node):
     """Token ids (batch, seq) to hidden states (batch, seq, hidden).
 
+    Each of ``languages`` has a vector in a table of its own (XLM).
     ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses.
     """
 
@@ -54,6 +55,7 @@ class Encoder(Node):
     hidden: Width
     positions: Positions
     segments: Annotated[int, Field(ge=0, le=1000)]
+    languages: tuple[str, ...] = ()
     attention: Attention
     ffn: Ffn
     norm: Norm
@@ -92,6 +94,8 @@ class Encoder(Node):
             tables.append(("position", "positions", self.positions.rows))
         if self.segments:
             tables.append(("segment", "segments", self.segments))
+        if self.languages:
+            tables.append(("language", "languages", len(self.languages)))
         weights = [
             Weight(
                 f"embeddings.{name}.weight",

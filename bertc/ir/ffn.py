@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Normal, TruncatedNormal, Weight, affine
+from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -14,9 +14,7 @@ class Mlp(Node):
     kind: Literal["mlp"] = "mlp"
     activation: Activation = "gelu"
 
-    def weights(
-        self, name: str, hidden: int, width: int, init: TruncatedNormal | Normal
-    ) -> tuple[Weight, ...]:
+    def weights(self, name: str, hidden: int, width: int, init: Drawn) -> tuple[Weight, ...]:
         """The inner map (hidden -> width) and the outer map back."""
         inner: tuple[Axis, int] = ("ffn", width)
         outer: tuple[Axis, int] = ("hidden", hidden)

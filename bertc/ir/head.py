@@ -9,11 +9,10 @@ from pydantic import Field
 
 from bertc.ir.base import (
     Axis,
+    Drawn,
     Kept,
     Matmul,
     Node,
-    Normal,
-    TruncatedNormal,
     Weight,
     affine,
     layer_norm,
@@ -26,7 +25,7 @@ class TransformHead(Node):
     kind: Literal["transform"] = "transform"
 
     def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, init: TruncatedNormal | Normal
+        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
     ) -> tuple[Weight, ...]:
         """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
@@ -58,7 +57,7 @@ class LinearHead(Node):
     bias: bool = True
 
     def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, init: TruncatedNormal | Normal
+        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
     ) -> tuple[Weight, ...]:
         """The map where the widths differ, and the bias over the vocabulary if there is one."""
         narrow: tuple[Axis, int] = ("embedding", embedding)

@@ -1,7 +1,7 @@
 """What an encoder is trained to do: a sum of terms, each with its heads and their cost."""
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -77,13 +77,12 @@ class StaticMasking(Node):
 Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
 
 
-class Mlm(Node):
-    """Predict tokens hidden from the input (BERT 3.1).
+class Masked(Node):
+    """What is hidden from the input to be predicted.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
     """
 
-    kind: Literal["mlm"] = "mlm"
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # BERT --masked_lm_prob
     unit: Unit = TokenUnit()
     replace: Replace = Replace()
@@ -93,8 +92,16 @@ class Mlm(Node):
     count: Literal["nearest", "up", "stochastic"] = "nearest"  # BERT: int(round(len * p))
     mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
     max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p asks for
+    # Tokens are drawn with weight (how often they stand in the text)^-rare (XLM --sample_alpha,
+    # DistilBERT --mlm_smoothing; both released with 0 and 0.7).
+    rare: Annotated[float, Field(ge=0, le=2)] = 0.0
     positional = ("p", "unit")
-    shorthand = "unit"
+
+    @model_validator(mode="after")
+    def _rare_tokens(self) -> Self:
+        if self.rare and not isinstance(self.unit, TokenUnit):
+            raise ValueError(f"rare weighs single tokens, and unit is {self.unit.kind}")
+        return self
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row, the K of the (batch, K) tensors."""
@@ -112,6 +119,22 @@ class Mlm(Node):
     def kept(self, encoder: Encoder, seq: int) -> Kept:
         """The predicted positions through the head."""
         return encoder.head_kept(self.predictions(seq))
+
+
+class Mlm(Masked):
+    """Predict tokens hidden from the input (BERT 3.1), in rows of one language."""
+
+    kind: Literal["mlm"] = "mlm"
+    shorthand = "unit"
+
+
+class Tlm(Masked):
+    """Predict tokens hidden from a sentence and its translation (XLM 3.3), by mlm's head.
+
+    Rows are ``pairs``. Positions of the translation begin again at 0.
+    """
+
+    kind: Literal["tlm"] = "tlm"
 
 
 class Sbo(Node):
@@ -196,7 +219,7 @@ class Sop(_PairTerm):
     kind: Literal["sop"] = "sop"
 
 
-Objective = Annotated[Mlm | Sbo | Nsp | Sop, Field(discriminator="kind")]
+Objective = Annotated[Mlm | Tlm | Sbo | Nsp | Sop, Field(discriminator="kind")]
 
 
 class Term(Node):

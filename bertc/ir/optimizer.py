@@ -40,7 +40,13 @@ class ConstantRate(Node):
     kind: Literal["constant"] = "constant"
 
 
-Schedule = Annotated[Polynomial | Cosine | ConstantRate, Field(discriminator="kind")]
+class InverseSqrt(Node):
+    """lr x (warm-up / step)^1/2 after warm-up (fairseq; XLM optim.py, adam_inverse_sqrt)."""
+
+    kind: Literal["inverse-sqrt"] = "inverse-sqrt"
+
+
+Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt, Field(discriminator="kind")]
 
 
 class _Rule(Node):

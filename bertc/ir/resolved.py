@@ -9,7 +9,7 @@ from pydantic import Field
 from bertc.ir.base import Kept, Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Pairs, Sbo, Sop, Term
+from bertc.ir.objective import Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
 PACKED_AT_LEAST = 8
@@ -32,6 +32,8 @@ class Stage(Node):
     microbatch: int
     objective: tuple[Term, ...]
     data: tuple[Share, ...]
+    smoothing: float
+    mixing: Literal["rows", "batches"]
     format: Format
     pairs: Pairs
     padded: bool
@@ -51,22 +53,34 @@ class Stage(Node):
         """The most examples that one row holds."""
         return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
 
+    @property
+    def masking(self) -> Masked | None:
+        """Of the terms that hide tokens, each in rows of its own, the one that hides the most."""
+        most: Masked | None = None
+        for term in self.objective:
+            other = term.objective
+            if isinstance(other, Masked) and (
+                most is None or other.predictions(self.seq) > most.predictions(self.seq)
+            ):
+                most = other
+        return most
+
+    @property
+    def translates(self) -> bool:
+        """Whether some rows are sentences and their translations."""
+        return any(isinstance(term.objective, Tlm) for term in self.objective)
+
     def predictions(self) -> int:
         """Positions a row whose token is predicted by masked language modelling; 0 without it."""
-        counts = [
-            t.objective.predictions(self.seq)
-            for t in self.objective
-            if isinstance(t.objective, Mlm)
-        ]
-        return max(counts, default=0)
+        return self.masking.predictions(self.seq) if self.masking else 0
 
     def asked(self) -> int | None:
         """Positions a row whose states the objective reads; None: no fewer than there are."""
         read = 0
         for term in self.objective:
             match term.objective:
-                case Mlm() as objective:
-                    read += objective.predictions(self.seq)
+                case Mlm() | Tlm() as objective:
+                    read += objective.predictions(self.seq) * (objective is self.masking)
                 case Sbo():
                     read += 2 * self.predictions()
                 case Nsp() | Sop():
@@ -102,6 +116,7 @@ class Resolved(Node):
     name: str
     stages: tuple[Stage, ...]
     vocabulary: Vocabulary
+    languages: tuple[str, ...]
     run: Run
     origins: dict[str, str] = Field(default_factory=dict)
 
@@ -138,9 +153,10 @@ class Resolved(Node):
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once however many stages use it."""
-    return tuple(
-        weight for term in resolved.terms() for weight in term.objective.weights(resolved.encoder)
-    )
+    terms, encoder = resolved.terms(), resolved.encoder
+    # mlm and tlm have one head.
+    found = {w.name: w for term in terms for w in term.objective.weights(encoder)}
+    return tuple(found.values())
 
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
@@ -161,7 +177,7 @@ def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
     encoder, products = stage.encoder, list[Matmul]()
     for term in stage.objective:
         match term.objective:
-            case Mlm() as objective:
+            case Mlm() | Tlm() as objective if objective is stage.masking:
                 products += objective.matmuls(encoder, batch, stage.seq)
             case Sbo() as objective:
                 products += objective.matmuls(encoder, batch, stage.predictions())
@@ -175,7 +191,7 @@ def head_kept(stage: Stage) -> Kept:
     encoder, total = stage.encoder, Kept()
     for term in stage.objective:
         match term.objective:
-            case Mlm() as objective:
+            case Mlm() | Tlm() as objective if objective is stage.masking:
                 total += objective.kept(encoder, stage.seq)
             case Sbo() as objective:
                 total += objective.kept(encoder, stage.predictions())

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bertc.ir.attention import Attention, FullAttention
 from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
-from bertc.ir.data import Docstrings, Format, Share, Vocabulary, WordPiece
+from bertc.ir.data import Docstrings, Format, Language, Share, Smoothing, Vocabulary, WordPiece
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
@@ -64,6 +64,12 @@ class Settings(Node):
     segments: Annotated[int, Field(ge=0, le=1000)] = default(
         2, "BERT config type_vocab_size as released", "token types"
     )
+    languages: tuple[Language, ...] = derived(
+        "the languages of the data, sorted", "languages that the encoder may tell apart"
+    )
+    language_embeddings: bool = default(
+        False, "google-research/bert multilingual.md", "a vector for each of the languages"
+    )
     pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
     head: Head = default(TransformHead(), BERT, "how states become scores over the vocabulary")
     dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
@@ -76,6 +82,12 @@ class Settings(Node):
     )
     data: tuple[Share, ...] = default(
         (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"
+    )
+    smoothing: Smoothing = default(
+        1.0, HOUSE, "languages are drawn in proportion to (their share of the text)^smoothing"
+    )
+    mixing: Literal["rows", "batches"] = default(
+        "rows", HOUSE, "languages take turns row by row, or a whole batch is of one"
     )
     format: Format = derived(
         "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
@@ -125,7 +137,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "steps", "seq", "batch", "microbatch", "objective", "data", "format", "pack", "optimizer",
+    "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing", "mixing", "format",
+    "pack", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -3,18 +3,21 @@
 Axes: b batch, s sequence, e embedding, h hidden.
 """
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder
 from bertc.nn.dropout import dropout
+from bertc.nn.reading import Reading
 from bertc.nn.waves import sinusoids
 from bertc.nn.weights import Embedding, LayerNorm, Linear, Table
 
 
 class Embeddings(nn.Module):
-    """dropout(norm(token + position + segment)), mapped to the hidden width where E differs."""
+    """dropout(norm(token + position + segment + language)), mapped to the hidden width from E."""
 
     def __init__(self, table: Table, node: Encoder) -> None:
         super().__init__()
@@ -23,46 +26,53 @@ class Embeddings(nn.Module):
         self.position = Embedding(table, "embeddings.position") if learned else None
         self.sinusoidal = node.positions.kind == "sinusoidal"
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
+        languages = Embedding(table, "embeddings.language") if node.languages else None
+        self.language = languages
         normed = node.norms_embeddings
         self.norm = LayerNorm(table, "embeddings.norm", node.norm.eps) if normed else None
         self.project = Linear(table, "embeddings.project") if node.factorised else None
         self.offset = node.positions.offset
         self.dropout = node.dropout.hidden
 
-    def forward(
-        self,
-        token_ids_bs: torch.Tensor,
-        segment_ids_bs: torch.Tensor | None,
-        sequence_ids_bs: torch.Tensor | None,
-        dtype: torch.dtype,
-    ) -> torch.Tensor:
+    def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""
-        x_bse = self.token(token_ids_bs)
+        x_bse = self.token(reading.token_ids)
         if self.position is not None:
-            x_bse = x_bse + self._places(self.position, token_ids_bs.shape[1], sequence_ids_bs)
+            x_bse = x_bse + self._learned(self.position, reading)
         if self.sinusoidal:
-            x_bse = x_bse + self._waves(x_bse, sequence_ids_bs)
+            x_bse = x_bse + self._waves(x_bse, reading)
         if self.segment is not None:
+            segment_ids_bs = reading.segment_ids
             first = self.segment.weight[0]
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
+        if self.language is not None and reading.language_ids is not None:
+            beyond = F.pad(self.language.weight, (0, 0, 0, 1))
+            x_bse = x_bse + F.embedding(reading.language_ids, beyond)
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
 
-    def _places(
-        self, table: Embedding, seq: int, sequence_ids_bs: torch.Tensor | None
-    ) -> torch.Tensor:
-        if sequence_ids_bs is None:
-            return table.weight[self.offset : self.offset + seq]
-        rows: torch.Tensor = table(self.offset + places(sequence_ids_bs))
-        return rows
+    def _learned(self, table: Embedding, reading: Reading) -> torch.Tensor:
+        """The vectors of positions, (s, e) or (b, s, e)."""
+        at = _places(reading)
+        if at is None:
+            return table.weight[self.offset : self.offset + reading.token_ids.shape[1]]
+        return cast(torch.Tensor, table(self.offset + at))
 
-    def _waves(self, x_bse: torch.Tensor, sequence_ids_bs: torch.Tensor | None) -> torch.Tensor:
+    def _waves(self, x_bse: torch.Tensor, reading: Reading) -> torch.Tensor:
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
-        return waves_se if sequence_ids_bs is None else waves_se[places(sequence_ids_bs)]
+        at = _places(reading)
+        return waves_se if at is None else waves_se[at]
+
+
+def _places(reading: Reading) -> torch.Tensor | None:
+    """Where tokens (b, s) stand; None: as they come in their row."""
+    if reading.position_ids is not None:
+        return reading.position_ids
+    return None if reading.sequence_ids is None else places(reading.sequence_ids)
 
 
 def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:

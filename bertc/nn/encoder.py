@@ -36,9 +36,7 @@ class FfnPart(Mlp):
 class Regions(NamedTuple):
     """What the encoder calls in turn: each can be compiled by itself, a layer for all layers."""
 
-    embed: Callable[
-        [torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.dtype], torch.Tensor
-    ]
+    embed: Callable[[Reading, torch.dtype], torch.Tensor]
     layer: Callable[
         [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Visible], torch.Tensor
     ]
@@ -84,7 +82,7 @@ class Encoder(nn.Module):
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        x = embed(reading.token_ids, reading.segment_ids, reading.sequence_ids, dtype)
+        x = embed(reading._replace(asked=None), dtype)
         visible = self._visible(reading, x)
         context: torch.Tensor | None = None
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
@@ -139,14 +137,8 @@ class Encoder(nn.Module):
     def _plain(self) -> Regions:
         return Regions(self._embed, self._layer, self._last_norm)
 
-    def _embed(
-        self,
-        token_ids_bs: torch.Tensor,
-        segment_ids_bs: torch.Tensor | None,
-        sequence_ids_bs: torch.Tensor | None,
-        dtype: torch.dtype,
-    ) -> torch.Tensor:
-        x_bsh: torch.Tensor = self.embeddings(token_ids_bs, segment_ids_bs, sequence_ids_bs, dtype)
+    def _embed(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
+        x_bsh: torch.Tensor = self.embeddings(reading, dtype)
         return x_bsh
 
     def _last_norm(self, x_bsh: torch.Tensor) -> torch.Tensor:

@@ -28,14 +28,22 @@ class Model(nn.Module):
         segment_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         sequence_ids: torch.Tensor | None = None,
+        language_ids: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
 
         ``attention_mask`` is true, or 1, at real tokens. Padding belongs at the end of a row.
         Where rows hold several examples, ``sequence_ids`` number the tokens of each by one number
         of its own, in unbroken runs: attention stays within them and positions start again.
+        ``language_ids`` count the languages of the program; without them no language is told.
+        ``position_ids`` say where tokens stand, if not one after another.
         """
-        return self.read(Reading(token_ids, segment_ids, attention_mask, sequence_ids))
+        return self.read(
+            Reading(
+                token_ids, segment_ids, attention_mask, sequence_ids, language_ids, position_ids
+            )
+        )
 
     def read(self, reading: Reading) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""

@@ -14,13 +14,16 @@ class Reading(NamedTuple):
     ``attention_mask`` is true at real tokens; padding stands at the end of a row. Where rows hold
     several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
     unbroken runs. ``asked`` names the positions whose states are wanted: the last layer works there
-    alone.
+    alone. ``language_ids`` name rows of the encoder's table of languages; one beyond the last is no
+    language. ``position_ids`` say where tokens stand if not one after another.
     """
 
     token_ids: torch.Tensor  # (b, s) long
     segment_ids: torch.Tensor | None = None  # (b, s) long
     attention_mask: torch.Tensor | None = None  # (b, s) bool
     sequence_ids: torch.Tensor | None = None  # (b, s) long
+    language_ids: torch.Tensor | None = None  # (b, s) long
+    position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     asked: torch.Tensor | None = None  # (b, k) long, None: every position
 
 

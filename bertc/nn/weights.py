@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.address import key
-from bertc.ir.base import Constant, Normal, TruncatedNormal, Weight
+from bertc.ir.base import Constant, FanIn, Normal, TruncatedNormal, Weight
 
 Table = Mapping[str, Weight]
 """The weight table of a part, by name."""
@@ -96,18 +96,22 @@ def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
     with torch.no_grad():
         for weight in weights:
             generator = torch.Generator().manual_seed(key(seed, "init", weight.name))
-            _fill(parameters[weight.name], weight.init, generator)
+            _fill(parameters[weight.name], weight, generator)
 
 
-def _fill(
-    tensor: torch.Tensor, init: TruncatedNormal | Normal | Constant, generator: torch.Generator
-) -> None:
-    match init:
+def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> None:
+    match weight.init:
         case TruncatedNormal(std=std):
             nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std, generator=generator)
         case Normal(std=std):
             nn.init.normal_(tensor, std=std, generator=generator)
+        case FanIn():
+            bound = weight.shape[-1] ** -0.5
+            if weight.role == "table":
+                nn.init.normal_(tensor, std=bound, generator=generator)
+            else:
+                nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case Constant(value=value):
             nn.init.constant_(tensor, value)
         case _:
-            assert_never(init)
+            assert_never(weight.init)

@@ -5,7 +5,7 @@ A row holds one example, several where rows are packed.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -21,7 +21,8 @@ class Inputs(NamedTuple):
     example_ids: torch.Tensor  # (b,) long, the address of a row
     copies: torch.Tensor  # (b,) long, which masking of the row this is
     starts: torch.Tensor  # (b, m) long, where each example begins, s in places not used
-    pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not
+    pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not, 2: in another language
+    languages: torch.Tensor  # (b, 2) long, of the first text and of the second
 
 
 class Tables(NamedTuple):
@@ -35,10 +36,14 @@ class Tables(NamedTuple):
     word_start: torch.Tensor  # (v,) bool, the token begins a word
     special: torch.Tensor  # (v,) bool
     unigram_cdf: torch.Tensor  # (v,) float, cumulative frequency in the training text
+    frequency: torch.Tensor  # (v,) double, that of the rarest for tokens that never stand there
 
 
 class Predictions(NamedTuple):
-    """Tokens to predict, in the order of the text; unused slots hold position 0 and weight 0."""
+    """Tokens to predict, for mlm or tlm, in the order of the text.
+
+    Slots not used hold position 0 and weight 0.
+    """
 
     positions: torch.Tensor  # (b, k) long
     targets: torch.Tensor  # (b, k) long
@@ -71,6 +76,7 @@ class Columns(NamedTuple):
     pairs: Questions | None
     mlm: Predictions | None
     sbo: Boundaries | None
+    translated: torch.Tensor | None = None  # (b,) float, 1 for tlm's rows; None without tlm
 
     def places(self) -> dict[str, torch.Tensor]:
         """Where the terms read the encoder's states: positions (b, ...) by what reads them."""
@@ -82,6 +88,14 @@ class Columns(NamedTuple):
         if self.pairs is not None:
             found["pairs"] = self.pairs.positions
         return found
+
+    def asked_by(self, kind: Literal["mlm", "tlm"]) -> torch.Tensor:
+        """The weights (b, k) of the predictions that count for one of two."""
+        assert self.mlm is not None, f"{kind} without its columns"
+        if self.translated is None:
+            return self.mlm.weights
+        own_b = self.translated if kind == "tlm" else 1 - self.translated
+        return self.mlm.weights * own_b[:, None]
 
     def states(self, hidden: torch.Tensor, name: str) -> torch.Tensor:
         """The encoder's states (b, ..., h) at one of ``places``."""

@@ -6,11 +6,12 @@ Axes: b rows, s positions of a row, m examples of a row.
 from typing import assert_never
 
 import torch
+import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.objective import Masked, Mlm, Nsp, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
-from bertc.nn import Reading
+from bertc.nn import Reading, places
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.sbo import find_boundaries
@@ -29,36 +30,79 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     """
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
+    translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
     token_ids_bs = inputs.token_ids
     mlm: Predictions | None = None
     boundary: Sbo | None = None
     pairs: Questions | None = None
     for term in stage.objective:
         match term.objective:
-            case Mlm() as objective:
-                token_ids_bs, mlm = mask_tokens(objective, inputs, real_bs, tables, key)
+            case Mlm() | Tlm() as objective:
+                hidden_bs, asked = mask_tokens(objective, inputs, real_bs, tables, key)
+                own_b1 = (translated_b == isinstance(objective, Tlm))[:, None]
+                token_ids_bs = hidden_bs if mlm is None else hidden_bs.where(own_b1, token_ids_bs)
+                mlm = asked if mlm is None else _either(own_b1, asked, mlm)
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():
                 pairs = _ask(inputs)
             case _:
                 assert_never(term.objective)
+    sequence_ids_bs = _number(inputs, real_bs) if stage.pack else None
+    languages_bs = inputs.languages.gather(1, inputs.segment_ids)
     columns = Columns(
         reading=Reading(
             token_ids=token_ids_bs,
             segment_ids=inputs.segment_ids,
             attention_mask=real_bs if stage.padded and not stage.pack else None,
-            sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+            sequence_ids=sequence_ids_bs,
+            language_ids=languages_bs if stage.encoder.languages else None,
         ),
         originals=inputs.token_ids,
         pairs=pairs,
         mlm=mlm,
         sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
     )
+    if stage.translates:
+        columns = _beside_translations(stage, columns, translated_b)
     if stage.asked() is None:
         return columns
     asked_bk = torch.cat(list(columns.places().values()), dim=1)
     return columns._replace(reading=columns.reading._replace(asked=asked_bk))
+
+
+def _either(own_b1: torch.Tensor, asked: Predictions, other: Predictions) -> Predictions:
+    """The predictions of the rows that are one's own, and the other's; the wider decides."""
+    wide = max(asked.positions.shape[1], other.positions.shape[1])
+
+    def chosen(own_bk: torch.Tensor, others_bk: torch.Tensor) -> torch.Tensor:
+        own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
+        return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
+
+    return Predictions(*map(chosen, asked, other))
+
+
+def _beside_translations(stage: Stage, columns: Columns, translated_b: torch.Tensor) -> Columns:
+    """Columns of which some rows hold a text and its translation, whose positions start again."""
+    reading = columns.reading
+    assert reading.segment_ids is not None, "segments tell the two texts apart"
+    own_bs = reading.segment_ids * translated_b[:, None]
+    if reading.sequence_ids is not None:
+        own_bs = own_bs + 2 * reading.sequence_ids
+    columns = columns._replace(
+        reading=reading._replace(position_ids=places(own_bs)), translated=translated_b.float()
+    )
+    if columns.sbo is None:
+        return columns
+    # Spans are asked about where there are spans.
+    spans = {
+        isinstance(t.objective, Tlm): isinstance(t.objective.unit, SpanUnit)
+        for t in stage.objective
+        if isinstance(t.objective, Masked)
+    }
+    asked_b = torch.where(translated_b, float(spans[True]), float(spans.get(False, False)))
+    weights_bk = columns.sbo.weights * asked_b[:, None]
+    return columns._replace(sbo=columns.sbo._replace(weights=weights_bk))
 
 
 def _ask(inputs: Inputs) -> Questions:

@@ -93,6 +93,18 @@ def order_keys(bits_bn: torch.Tensor, allowed_bn: torch.Tensor) -> torch.Tensor:
     return torch.where(allowed_bn, keys_bn, LAST)
 
 
+def weighted_keys(
+    bits_bn: torch.Tensor, scarcity_bn: torch.Tensor, allowed_bn: torch.Tensor
+) -> torch.Tensor:
+    """As ``order_keys``, lanes coming first with odds 1 / scarcity (> 0, float64).
+
+    The keys are exponential draws of those rates: the k smallest are k lanes drawn one after
+    another without replacement (Efraimidis and Spirakis 2006). Positive numbers sort as their bits.
+    """
+    waits_bn = -torch.log1p(-unit64(bits_bn)) * scarcity_bn
+    return order_keys(waits_bn.view(torch.int64), allowed_bn)
+
+
 def lane_of(keys: torch.Tensor, lanes: int) -> torch.Tensor:
     """The lane a key of ``order_keys`` over that many lanes stands for; any shape."""
     return keys & ((1 << lanes.bit_length()) - 1)

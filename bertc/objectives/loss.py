@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, Tlm
 from bertc.ir.resolved import Stage
-from bertc.objectives.columns import Boundaries, Columns, Predictions, Questions, TermLoss
+from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
     Weights,
@@ -35,12 +35,13 @@ def losses(
     tensors by name and as ``token`` the table (vocab, embedding).
     """
     found: dict[str, TermLoss] = {}
+    predicted: tuple[torch.Tensor, torch.Tensor] | None = None
     for term in stage.objective:
         match term.objective:
-            case Mlm():
-                assert columns.mlm is not None, "mlm without its columns"
-                states_bkh = columns.states(hidden_bsh, "mlm")
-                found["mlm"] = _mlm_loss(stage.encoder, columns.mlm, states_bkh, weights)
+            case Mlm() | Tlm() as objective:
+                if predicted is None:
+                    predicted = _predicted(stage.encoder, columns, hidden_bsh, weights)
+                found[objective.kind] = _summed(*predicted, columns.asked_by(objective.kind))
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
                 around = (columns.states(hidden_bsh, "left"), columns.states(hidden_bsh, "right"))
@@ -56,20 +57,27 @@ def losses(
     return found
 
 
-def _token_loss(
-    features_ne: torch.Tensor, head: str, asked: Predictions | Boundaries, weights: Weights
-) -> TermLoss:
+def _token_losses(
+    features_ne: torch.Tensor, head: str, targets_bk: torch.Tensor, weights: Weights
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss of every prediction (n,), and whether its target scored highest (n,)."""
     table_ve, bias_v = weights["token"].to(features_ne.dtype), vocabulary_bias(head, weights)
-    losses_n, hits_n = vocabulary_loss(features_ne, table_ve, bias_v, asked.targets.reshape(-1))
-    weight_n = asked.weights.reshape(-1)
+    return vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1))
+
+
+def _summed(losses_n: torch.Tensor, hits_n: torch.Tensor, weights_bk: torch.Tensor) -> TermLoss:
+    weight_n = weights_bk.reshape(-1)
     return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
 
 
-def _mlm_loss(
-    encoder: Encoder, asked: Predictions, states_bkh: torch.Tensor, weights: Weights
-) -> TermLoss:
-    features_ne = token_features(encoder, states_bkh.flatten(0, 1), weights, "mlm")
-    return _token_loss(features_ne, "mlm", asked, weights)
+def _predicted(
+    encoder: Encoder, columns: Columns, hidden_bsh: torch.Tensor, weights: Weights
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the hidden tokens of all rows, whichever term each row counts for."""
+    assert columns.mlm is not None, "hidden tokens without their columns"
+    states_nh = columns.states(hidden_bsh, "mlm").flatten(0, 1)
+    features_ne = token_features(encoder, states_nh, weights, "mlm")
+    return _token_losses(features_ne, "mlm", columns.mlm.targets, weights)
 
 
 def _sbo_loss(
@@ -80,7 +88,8 @@ def _sbo_loss(
 ) -> TermLoss:
     left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in around)
     features_ne = sbo_features(encoder, left_nh, right_nh, asked.place.reshape(-1), weights)
-    return _token_loss(features_ne, "sbo", asked, weights)
+    losses_n, hits_n = _token_losses(features_ne, "sbo", asked.targets, weights)
+    return _summed(losses_n, hits_n, asked.weights)
 
 
 def _pair_loss(
@@ -88,7 +97,6 @@ def _pair_loss(
 ) -> TermLoss:
     pooled_nh = pooled_bmh.reshape(-1, pooled_bmh.shape[-1])
     logits_n2 = pair_logits(kind, pooled_nh, weights).float()
-    labels_n, weight_n = asked.labels.reshape(-1), asked.weights.reshape(-1)
+    labels_n = asked.labels.reshape(-1)
     losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
-    hits_n = logits_n2.argmax(1) == labels_n
-    return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
+    return _summed(losses_n, logits_n2.argmax(1) == labels_n, asked.weights)

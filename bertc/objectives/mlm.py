@@ -8,17 +8,17 @@ from typing import assert_never
 
 import torch
 
-from bertc.ir.objective import Mlm, NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.ir.objective import Masked, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.columns import Inputs, Predictions, Tables
-from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64
+from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.words import choose_words, find_words, read_text
+from bertc.objectives.words import choose_words, find_words, look_up, read_text
 
 
 def mask_tokens(
-    objective: Mlm,
+    objective: Masked,
     inputs: Inputs,
     real_bs: torch.Tensor,
     tables: Tables,
@@ -46,7 +46,7 @@ def mask_tokens(
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 
 
-def _lanes(objective: Mlm, seq: int, predictions: int) -> tuple[int, ...]:
+def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
     """How many random numbers a row needs to choose its tokens, by use."""
     match objective.unit:
         case TokenUnit() | WordUnit():
@@ -61,7 +61,7 @@ def _lanes(objective: Mlm, seq: int, predictions: int) -> tuple[int, ...]:
 
 
 def _choose(
-    objective: Mlm,
+    objective: Masked,
     inputs: Inputs,
     real_bs: torch.Tensor,
     tables: Tables,
@@ -73,7 +73,12 @@ def _choose(
     text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
     if isinstance(objective.unit, TokenUnit):
-        return lowest(order_keys(lanes[0], text.allowed), counts_b, predictions)
+        if objective.rare:
+            scarcity_bs = look_up(tables.frequency, inputs.token_ids) ** objective.rare
+            keys_bs = weighted_keys(lanes[0], scarcity_bs, text.allowed)
+        else:
+            keys_bs = order_keys(lanes[0], text.allowed)
+        return lowest(keys_bs, counts_b, predictions)
     words = find_words(inputs.token_ids, text, tables)
     match objective.unit:
         case WordUnit():
@@ -90,7 +95,7 @@ def _choose(
 
 
 def _replace(
-    objective: Mlm,
+    objective: Masked,
     originals_bk: torch.Tensor,
     tables: Tables,
     kind_bits_bk: torch.Tensor,
@@ -104,7 +109,7 @@ def _replace(
     return torch.where(happens(kind_bits_bk, masked), tables.mask, originals_bk)
 
 
-def _random_tokens(objective: Mlm, tables: Tables, bits_bk: torch.Tensor) -> torch.Tensor:
+def _random_tokens(objective: Masked, tables: Tables, bits_bk: torch.Tensor) -> torch.Tensor:
     """Random ids (b, k) from the whole vocabulary, its ordinary tokens, or as the corpus has them.
 
     The first is BERT's, the second fairseq's, the third SpanBERT's.

@@ -9,13 +9,13 @@ from typing import assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.objective import Mlm
+from bertc.ir.objective import Masked
 from bertc.objectives.draws import LAST, lane_of, smallest, unit
 from bertc.objectives.words import Text
 
 
 def counts(
-    objective: Mlm, lengths_b: torch.Tensor, text: Text, bits_b: torch.Tensor, most: int
+    objective: Masked, lengths_b: torch.Tensor, text: Text, bits_b: torch.Tensor, most: int
 ) -> torch.Tensor:
     """Tokens to predict in each row, (b,) long, at most ``most``.
 

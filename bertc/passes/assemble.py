@@ -19,6 +19,7 @@ def assemble(program: Program) -> Resolved:
         name=program.name,
         stages=_stages(program, _encoder(value)),
         vocabulary=value["vocab"],
+        languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
         origins={
             name: given.origin.kind + (f": {given.origin.source}" if given.origin.source else "")
@@ -36,6 +37,7 @@ def _encoder(value: dict[str, Any]) -> Encoder:
         hidden=value["hidden"],
         positions=value["positions"],
         segments=value["segments"],
+        languages=value["languages"] if value["language_embeddings"] else (),
         attention=value["attention"],
         ffn=Mlp(activation=value["activation"]),
         norm=value["norm"],
@@ -74,9 +76,11 @@ def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
         microbatch=view.value("microbatch"),
         objective=view.value("objective"),
         data=view.value("data"),
+        smoothing=view.value("smoothing"),
+        mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
-        padded=view.format.kind != "full-sentences",
+        padded=view.format.kind != "full-sentences" or view.translates,
         pack=view.value("pack"),
         optimizer=optimizer,
         warmup_steps=warmup_steps(optimizer, schedule_steps),

@@ -2,10 +2,11 @@
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span
 from bertc.ir.data import PAIRED
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, SpanUnit
+from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Given, Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
+from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, stage_views
@@ -17,6 +18,7 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     """Report every pair of settings that contradict each other; the program is unchanged."""
     _heads_divide(program, diagnostics)
     _not_absurd(program, diagnostics)
+    check_languages(program, diagnostics)
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
@@ -96,7 +98,7 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             help="objective=mlm+sop or objective=mlm+nsp",
         )
     spans = any(
-        isinstance(t.objective, Mlm) and isinstance(t.objective.unit, SpanUnit) for t in terms
+        isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
     )
     if any(isinstance(term.objective, Sbo) for term in terms) and not spans:
         diagnostics.error(
@@ -130,7 +132,8 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=_note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
-    if stage.value("pack") and stage.format.kind == "full-sentences":
+    full = stage.format.kind == "full-sentences" and not stage.translates
+    if stage.value("pack") and full:
         diagnostics.error(
             "E216",
             "full-sentences rows are full, and pack = true",
@@ -140,10 +143,11 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             fix=_fix(stage.given("format"), "format=doc-sentences"),
         )
     segments = stage.program.settings["segments"].value
-    if paired and segments == 1:
+    if (paired or stage.translates) and segments == 1:
+        rows = stage.format.kind if paired else "tlm"
         diagnostics.error(
             "E211",
-            f"{stage.format.kind} rows have two segments, and segments = {segments}",
+            f"{rows} rows have two segments, and segments = {segments}",
             stage.program.span("segments"),
             notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="segments=2, or segments=0 to tell the segments apart by separators alone",

@@ -19,6 +19,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("head_dim", lambda p: max(1, _value(p, "hidden") // _first(_value(p, "heads")))),
         ("ffn", lambda p: 4 * _value(p, "hidden")),
         ("embedding", lambda p: _value(p, "hidden")),
+        ("languages", languages),
         ("positions", _positions),
         ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
@@ -40,6 +41,13 @@ def total_steps(program: Program) -> int:
 def longest_seq(program: Program) -> int:
     """The longest row of any stage, in tokens."""
     return max(int(stage.value("seq")) for stage in stage_views(program))
+
+
+def languages(program: Program) -> tuple[str, ...]:
+    """The languages that any stage reads, sorted; text without one is of none."""
+    stages = stage_views(program)
+    found = {name for s in stages for share in s.value("data") for name in share.corpus.languages}
+    return tuple(sorted(found - {""}))
 
 
 def _positions(program: Program) -> LearnedPositions | NoPositions:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertc.diagnostics import Span
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair
-from bertc.ir.objective import Nsp, Pairs, Sop, Term
+from bertc.ir.objective import Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
 
 DEFAULT_STAGE = "main"
@@ -42,6 +42,11 @@ class StageView:
         if given is not None and given.origin.kind != "derived":
             return given.value
         return default_format(self.value("objective"), self.value("pack"))
+
+    @property
+    def translates(self) -> bool:
+        """Whether some rows are sentences and their translations."""
+        return any(isinstance(term.objective, Tlm) for term in self.value("objective"))
 
     @property
     def pairs(self) -> Pairs:

@@ -127,24 +127,32 @@ class Converter:
         shapes, called = arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
         placed: dict[str, Argument] = {}
+        others: list[tuple[str, Any]] = []
         order = iter(node.positional)
         for argument in given:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
                 mistakes.too_many_arguments(argument, value, node, called, self.diagnostics)
-            elif name not in shapes:
+            elif name not in shapes and not node.others:
                 mistakes.unknown_argument(argument, value, called, shapes, self.diagnostics)
             elif name in placed:
                 first = placed[name]
                 mistakes.argument_twice(name, argument, first, value, self.diagnostics)
+                others += [(name, BAD)] if name not in shapes else []
             else:
                 placed[name] = argument
-                fields[name] = self.convert(argument.value, shapes[name], (*place, name))
+                part = self.convert(argument.value, shapes.get(name, Words()), (*place, name))
+                if name in shapes:
+                    fields[name] = part
+                else:
+                    others.append((name, part))
         missing = [name for name in required(node) if name not in placed]
         for name in missing:
             mistakes.missing_argument(name, called, node, value, self.diagnostics)
-        if missing or any(part is BAD for part in fields.values()):
+        if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in others))):
             return BAD
+        if node.others:
+            fields[node.others] = tuple(others)
         return self._make(node, fields, value, place)
 
     def _make(self, node: type[Node], fields: dict[str, Any], value: Value, place: Place) -> Any:

@@ -109,7 +109,8 @@ def setting_shape(name: str) -> Shape:
 @cache
 def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
-    return {name: _field_shape(info) for name, info in node.model_fields.items() if name != "kind"}
+    apart = ("kind", node.others)
+    return {name: _field_shape(i) for name, i in node.model_fields.items() if name not in apart}
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:

@@ -143,6 +143,8 @@ def _node(node: Node, shape: Kinds, full: bool) -> str:
             text = show_value(value, inner, full=full)
             bare = name in needed and cls.positional[: len(needed)] == tuple(needed)
             texts.append(text if bare else f"{name}={text}")
+    if cls.others:
+        texts += [f"{name}={quoted(text)}" for name, text in getattr(node, cls.others)]
     return f"{kind}({', '.join(texts)})" if texts else kind
 
 

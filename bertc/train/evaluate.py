@@ -1,6 +1,5 @@
 """``bertc eval``: what a finished, stopped or imported run knows of its held-out text."""
 
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -59,7 +58,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
             model,
             stage,
             make_objective(model, stage, compiled=False),
-            islice(data.heldout(rows), -(-resolved.run.eval_examples // rows)),
+            data.heldout(rows, resolved.run.eval_examples),
             vocabulary_tables(corpus.vocabulary, device),
             unigram_nats(corpus.vocabulary, data.tokens).to(device),
             resolved.run.seed,

@@ -5,7 +5,7 @@ Axes: t terms of the objective, v vocabulary.
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -35,10 +35,13 @@ class Evaluation:
     accuracy: dict[str, float]
     unigram_loss: float | None
     examples: int
+    languages: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The losses by language (``en``) or direction (``en-fr``), where there are several."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        found = {name: value for name, value in asdict(self).items() if value is not None}
+        return found if self.languages else {k: v for k, v in found.items() if k != "languages"}
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
@@ -59,16 +62,16 @@ def evaluate(
     seed: int,
     ranks: Ranks,
 ) -> Evaluation:
-    """Evaluate on all of ``batches``, of which each process reads its rows.
+    """Evaluate on all of ``batches``, each of one language, of which each process reads its rows.
 
-    Masks are keyed by example, so they are the same every time.
+    Masks are keyed by example, so they are the same every time. A term that nothing was held out
+    for has no loss.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
-    names, device = kinds(stage), nats_v.device
-    sums_t, hits_t, counted_t, examples = _zeros(names), _zeros(names), _zeros(names), 0
-    guessed = asked = 0.0
+    totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
+    guesses, examples, device = torch.zeros(2, dtype=torch.float64), 0, nats_v.device
     model.eval()
     try:
         for batch in batches:
@@ -79,52 +82,52 @@ def evaluate(
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
             # One wait for the device a batch.
-            for total, part in zip(
-                (sums_t, hits_t, counted_t),
-                torch.stack([*statistics, counts_t]).tolist(),
-                strict=True,
-            ):
-                for name, value in zip(names, part, strict=True):
-                    total[name] += value
+            found = torch.stack([*statistics, counts_t]).double().cpu()
+            language = named(model.resolved.languages, *batch.languages[0].tolist())
+            totals[language] = totals.get(language, 0) + found
             if columns.mlm is not None:
-                cost, number = _guess(columns.mlm, nats_v)
-                guessed, asked = guessed + cost, asked + number
+                guesses += torch.tensor(_guess(columns.mlm, nats_v))
             examples += len(batch.lengths)
     finally:
         model.train()
-    guessed, asked = _of_all(ranks, device, (sums_t, hits_t, counted_t), (guessed, asked))
-    divided_by = divisors(stage, torch.tensor([counted_t[name] for name in names])).tolist()
-    losses = {name: sums_t[name] / part for name, part in zip(names, divided_by, strict=True)}
+    every = torch.cat([guesses, *(total.flatten() for total in totals.values())]).to(device)
+    ranks.add(every)
+    guessed, asked = every[:2].tolist()
+    by_language = dict(zip(totals, every[2:].cpu().view(len(totals), 3, -1), strict=True))
+    unigram_loss = guessed / asked if asked else None
+    return _evaluation(stage, by_language, unigram_loss, examples)
+
+
+def _evaluation(
+    stage: Stage, by_language: dict[str, Tensor], unigram_loss: float | None, examples: int
+) -> Evaluation:
+    whole = torch.stack(list(by_language.values())).sum(0)
+    losses = _means(stage, whole)
+    weights = dict(zip(kinds(stage), term_weights(stage), strict=True))
+    hits = dict(zip(kinds(stage), (whole[1] / whole[2].clamp(min=1)).tolist(), strict=True))
+    each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
     return Evaluation(
-        loss=math.fsum(
-            w * losses[name] for w, name in zip(term_weights(stage), names, strict=True)
-        ),
+        loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
-        accuracy={name: hits_t[name] / max(1.0, counted_t[name]) for name in names},
-        unigram_loss=guessed / asked if asked else None,
+        accuracy={name: hits[name] for name in losses},
+        unigram_loss=unigram_loss,
         examples=examples,
+        languages=each if len(each) > 1 else {},
     )
 
 
-def _of_all(
-    ranks: Ranks,
-    device: torch.device,
-    by_name: Iterable[dict[str, float]],
-    numbers: tuple[float, float],
-) -> tuple[float, float]:
-    """Make sums those of all processes: dicts of them in place, and two numbers."""
-    dicts = tuple(by_name)
-    every = [*(value for one in dicts for value in one.values()), *numbers]
-    totals = torch.tensor(every, dtype=torch.float64, device=device)
-    ranks.add(totals)
-    found = iter(totals.tolist())
-    for one in dicts:
-        one.update({name: next(found) for name in one})
-    return next(found), next(found)
+def named(languages: tuple[str, ...], first: int, second: int) -> str:
+    """A language as ``en``, a direction as ``en-fr``; text of no language is ``other``."""
+    one, two = ((*languages, "other")[number] for number in (first, second))
+    return one if first == second else f"{one}-{two}"
 
 
-def _zeros(names: tuple[str, ...]) -> dict[str, float]:
-    return dict.fromkeys(names, 0.0)
+def _means(stage: Stage, total: Tensor) -> dict[str, float]:
+    """The loss of every term that has predictions, from (3, t) sums, hits and counts."""
+    sums, _, counted = total.tolist()
+    divided_by = divisors(stage, total[2]).tolist()
+    terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
+    return {name: value / part for name, value, part, count in terms if count}
 
 
 def _guess(masked: Predictions, nats_v: Tensor) -> tuple[float, float]:

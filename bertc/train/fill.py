@@ -62,7 +62,7 @@ def fill(run: Path, text: str, top: int = 5) -> Filled:
         MissingInputError: if there is no model yet.
     """
     model = load(run)
-    if not any(term.objective.kind == "mlm" for term in model.resolved.terms()):
+    if not any(term.objective.kind in ("mlm", "tlm") for term in model.resolved.terms()):
         raise DataError(
             "this run has not learned to fill masks", help="train it with objective=mlm"
         )

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -116,12 +115,11 @@ class _Phase:
     def evaluate(self, session: Session, examples: int) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples."""
         rows = min(self.microbatch * session.ranks.world.size, self.stage.batch)
-        batches = self.data.heldout(rows)
         return evaluate(
             self.model,
             self.stage,
             self.objective,
-            islice(batches, -(-examples // rows)),
+            self.data.heldout(rows, examples),
             session.tables,
             self.nats,
             session.resolved.run.seed,

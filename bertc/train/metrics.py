@@ -17,6 +17,8 @@ class Sums:
     loss: float = 0.0
     grad_norm: float = 0.0
     losses: dict[str, float] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    """Steps that had a loss of each kind."""
 
     def add(self, loss: float, losses: dict[str, float], grad_norm: float) -> None:
         """Count one step in."""
@@ -25,12 +27,13 @@ class Sums:
         self.grad_norm += grad_norm
         for kind, value in losses.items():
             self.losses[kind] = self.losses.get(kind, 0.0) + value
+            self.counted[kind] = self.counted.get(kind, 0) + 1
 
     def means(self) -> dict[str, Any]:
         """The means over the steps, as fields of a line."""
         return {
             "loss": self.loss / self.steps,
-            "losses": {kind: total / self.steps for kind, total in self.losses.items()},
+            "losses": {kind: total / self.counted[kind] for kind, total in self.losses.items()},
             "grad_norm": self.grad_norm / self.steps,
         }
 

@@ -10,6 +10,7 @@ from bertc.data import RawBatch, Vocabulary, prepare
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
+from bertc.train.evaluation import named
 from bertc.train.feed import to_inputs
 from bertc.train.run import cache_folder
 from bertc.train.session import Watched
@@ -39,21 +40,34 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
-            _row(stage, corpus.vocabulary, columns, batch, row, color)
-            for row in range(len(batch.lengths))
+            _row(title, stage, corpus.vocabulary, columns, batch, row, color)
+            for row, title in enumerate(_titles(resolved, batch))
         ]
     return "\n\n".join(parts)
 
 
+def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:
+    """Each row by its number, and its language if any has one."""
+    tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+    shown = [f" ({name})" if resolved.languages else "" for name in tongues]
+    return [f"row {number}{name}" for number, name in enumerate(shown, 1)]
+
+
 def _row(
-    stage: Stage, vocabulary: Vocabulary, columns: Columns, batch: RawBatch, row: int, color: bool
+    title: str,
+    stage: Stage,
+    vocabulary: Vocabulary,
+    columns: Columns,
+    batch: RawBatch,
+    row: int,
+    color: bool,
 ) -> str:
     """One row: a paragraph a segment of each of its examples, then what is asked about it."""
     seen, original = columns.reading.token_ids[row].tolist(), columns.originals[row].tolist()
     length, asked = int(batch.lengths[row]), _asked(columns, row)
     segments = batch.segment_ids[row].tolist()
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
-    lines = [f"row {row + 1}, {length} tokens" + _count(len(starts), stage)]
+    lines = [f"{title}, {length} tokens" + _count(len(starts), stage)]
     for nth, (start, end) in enumerate(pairwise([*starts, length])):
         paragraphs: dict[int, list[str]] = {}
         for at in range(start, end):
@@ -71,7 +85,8 @@ def _row(
             if t.objective.kind in ("nsp", "sop")
         ]
     if columns.mlm is not None:
-        lines.append("  " + _counted(seen, original, asked, vocabulary.mask, length))
+        kind = "tlm" if columns.translated is not None and columns.translated[row] else "mlm"
+        lines.append(f"  {kind}: " + _counted(seen, original, asked, vocabulary.mask, length))
     if columns.sbo is not None:
         lines.append(_boundaries(vocabulary, columns, row, original))
     return "\n".join(lines)
@@ -93,7 +108,7 @@ def _counted(seen: list[int], original: list[int], asked: set[int], mask: int, l
     masked = sum(seen[at] == mask for at in asked)
     kept = sum(seen[at] == original[at] for at in asked)
     return (
-        f"mlm: {len(asked)} of {length} tokens ({len(asked) / length:.1%}): "
+        f"{len(asked)} of {length} tokens ({len(asked) / length:.1%}): "
         f"{masked} masked, {len(asked) - masked - kept} random, {kept} kept"
     )
 

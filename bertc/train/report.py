@@ -33,6 +33,8 @@ class Report:
         with console.capture() as captured:
             if self.evaluation is not None:
                 console.print(_table(self.evaluation))
+                if self.evaluation.languages:
+                    console.print(_by_language(self.evaluation))
             if self.step:
                 console.print(self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
@@ -53,7 +55,9 @@ def _table(evaluation: Evaluation) -> Table:
     for heading in ("loss", "unigram", "below it", "accuracy"):
         table.add_column(heading, justify="right")
     for name, loss in evaluation.losses.items():
-        unigram = evaluation.unigram_loss if name == "mlm" else None
+        # Of mlm's tokens and tlm's together; beside the first of them.
+        masked = next((n for n in evaluation.losses if n in ("mlm", "tlm")), "")
+        unigram = evaluation.unigram_loss if name == masked else None
         table.add_row(
             name,
             f"{loss:.3f}",
@@ -61,4 +65,15 @@ def _table(evaluation: Evaluation) -> Table:
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}",
         )
+    return table
+
+
+def _by_language(evaluation: Evaluation) -> Table:
+    table = Table(title="loss by language", title_justify="left")
+    table.add_column("language")
+    for name in evaluation.losses:
+        table.add_column(name, justify="right")
+    for language, losses in evaluation.languages.items():
+        cells = (f"{losses[n]:.3f}" if n in losses else "" for n in evaluation.losses)
+        table.add_row(language, *cells)
     return table

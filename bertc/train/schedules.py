@@ -3,7 +3,7 @@
 import math
 from typing import assert_never
 
-from bertc.ir.optimizer import ConstantRate, Cosine, Polynomial
+from bertc.ir.optimizer import ConstantRate, Cosine, InverseSqrt, Polynomial
 from bertc.ir.resolved import Stage
 
 
@@ -33,6 +33,8 @@ def _decay(stage: Stage, done: int) -> float:
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
         case ConstantRate():
             return 1.0
+        case InverseSqrt():
+            return math.sqrt(max(1, warmup) / max(1, done))
         case unreachable:
             assert_never(unreachable)
 

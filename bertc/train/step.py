@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
@@ -29,7 +29,10 @@ SHOWN_EXAMPLES = 8
 
 @dataclass(frozen=True)
 class StepResult:
-    """What an update was made of: losses in nats, each a mean over the whole batch."""
+    """What an update was made of: losses in nats, each a mean over the whole batch.
+
+    A term that the batch holds nothing for has none.
+    """
 
     loss: float
     losses: dict[str, float]
@@ -83,8 +86,8 @@ def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
 
 def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
     match objective:
-        case Mlm():
-            return torch.stack([part.mlm.weights.sum() for part in parts if part.mlm]).sum()
+        case Mlm() | Tlm():
+            return torch.stack([part.asked_by(objective.kind).sum() for part in parts]).sum()
         case Sbo():
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
@@ -131,20 +134,21 @@ class TrainStep:
         """
         stage, names = self._stage, kinds(self._stage)
         missing = self._missing(len(batch.columns))
-        sums, divisors_t = self._gradients(batch.columns, step, missing)
+        sums, counts_t = self._gradients(batch.columns, step, missing)
         norm = gradient_norm(self._parameters)
         ranks, terms = self._ranks, len(names)
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
         shared = torch.cat([shared, shared.new_tensor(ranks.flags())])
         ranks.add(shared)
         # The one wait for the device in a step: nothing may move the weights before this is known.
-        flat = torch.cat([shared, divisors_t, *sums]).tolist()
+        flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (
             flat[:terms],
             flat[terms : len(shared)],
             flat[len(shared) :],
         )
-        divided_by, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
+        counted, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
+        divided_by = divisors(stage, torch.tensor(counted)).tolist()
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
@@ -152,7 +156,7 @@ class TrainStep:
         self._rule.update(rate)
         ranks.hear(flags)
 
-        means = {name: totals[t] / divided_by[t] for t, name in enumerate(names)}
+        means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
@@ -177,7 +181,7 @@ class TrainStep:
     def _gradients(
         self, columns: list[Columns], step: int, missing: int = 0
     ) -> tuple[list[Tensor], Tensor]:
-        """Leave the gradient of a whole batch in the weights; sums (t,) a part, divisors (t,).
+        """Leave the gradient of a whole batch in the weights; sums (t,) a part, counts (t,).
 
         All processes meet in every micro-batch, so one with fewer repeats its last, to no effect.
         """
@@ -199,7 +203,7 @@ class TrainStep:
                 loss.backward()  # type: ignore[no-untyped-call]
             if not repeated:
                 sums.append(statistics[0])
-        return sums, divisors_t
+        return sums, counts_t
 
     def _drop_gradients(self) -> None:
         for parameter in self._parameters.values():

@@ -60,6 +60,9 @@ class RandomText:
         starts_bm[:, 0] = 0
         labels_bm = np.zeros((batch, self._stage.texts), np.int64)
         labels_bm[:, 0] = examples_b % 2
+        languages_b2 = np.zeros((batch, 2), np.uint8)
+        if self._stage.translates:
+            languages_b2[::2, 1] = 1
         return RawBatch(
             token_ids=token_ids_bs,
             segment_ids=segment_ids_bs,
@@ -68,6 +71,7 @@ class RandomText:
             copies=np.zeros(batch, np.int64),
             starts=starts_bm,
             pair_labels=labels_bm,
+            languages=languages_b2,
         )
 
 
@@ -83,6 +87,7 @@ def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
         word_start=torch.ones_like(special_v, device=device),
         special=special_v.to(device),
         unigram_cdf=cumulative((~special_v).double()).to(device),
+        frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
     )
 
 

@@ -21,6 +21,7 @@ def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
         word_start=torch.from_numpy(vocabulary.word_start).to(device),
         special=torch.from_numpy(vocabulary.special).to(device),
         unigram_cdf=cumulative(torch.from_numpy(vocabulary.unigram)).to(device),
+        frequency=floored(torch.from_numpy(vocabulary.unigram)).to(device),
     )
 
 
@@ -31,3 +32,9 @@ def cumulative(frequency_v: Tensor) -> Tensor:
     """
     cdf_v = frequency_v.double().cumsum(0)
     return cdf_v / cdf_v[-1]
+
+
+def floored(frequency_v: Tensor) -> Tensor:
+    """Relative frequencies (v,), double, none of them 0: at least that of the rarest."""
+    frequency_v = frequency_v.double()
+    return frequency_v.clamp(min=frequency_v[frequency_v > 0].min())

@@ -35,4 +35,5 @@ def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
         copies=zeros,
         starts=zeros[:, None],
         pair_labels=zeros[:, None],
+        languages=zeros[:, None].expand(-1, 2),
     )

@@ -105,7 +105,7 @@ def test_weights_set_the_mixture(made: Make, farm: object) -> None:
 def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None:
     corpus = made(SETTINGS, "format=doc-sentences objective=mlm holdout=0.2")
     stage = corpus.stage(0)
-    batches = list(stage.heldout(4))
+    batches = list(stage.heldout(4, 10**6))
     assert all(batch.token_ids.shape == (4, 32) for batch in batches)
     rows = len(stage.heldout_sources[0].copies[0])
     assert len(batches) == rows // 4 > 1
@@ -126,5 +126,5 @@ def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None
 
 def test_few_heldout_rows_fill_one_batch(made: Make) -> None:
     stage = made(SETTINGS, "format=doc-sentences objective=mlm").stage(0)
-    (batch,) = stage.heldout(1000)
+    (batch,) = stage.heldout(1000, 10**6)
     assert len(set(batch.example_ids.tolist())) == len(stage.heldout_sources[0].copies[0]) < 1000

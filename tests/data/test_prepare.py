@@ -50,7 +50,7 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     corpus = made(f"vocab={vocab} objective=mlm format=doc-sentences seq=64 batch=4 holdout=0.3")
     (source,) = corpus.stage(0).train_sources
     expected = []
-    for text, _, _ in open_source(Files(path=str(farm))).read():
+    for text, _, _, _ in open_source(Files(path=str(farm))).read():
         if part_of(text.encode(), 0.3) == "train":
             for place, sentence in enumerate(split(text, "split")):
                 spaced = f" {sentence}" if vocab.startswith("bpe") and place else sentence
@@ -126,11 +126,11 @@ def test_preparing_again_reads_nothing(farm: Path, tmp_path: Path, program: Prog
 
 def test_the_sample_is_bounded_fair_and_fixed(farm: Path) -> None:
     source = open_source(Files(path=str(farm)))
-    everything = sample([source], Silent())
-    some = sample([source], Silent(), most=8000)
+    everything = sample([("", source)], Silent())
+    some = sample([("", source)], Silent(), most=8000)
     assert 1000 < sum(map(len, some)) <= 8000 < sum(map(len, everything))
     assert set(some) < set(everything)
-    assert some == sample([source], Silent(), most=8000)
+    assert some == sample([("", source)], Silent(), most=8000)
     assert {sentence.split()[0] for sentence in some} - {f"D{n}" for n in range(30)}
 
 

@@ -25,7 +25,7 @@ def documents(path: object, **settings: str) -> list[str]:
     found: list[str] = []
     opened = open_source(Files(path=str(path), **settings))  # type: ignore[arg-type]
     amount = 0
-    for text, first, read in opened.read():
+    for text, first, read, _ in opened.read():
         found += [text] if first else []
         found[-1] += "" if first else text
         amount += read

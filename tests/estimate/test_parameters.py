@@ -21,6 +21,7 @@ SHAPES = [
     "heads=[4, 2, 1, 8] head_dim=8 ffn=[64, 32, 16, 128]",
     "positions=learned(20, offset=2) segments=1",
     "objective=mlm+sop",
+    'objective=mlm+tlm language_embeddings=true head=linear data=pairs(en="a.en", fr="a.fr")',
     "objective=span+sbo format=single-segment",
 ]
 

@@ -18,6 +18,13 @@ SMALL = {
 DEEP = {**SMALL, "num_hidden_layers": 6, "hidden_size": 32, "num_attention_heads": 2}
 WIDE = {**SMALL, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 17}
 WIDE |= {"num_attention_heads": 8, "type_vocab_size": 3, "layer_norm_eps": 1e-5}
+XLM = {
+    "vocab_size": 97,
+    "emb_dim": 24,
+    "n_layers": 3,
+    "n_heads": 3,
+    "max_position_embeddings": 32,
+}
 
 
 @dataclass(frozen=True)
@@ -70,4 +77,8 @@ CASES = [
     case("AlbertForMaskedLM", SMALL | {"num_hidden_layers": 18}, embedding_size=16,
          num_hidden_groups=14),
     case("AlbertModel", DEEP, embedding_size=16, num_hidden_groups=4),
+    case("XLMWithLMHeadModel", XLM, n_langs=3),
+    case("XLMWithLMHeadModel", XLM, gelu_activation=False, layer_norm_eps=1e-5),
+    case("XLMModel", XLM, n_langs=2),
+    case("XLMModel", XLM, n_langs=2, use_lang_emb=False, pad_token_id=0),
 ]  # fmt: skip

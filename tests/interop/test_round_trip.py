@@ -19,19 +19,39 @@ from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
 LENGTHS = (1, 7, 16, 30)
 
 
-def inputs(model: Any, seq: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids, segments and mask of three rows: full, padded by one, and padded by half."""
+def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
+    """Three rows as the model reads them: full, padded by one, and padded by half."""
     config, generator = model.config, torch.Generator().manual_seed(seq)
     ids = torch.randint(5, config.vocab_size, (3, seq), generator=generator)
-    segments = torch.randint(0, config.type_vocab_size, (3, seq), generator=generator)
     lengths = torch.tensor([seq, max(1, seq - 1), max(1, seq // 2)])
     mask = torch.arange(seq)[None, :] < lengths[:, None]
-    return ids.masked_fill(~mask, config.pad_token_id), segments, mask
+    found = {"input_ids": ids.masked_fill(~mask, config.pad_token_id)}
+    found["attention_mask"] = mask.long()
+    if config.model_type == "xlm":
+        found["langs"] = torch.randint(0, config.n_langs, (3, seq), generator=generator)
+        found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
+    else:
+        kinds = torch.randint(0, config.type_vocab_size, (3, seq), generator=generator)
+        found["token_type_ids"] = kinds
+    return found
+
+
+def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Our states of the same rows."""
+    return model.encode(
+        batch["input_ids"],
+        batch.get("token_type_ids"),
+        batch["attention_mask"].bool(),
+        language_ids=batch.get("langs"),
+        position_ids=batch.get("position_ids"),
+    )
 
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """The masked-LM head at every position (BERT 3.1)."""
     encoder, w = model.resolved.encoder, model.head_weights()
+    if encoder.head.kind == "linear":
+        return F.linear(hidden, w["token"], w["mlm.bias"])
     x = F.linear(hidden, w["mlm.dense.weight"], w["mlm.dense.bias"])
     x = activate(encoder.ffn.activation, x)
     x = F.layer_norm(x, x.shape[-1:], w["mlm.norm.weight"], w["mlm.norm.bias"], encoder.norm.eps)
@@ -47,10 +67,10 @@ def test_outputs_agree(chosen: Case, tmp_path: Path) -> None:
     theirs = chosen.save(tmp_path)
     ours = load(tmp_path)
     for seq in LENGTHS:
-        ids, segments, mask = inputs(theirs, seq)
+        batch = inputs(theirs, seq)
+        mask = batch["attention_mask"].bool()
         with torch.no_grad():
-            hidden = ours.encode(ids, segments, mask)
-            batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.long()}
+            hidden = encoded(ours, batch)
             output = theirs(**batch)
             base = theirs.base_model(**batch).last_hidden_state
             assert close(hidden[mask], base[mask])
@@ -86,8 +106,7 @@ def assert_loads(folder: Path, theirs: Any) -> None:
     cls = getattr(transformers, type(theirs).__name__)
     again, info = cls.from_pretrained(folder, output_loading_info=True)
     assert not any(info.values()), info
-    ids, segments, mask = inputs(theirs, 9)
-    batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask.long()}
+    batch = inputs(theirs, 9)
     with torch.no_grad():
         assert close(again.eval()(**batch)[0], theirs(**batch)[0])
 

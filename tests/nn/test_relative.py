@@ -113,11 +113,11 @@ def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
     assert not any("position" in name for name, _ in model.named_parameters())
     embeddings = model.encoder.embeddings
     fixed = embeddings.token.weight[ids()] + embeddings.segment.weight[0]
-    found = embeddings(ids(), None, None, torch.float32)
+    found = embeddings(Reading(ids()), torch.float32)
     waves = torch.stack([wave(place, 0) for place in range(S)])
     torch.testing.assert_close(found, fixed + waves, atol=1e-5, rtol=1e-5)
     numbers = torch.tensor([[1] * 3 + [2] * 4] * B)
-    restarted = embeddings(ids(), None, numbers, torch.float32)
+    restarted = embeddings(Reading(ids(), sequence_ids=numbers), torch.float32)
     places = torch.tensor([0, 1, 2, 0, 1, 2, 3])
     torch.testing.assert_close(restarted, fixed + waves[places], atol=1e-5, rtol=1e-5)
 

@@ -19,6 +19,7 @@ def tables(continues: int = CONTINUES) -> Tables:
         size=VOCAB, pad=PAD, cls=CLS, sep=SEP, mask=MASK,
         word_start=ids < continues, special=ids < ORDINARY,
         unigram_cdf=(frequency / frequency.sum()).cumsum(0),
+        frequency=(frequency / frequency.sum()).clamp(min=1e-6),
     )  # fmt: skip
 
 
@@ -40,8 +41,9 @@ def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: 
     labels = torch.randint(0, 2, (count,), generator=generator)
     zeros = torch.zeros_like(labels)
     return Inputs(
-        ids, segments, lengths, torch.arange(count), zeros, zeros[:, None], labels[:, None]
-    )
+        ids, segments, lengths, torch.arange(count), zeros, zeros[:, None], labels[:, None],
+        zeros[:, None].expand(-1, 2),
+    )  # fmt: skip
 
 
 def program(objective: str, seq: int, extra: str = "") -> Resolved:

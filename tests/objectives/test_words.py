@@ -26,6 +26,7 @@ def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
         word_start=torch.tensor([piece in starts for piece in vocabulary]),
         special=torch.tensor([piece in SPECIALS for piece in vocabulary]),
         unigram_cdf=torch.linspace(0, 1, len(vocabulary)),
+        frequency=torch.ones(len(vocabulary)).double(),
     )  # fmt: skip
     ids = torch.tensor([[vocabulary.index(piece) for piece in pieces]])
     real = torch.tensor([[piece != "<pad>" for piece in pieces]])

@@ -108,6 +108,11 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
         for name, shape in arguments(node).items()
         if name in needed or draw(st.booleans())
     }
+    if node.others:
+        names = st.lists(st.sampled_from(["en", "fr", "zh-hans", "pt_br"]), min_size=2, max_size=2)
+        both = draw(names.filter(lambda two: len(set(two)) == 2))
+        chosen[node.others] = tuple((name, draw(values(Words(1)))) for name in both)
+        needed = [*needed, node.others]
     if "kind" in node.model_fields:
         chosen["kind"] = draw(st.sampled_from(kinds_of(node)))
     try:

@@ -37,7 +37,7 @@ class Text:
 
 def tables() -> Tables:
     none = torch.zeros(100, dtype=torch.bool)
-    return Tables(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100))
+    return Tables(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100), torch.ones(100))
 
 
 def flat(value: Any) -> list[Tensor]:

@@ -44,6 +44,7 @@ def examples() -> Inputs:
         copies=torch.zeros_like(number),
         starts=torch.zeros_like(number)[:, None],
         pair_labels=(number % 2)[:, None],
+        languages=torch.zeros(len(number), 2, dtype=torch.long),
     )
 
 
@@ -51,7 +52,7 @@ def tables() -> Tables:
     ids = torch.arange(VOCAB)
     return Tables(
         size=VOCAB, pad=0, cls=2, sep=3, mask=4, word_start=ids % 3 > 0, special=ids < 5,
-        unigram_cdf=torch.linspace(0, 1, VOCAB),
+        unigram_cdf=torch.linspace(0, 1, VOCAB), frequency=torch.ones(VOCAB).double(),
     )  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
         copies=torch.tensor([0]),
         starts=starts,
         pair_labels=torch.zeros_like(starts),
+        languages=torch.zeros(1, 2, dtype=torch.long),
     )
     columns = corrupt(stage, inputs, tables(), 1)
     assert columns.reading.sequence_ids is not None

@@ -1,6 +1,6 @@
 import pytest
 
-from bertc.ir.optimizer import Adam, ConstantRate, Cosine, Polynomial
+from bertc.ir.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
 from bertc.train.schedules import rate
 
 BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
@@ -49,6 +49,12 @@ def test_cosine(tiny):
 def test_constant(tiny):
     stage = tiny(optimizer=Adam(lr=0.3, warmup=2, schedule=ConstantRate()), steps=9).stages[0]
     assert [rate(stage, step) for step in range(4)] == pytest.approx([0, 0.15, 0.3, 0.3])
+
+
+def test_inverse_square_root(tiny):
+    optimizer = Adam(lr=1.0, warmup=16, schedule=InverseSqrt())
+    stage = tiny(optimizer=optimizer, steps=100).stages[0]
+    assert [rate(stage, step) for step in (4, 16, 64)] == pytest.approx([0.25, 1, 0.5])
 
 
 def test_one_schedule_spans_the_stages_unless_one_brings_its_own(tiny):

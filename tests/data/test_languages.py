@@ -1,0 +1,291 @@
+"""Text in several languages: pairs, who is drawn how often, and what a batch says of its rows."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from bertc.data import Corpus, Silent, prepare
+from bertc.data.learned import bert_tokenizer, learn
+from bertc.data.sample import sample
+from bertc.data.smoothing import draw_weights, texts_of
+from bertc.data.source import Text, open_source
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.ir.data import Files, Parallel, Share, WordPiece
+from bertc.ir.resolved import Resolved
+from bertc.syntax import format_text
+
+Make = Callable[..., Corpus]
+PAIRS = [
+    ("the hen is red", "la poule est rouge"),
+    ("a duck", "un canard"),
+    ("", "rien"),
+    ("the goose sleeps in the barn", "l'oie dort dans la grange"),
+    ("nothing", " "),
+    ("鸡 and ducks", "des poules et des canards"),
+]
+WHOLE = [pair for pair in PAIRS if all(text.strip() for text in pair)]
+
+
+def lines(path: Path, texts: list[str]) -> Path:
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def aligned(tmp_path: Path) -> Parallel:
+    en = lines(tmp_path / "a.en", [en for en, _ in PAIRS])
+    fr = lines(tmp_path / "a.fr", [fr for _, fr in PAIRS])
+    return Parallel(sides=(("en", str(en)), ("fr", str(fr))))
+
+
+def read(corpus: Parallel, side: int | None = None) -> list[str]:
+    return [piece.text for piece in open_source(corpus, side).read()]
+
+
+def test_lines_side_by_side_without_those_empty_on_either(aligned: Parallel) -> None:
+    assert read(aligned) == ["\n".join(pair) for pair in WHOLE]
+    for side in (0, 1):
+        assert read(aligned, side) == [pair[side] for pair in WHOLE]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl", ".parquet"])
+def test_columns_side_by_side(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".parquet":
+        en, fr = zip(*PAIRS, strict=True)
+        parquet.write_table(pyarrow.table({"n": [1] * len(en), "english": en, "french": fr}), path)
+    elif suffix == ".jsonl":
+        lines(path, [json.dumps({"english": en, "french": fr}) for en, fr in PAIRS])
+    else:
+        mark = "\t" if suffix == ".tsv" else ","
+        rows = [("english", "n", "french"), *((en, "1", fr) for en, fr in PAIRS)]
+        lines(path, [mark.join(row) for row in rows])
+    assert read(Parallel(path=str(path), sides=(("en", "english"), ("fr", "french")))) == [
+        "\n".join(pair) for pair in WHOLE
+    ]
+
+
+def test_files_of_different_length_are_named_with_both_counts(tmp_path: Path) -> None:
+    en, fr = lines(tmp_path / "a.en", ["one", "two"]), lines(tmp_path / "a.fr", ["un"])
+    with pytest.raises(DataError, match=r"a\.en has 2 lines, .*a\.fr has 1"):
+        read(Parallel(sides=(("en", str(en)), ("fr", str(fr)))))
+
+
+def test_what_cannot_be_pairs_says_what_can(tmp_path: Path, aligned: Parallel) -> None:
+    table = lines(tmp_path / "a.tsv", ["english\tfrench", "a\tb"])
+    (_, en), _ = aligned.sides
+    with pytest.raises(DataError, match=r"a\.tsv: a file of columns"):
+        read(Parallel(sides=(("en", str(table)), ("fr", en))))
+    with pytest.raises(DataError, match=r"a\.en: text has no columns"):
+        read(Parallel(path=en, sides=(("en", "english"), ("fr", "french"))))
+    with pytest.raises(DataError, match=r"a\.tsv:1: no column 'german'"):
+        read(Parallel(path=str(table), sides=(("en", "english"), ("de", "german"))))
+    with pytest.raises(MissingInputError, match="no file matches"):
+        read(Parallel(sides=(("en", en), ("fr", str(tmp_path / "b.fr")))))
+    Path(en).write_bytes(b"one\n\xff\n")
+    with pytest.raises(DataError, match=r"a\.en:2: byte 0xff is not UTF-8"):
+        read(aligned)
+
+
+def test_names_of_languages_are_kept_in_the_text_of_a_spec() -> None:
+    for spec in (
+        'data = pairs(zh-classical="a.zh", pt_br="a.pt")',
+        'data = 2*pairs(path="a.tsv", en="english", fr="french") + files("b.txt", language="en")',
+    ):
+        assert format_text(spec).strip() == spec
+
+
+LANGUAGES = {"en": 1600, "fr": 400, "sw": 100}
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> dict[str, str]:
+    """Text in three languages of very different sizes, and pairs of two directions."""
+    found = {}
+    for name, count in LANGUAGES.items():
+        texts = [f"{name}{n} {name} words\n" for n in range(count)]  # a document a line
+        path = lines(tmp_path / f"{name}.txt", texts)
+        found[name] = f'files("{path}", language="{name}", sentences=lines)'
+    for name, count in (("fr", 300), ("sw", 40)):
+        one = lines(tmp_path / f"{name}.en", [f"en{n} en words" for n in range(count)])
+        two = lines(tmp_path / f"{name}.{name}", [f"{name}{n} or {name}" for n in range(count)])
+        found[f"en-{name}"] = f'pairs(en="{one}", {name}="{two}")'
+    return found
+
+
+SETTINGS = "vocab=wordpiece(300) seq=16 batch=8 holdout=0.1"
+
+
+def drawn(corpus: Corpus, steps: int = 300) -> Counter[tuple[str, str]]:
+    """How many rows were drawn of each language, or direction."""
+    names = (*corpus.resolved.languages, "")
+    batch = corpus.stage(0).train(0, steps=steps)
+    return Counter((names[one], names[two]) for one, two in batch.languages.tolist())
+
+
+@pytest.mark.parametrize("exponent", [1, 0.7, 0.5, 0])
+def test_sampling_follows_the_power_of_the_share(
+    made: Make, several: dict[str, str], exponent: float
+) -> None:
+    data = "+".join(several[name] for name in LANGUAGES)
+    corpus = made(SETTINGS, f"smoothing={exponent} steps=1000", data=data)
+    tokens = {facts["name"]: facts["train"]["tokens"] for facts in corpus.facts}
+    shares = np.array(list(tokens.values())) / sum(tokens.values())
+    wanted = shares**exponent / (shares**exponent).sum()
+    stage = corpus.stage(0)
+    counts = drawn(corpus, -(-stage.examples // 8))
+    found = np.array([counts[name, name] for name in LANGUAGES]) / sum(counts.values())
+    assert np.abs(found - wanted).max() < 0.015  # quotas are whole rows
+
+
+def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
+    texts = [
+        (1.0, Text(Files(path="a", language="en"))),
+        (2.0, Text(Files(path="b", language="en"))),
+        (1.0, Text(Files(path="c", language="fr"))),
+        (1.0, Text(Parallel(sides=(("en", "a"), ("fr", "b"))))),
+        (1.0, Text(Parallel(sides=(("en", "a"), ("sw", "b"))))),
+    ]
+    tokens = [100, 50, 20, 160, 40]
+    assert draw_weights(texts, tokens, 1) == (1, 2, 1, 1, 1)
+    weights = draw_weights(texts, tokens, 0)
+    read = [weight * size for weight, size in zip(weights, tokens, strict=True)]
+    assert np.allclose(read, [55, 55, 110, 100, 100])
+    weights = draw_weights(texts, tokens, 0.5)
+    read = [weight * size for weight, size in zip(weights, tokens, strict=True)]
+    assert np.isclose(read[3] / read[4], 2)
+    assert np.isclose((read[0] + read[1]) / read[2], np.sqrt(10))
+
+
+def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) -> None:
+    data = "+".join(several.values())
+    corpus = made(SETTINGS, "mixing=batches objective=mlm+tlm", data=data)
+    stage = corpus.stage(0)
+    for step in range(40):
+        assert len({tuple(pair) for pair in stage.train(step).languages.tolist()}) == 1
+    mixed = made(SETTINGS, "objective=mlm+tlm", data=data)
+    assert len({tuple(pair) for pair in mixed.stage(0).train(0).languages.tolist()}) > 1
+    # As often as row by row, and any step by itself.
+    passes = -(-stage.examples // 8)
+    for name, count in drawn(corpus, passes).items():
+        assert abs(count - drawn(mixed, passes)[name]) <= 16
+    assert np.array_equal(stage.train(3, steps=5).token_ids[16:24], stage.train(5).token_ids)
+
+
+def test_a_translation_stands_as_it_would_alone(made: Make, aligned: Parallel) -> None:
+    (_, en), (_, fr) = aligned.sides
+    for pack in ("false", "true"):
+        corpus = made(
+            f"vocab=wordpiece(200) seq=64 batch=4 objective=tlm pack={pack} steps=5",
+            data=f'pairs(en="{en}", fr="{fr}")',
+        )
+        vocabulary, batch = corpus.vocabulary, corpus.stage(0).train(0)
+        assert batch.languages.tolist() == [[0, 1]] * 4
+        for row in range(4):
+            starts = [s for s in batch.starts[row].tolist() if s < 64]
+            for start, end in zip(starts, [*starts[1:], int(batch.lengths[row])], strict=True):
+                ids, segments = batch.token_ids[row, start:end], batch.segment_ids[row, start:end]
+                (second,) = np.flatnonzero(ids == vocabulary.cls)[1:]
+                assert ids[0] == vocabulary.cls
+                assert ids[second - 1] == ids[-1] == vocabulary.sep
+                assert segments.tolist() == [int(at >= second) for at in range(len(ids))]
+                words = [vocabulary.tokenizer.decode(i) for i in (ids[:second], ids[second:])]
+                assert tuple(words) in [tuple(t.replace("'", " ' ") for t in p) for p in WHOLE]
+
+
+def test_long_translations_are_cut_at_the_end_of_the_longer(made: Make, tmp_path: Path) -> None:
+    one = lines(tmp_path / "a.en", [" ".join(f"w{n}" for n in range(k)) for k in (3, 30, 30, 9)])
+    two = lines(tmp_path / "a.fr", [" ".join(f"w{n}" for n in range(k)) for k in (4, 4, 30, 9)])
+    corpus = made(
+        "vocab=wordpiece(500) seq=16 batch=4 objective=tlm steps=5 holdout=0.01",
+        data=f'pairs(en="{one}", fr="{two}")',
+    )
+    batch = corpus.stage(0).train(0, steps=3)
+    assert (batch.lengths <= 16).all()
+    assert corpus.stage(0).lost > 0
+    assert {tuple(row[:3]) for row in batch.token_ids.tolist()} == {
+        tuple(batch.token_ids[0, :3].tolist())
+    }
+
+
+def read_by(program: Callable[..., Resolved], objective: str, *data: str) -> list[object]:
+    texts = texts_of(program(f"objective={objective} data={'+'.join(data)}").stages[0])
+    return [text.side if isinstance(text.corpus, Parallel) else "alone" for _, text in texts]
+
+
+def test_pairs_without_tlm_are_texts_of_one_language(program: Callable[..., Resolved]) -> None:
+    pairs, alone = 'pairs(en="a.en", fr="a.fr")', 'files("a.txt", language="de")'
+    assert read_by(program, "mlm", pairs, alone) == [0, 1, "alone"]
+    assert read_by(program, "mlm+tlm", pairs, alone) == [None, "alone"]
+    assert read_by(program, "mlm+tlm", pairs) == [None, 0, 1]
+    assert read_by(program, "tlm", pairs) == [None]
+
+
+def test_a_pair_and_its_sides_are_held_out_together(made: Make, several: dict[str, str]) -> None:
+    corpus = made(SETTINGS, "objective=mlm+tlm", data=several["en-fr"])
+    pairs, english, _ = corpus.stage(0).heldout_sources
+    held = [tuple(pairs.ids[row["a"] : row["a"] + row["a_length"]]) for row in pairs.copies[0]]
+    alone = english.ids.tolist()
+    assert held
+    assert [t for row in held for t in (*row, corpus.vocabulary.sep)] == alone
+
+
+def test_held_out_batches_are_of_one_language_and_leave_none_out(
+    made: Make, several: dict[str, str]
+) -> None:
+    corpus = made(SETTINGS, "objective=mlm+tlm", data="+".join(several.values()))
+    stage = corpus.stage(0)
+    met: Counter[tuple[int, int]] = Counter()
+    for batch in stage.heldout(4, 20):
+        assert batch.token_ids.shape == (4, 16)
+        ((one, two),) = {tuple(pair) for pair in batch.languages.tolist()}
+        met[one, two] += 1
+    assert len(met) == 5
+    assert sum(met.values()) <= 10
+
+
+def test_the_text_of_a_vocabulary_is_smoothed(several: dict[str, str], tmp_path: Path) -> None:
+    sources = [
+        (name, open_source(Files(path=str(tmp_path / f"{name}.txt"), sentences="lines")))
+        for name in LANGUAGES
+    ]
+    shares = {}
+    for exponent in (1.0, 0.5, 0.0):
+        kept = sample(sources, Silent(), exponent)
+        shares[exponent] = [sum(name in text for text in kept) for name in LANGUAGES]
+        assert shares[exponent][2] == 100
+    assert shares[1.0] == [1600, 400, 100]
+    assert 340 < shares[0.5][0] < 460
+    assert 160 < shares[0.5][1] < 240
+    assert all(70 < count < 140 for count in shares[0.0])
+
+
+def test_chinese_characters_are_words_and_cased_text_keeps_its_accents() -> None:
+    texts = ["Œuvre d'Été 鸡鸭和鹅 Hühner"] * 9
+    for lower in (True, False):
+        tokenizer = learn(WordPiece(size=200, lower=lower), texts)
+        normal = tokenizer.normalizer.normalize_str("鸡鸭 Été")
+        assert normal.split() == ["鸡", "鸭", "ete" if lower else "Été"]
+        known = bert_tokenizer(
+            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "鸡", "鸭", "ete", "Été"], lower
+        )
+        assert known.encode("鸡鸭Été", add_special_tokens=False).tokens == [
+            "鸡", "鸭", "ete" if lower else "Été"
+        ]  # fmt: skip
+
+
+def test_a_language_that_is_not_named_comes_last(
+    made: Make, several: dict[str, str], farm: Path, tmp_path: Path
+) -> None:
+    corpus = made(SETTINGS, data=f'{several["sw"]} + "{farm}"')
+    assert corpus.resolved.languages == ("sw",)
+    assert set(drawn(corpus)) == {("sw", "sw"), ("", "")}
+    share = Share(corpus=Files(path=str(farm)))
+    assert share in corpus.resolved.stages[0].data
+    assert prepare(corpus.resolved, tmp_path, Silent()).fingerprint == corpus.fingerprint

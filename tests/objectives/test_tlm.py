@@ -1,0 +1,178 @@
+"""Translation language modelling: who counts for what, where positions stand, what is masked."""
+
+import pytest
+import torch
+from scipy import stats
+
+from bertc.ir.resolved import Stage
+from bertc.nn import build
+from bertc.objectives import Columns, Inputs, corrupt, losses
+from tests.objectives.material import CLS, MASK, ORDINARY, SEP, chosen, program, rows, tables
+
+SEQ = 40
+DATA = 'data=files("a.txt", language="de")+pairs(en="a.en", fr="a.fr") language_embeddings=true'
+ONE = torch.tensor([0, 1, 0, 1, 1, 0, 0, 1])
+"""Which rows are translations."""
+
+
+def mixed(count: int = 8) -> Inputs:
+    """Rows of [CLS] A [SEP], and of [CLS] A [SEP] [CLS] B [SEP]."""
+    inputs = rows(count, SEQ, pairs=False)
+    inputs = inputs._replace(lengths=inputs.lengths.clamp(min=12))
+    ids, lane = inputs.token_ids.clamp(min=ORDINARY), torch.arange(SEQ)
+    ids[:, 0] = CLS
+    ids[lane == inputs.lengths[:, None] - 1] = SEP
+    ids[lane >= inputs.lengths[:, None]] = 0
+    paired = ONE.repeat(-(-count // 8))[:count].bool()
+    middle = inputs.lengths // 2
+    ids[paired, middle[paired]] = CLS
+    ids[paired, middle[paired] - 1] = SEP
+    inside = (lane >= middle[:, None]) & (lane < inputs.lengths[:, None])
+    languages = torch.where(paired[:, None], torch.tensor([1, 2]), torch.tensor([0, 0]))
+    labels = torch.where(paired, 2, 0)[:, None]
+    return inputs._replace(
+        token_ids=ids,
+        segment_ids=(inside & paired[:, None]).long(),
+        languages=languages,
+        pair_labels=labels,
+    )
+
+
+def stage_of(objective: str, extra: str = "") -> Stage:
+    return program(objective, SEQ, f"{DATA} {extra}").stages[0]
+
+
+def made(objective: str, inputs: Inputs, extra: str = "") -> Columns:
+    return corrupt(stage_of(objective, extra), inputs, tables(), 3)
+
+
+def test_positions_of_the_translation_begin_again_and_its_language_is_told() -> None:
+    inputs = mixed()
+    reading = made("mlm+tlm", inputs).reading
+    assert reading.position_ids is not None
+    assert reading.language_ids is not None
+    for row, paired in enumerate(ONE.tolist()):
+        length = int(inputs.lengths[row])
+        middle = length // 2 if paired else length
+        expected = [*range(middle), *range(length - middle)]
+        assert reading.position_ids[row, :length].tolist() == expected
+        languages = [1 if paired else 0] * middle + [2] * (length - middle)
+        assert reading.language_ids[row, :length].tolist() == languages
+
+
+def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> None:
+    resolved = program("mlm+tlm", SEQ, DATA)
+    model = build(resolved).eval()
+    inputs = mixed()
+    columns = corrupt(resolved.stages[0], inputs, tables(), 3)
+    row = 1
+    length, middle = int(inputs.lengths[row]), int(inputs.lengths[row]) // 2
+    reading = columns.reading._replace(asked=None)
+    second = model.encoder.embeddings(reading, torch.float32)[row, middle:length]
+    alone = model.encode  # the second text by itself, in its own language
+    ids = reading.token_ids[row, middle:length][None]
+    tongue = torch.full_like(ids, 2)
+    by_itself = model.encoder.embeddings(
+        reading._replace(
+            token_ids=ids, segment_ids=torch.ones_like(ids), attention_mask=None,
+            language_ids=tongue, position_ids=None,
+        ),
+        torch.float32,
+    )  # fmt: skip
+    torch.testing.assert_close(second, by_itself[0])
+    hidden = model.read(reading)[row, middle:length]
+    assert not torch.allclose(hidden, alone(ids, torch.ones_like(ids), language_ids=tongue)[0])
+
+
+def test_without_tlm_positions_are_left_alone() -> None:
+    columns = made("mlm", mixed())
+    assert columns.reading.position_ids is None
+    assert columns.translated is None
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "ngram(3)", "span(0.2, 10)"])
+def test_each_row_is_masked_as_its_own_objective_says(unit: str) -> None:
+    inputs = mixed(64)
+    columns = made(f"mlm(p=40%, unit={unit}) + tlm(p=15%, replace=0/0/100)", inputs)
+    alone = made(f"mlm(p=40%, unit={unit})", inputs)
+    apart = made("tlm(p=15%, replace=0/0/100) + mlm", inputs)
+    paired = inputs.languages[:, 0] != inputs.languages[:, 1]
+    marks = chosen(columns)
+    assert torch.equal(marks[~paired], chosen(alone)[~paired])
+    assert torch.equal(marks[paired], chosen(apart)[paired])
+    read = columns.reading.token_ids
+    assert torch.equal(read[paired], inputs.token_ids[paired])
+    assert (read[~paired] == MASK).any()
+    both = [columns.asked_by(kind).sum() for kind in ("mlm", "tlm")]  # type: ignore[arg-type]
+    assert both == [marks[~paired].sum(), marks[paired].sum()]
+    # Both texts of a pair are masked.
+    segments = inputs.segment_ids[paired][marks[paired]]
+    assert 0 < segments.sum() < len(segments)
+
+
+def test_the_losses_of_both_are_those_of_their_rows() -> None:
+    resolved = program("mlm+tlm", SEQ, DATA)
+    model = build(resolved).eval()
+    inputs, stage = mixed(), resolved.stages[0]
+    columns = corrupt(stage, inputs, tables(), 3)
+    found = losses(stage, columns, model.read(columns.reading), None, model.head_weights())
+    for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
+        own = Inputs(*(tensor[which] for tensor in inputs))
+        part = corrupt(stage, own, tables(), 3)
+        one = losses(stage, part, model.read(part.reading), None, model.head_weights())
+        torch.testing.assert_close(found[kind].sum, one[kind].sum)
+        assert found[kind].count == one[kind].count > 0
+
+
+def test_boundaries_are_asked_about_where_there_are_spans() -> None:
+    inputs = mixed(64)
+    paired = inputs.languages[:, 0] != inputs.languages[:, 1]
+    columns = made("mlm(unit=span)+sbo+tlm", inputs)
+    assert columns.sbo is not None
+    assert columns.sbo.weights[~paired].any()
+    assert not columns.sbo.weights[paired].any()
+    both = made("mlm(unit=span)+sbo+tlm(unit=span)", inputs)
+    assert both.sbo is not None
+    assert both.sbo.weights[paired].any()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_rare_tokens_are_drawn_more_often(alpha: float) -> None:
+    # Two kinds of tokens, one 16 times as common as the other, half of every row each.
+    count, seq = 4000, 34
+    ids = torch.full((count, seq), 20)
+    ids[:, 1::2] = 30
+    ids[:, 0], ids[:, -1] = CLS, SEP
+    inputs = rows(count, seq, full=True)._replace(token_ids=ids)
+    frequency = torch.full((1000,), 1e-3, dtype=torch.double)
+    frequency[30] = 16e-3
+    stage = program(f"mlm(p=3%, rare={alpha})", seq).stages[0]
+    columns = corrupt(stage, inputs, tables()._replace(frequency=frequency), 5)
+    drawn = ids[chosen(columns)]
+    assert len(drawn) == count
+    odds = 16**alpha
+    assert stats.binomtest(int((drawn == 20).sum()), count, odds / (1 + odds)).pvalue > 1e-3
+
+
+def test_the_draw_is_without_replacement_and_in_proportion_to_the_weights() -> None:
+    """Two of three tokens of weights 4, 2, 1: the pairs have Plackett and Luce's chances."""
+    count = 6000
+    ids = torch.tensor([CLS, 20, 21, 22, SEP, 0, 0, 0]).repeat(count, 1)
+    inputs = rows(count, 8)._replace(
+        token_ids=ids, lengths=torch.full((count,), 5), segment_ids=torch.zeros_like(ids)
+    )
+    frequency = torch.ones(1000, dtype=torch.double)
+    frequency[20:23] = torch.tensor([1 / 4, 1 / 2, 1.0]).double()
+    stage = program("mlm(p=40%, rare=1)", 8, "format=single-segment").stages[0]
+    marks = chosen(corrupt(stage, inputs, tables()._replace(frequency=frequency), 5))[:, 1:4]
+    assert (marks.sum(1) == 2).all()
+    left_out = (~marks).sum(0).tolist()
+
+    def last(i: int) -> float:
+        weights = [4.0, 2.0, 1.0]
+        total = sum(weights)
+        others = [w for j, w in enumerate(weights) if j != i]
+        one, two = others
+        return one / total * two / (total - one) + two / total * one / (total - two)
+
+    assert stats.chisquare(left_out, [count * last(i) for i in range(3)]).pvalue > 1e-3
