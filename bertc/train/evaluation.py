@@ -66,9 +66,8 @@ def evaluate(
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
-    names, device = kinds(stage), nats_v.device
-    sums_t, hits_t, counted_t, examples = _zeros(names), _zeros(names), _zeros(names), 0
-    guessed = asked = 0.0
+    names, device, examples = kinds(stage), nats_v.device, 0
+    totals = torch.zeros(3 * len(names) + 2, dtype=torch.float64, device=device)
     model.eval()
     try:
         for batch in batches:
@@ -78,21 +77,19 @@ def evaluate(
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
-            # One wait for the device a batch.
-            for total, part in zip(
-                (sums_t, hits_t, counted_t),
-                torch.stack([*statistics, counts_t]).tolist(),
-                strict=True,
-            ):
-                for name, value in zip(names, part, strict=True):
-                    total[name] += value
-            if columns.mlm is not None:
-                cost, number = _guess(columns.mlm, nats_v)
-                guessed, asked = guessed + cost, asked + number
+            found = torch.stack([*statistics, counts_t]).double().flatten()
+            totals += torch.cat([found, _guess(columns.mlm, nats_v)])
             examples += len(batch.lengths)
     finally:
         model.train()
-    guessed, asked = _of_all(ranks, device, (sums_t, hits_t, counted_t), (guessed, asked))
+    ranks.add(totals)
+    # The one wait for the device in an evaluation.
+    *flat, guessed, asked = totals.tolist()
+    terms = len(names)
+    sums_t, hits_t, counted_t = (
+        dict(zip(names, flat[first : first + terms], strict=True))
+        for first in (0, terms, 2 * terms)
+    )
     divided_by = divisors(stage, torch.tensor([counted_t[name] for name in names])).tolist()
     losses = {name: sums_t[name] / part for name, part in zip(names, divided_by, strict=True)}
     return Evaluation(
@@ -106,28 +103,9 @@ def evaluate(
     )
 
 
-def _of_all(
-    ranks: Ranks,
-    device: torch.device,
-    by_name: Iterable[dict[str, float]],
-    numbers: tuple[float, float],
-) -> tuple[float, float]:
-    """Make sums those of all processes: dicts of them in place, and two numbers."""
-    dicts = tuple(by_name)
-    every = [*(value for one in dicts for value in one.values()), *numbers]
-    totals = torch.tensor(every, dtype=torch.float64, device=device)
-    ranks.add(totals)
-    found = iter(totals.tolist())
-    for one in dicts:
-        one.update({name: next(found) for name in one})
-    return next(found), next(found)
-
-
-def _zeros(names: tuple[str, ...]) -> dict[str, float]:
-    return dict.fromkeys(names, 0.0)
-
-
-def _guess(masked: Predictions, nats_v: Tensor) -> tuple[float, float]:
-    """Summed cost of the masked tokens under the unigram distribution, and their number."""
+def _guess(masked: Predictions | None, nats_v: Tensor) -> Tensor:
+    """Summed cost of the masked tokens under the unigram distribution, and their number (2,)."""
+    if masked is None:
+        return nats_v.new_zeros(2)
     weights = masked.weights.double()
-    return (weights * nats_v[masked.targets]).sum().item(), weights.sum().item()
+    return torch.stack([(weights * nats_v[masked.targets]).sum(), weights.sum()])
