@@ -19,8 +19,12 @@ app = typer.Typer(
     help="A compiler for text encoders: check, estimate, build and train a spec.",
 )
 
-SpecArgument = Annotated[str, typer.Argument(help="a file, a shipped spec's name, or the text")]
-SpecsArgument = Annotated[list[str], typer.Argument(help="files, shipped names, or texts")]
+SpecArgument = Annotated[
+    str, typer.Argument(help="a file, a shipped spec's name, the text, or - for standard input")
+]
+SpecsArgument = Annotated[
+    list[str], typer.Argument(help="files, shipped names, texts, or - for standard input")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
 ]
@@ -29,6 +33,24 @@ ProfileOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
 ]
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from bertc import __version__
+
+        typer.echo(f"bertc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", is_eager=True, callback=_say_version),
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 @app.command()
@@ -131,7 +153,9 @@ def train(
     """Train a spec on its text, into a run folder; under torchrun, as one of its processes."""
     from bertc.api import resolve
     from bertc.syntax.files import spec_text
+    from bertc.train.orphan import end_with_launcher
 
+    end_with_launcher()
     resolved = resolve(spec, set or ())
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
@@ -140,7 +164,7 @@ def train(
 
         refuse_too_many(resolved, World(nproc, nproc))
         command = _training(spec, set or (), folder, resume, dry_run, profile)
-        raise typer.Exit(launch(command, nproc))
+        raise typer.Exit(launch(command, nproc, folder))
     from bertc.train.loop import train as run
     from bertc.train.ranks import world_here
 
@@ -158,9 +182,11 @@ def _training(
     dry_run: bool = False,
     profile: Path | None = None,
 ) -> list[str]:
-    """The command line of ``train``."""
+    """The command line of ``train``, for processes with a standard input of their own."""
+    from bertc.syntax.files import STANDARD_INPUT, spec_text
+
     return [
-        *("train", spec),
+        *("train", spec_text(spec) if spec == STANDARD_INPUT else spec),
         *(word for override in overrides for word in ("--set", override)),
         *(("--out", str(out)) if out else ()),
         *(["--resume"] if resume else []),

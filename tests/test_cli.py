@@ -1,6 +1,8 @@
 """Commands as a user calls them: what they print where, and the exit code they end with."""
 
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,8 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         (["nosuch"], 2),
         ([], 2),
         (["--help"], 0),
+        (["--version"], 0),
+        (["slurm", "bert-tiny", "--time", "24h"], 2),
     ],
 )
 def test_exit_codes(
@@ -102,6 +106,43 @@ def test_a_mistake_of_ours_leaves_a_report_and_no_traceback(
     assert str(report) in err
     assert "Traceback" not in err
     assert "ZeroDivisionError: inside" in report.read_text()
+
+
+SMALL = b"layers=2 hidden=64 heads=2 # small\n"
+
+
+@pytest.fixture
+def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Put bytes where commands read their standard input."""
+    return lambda text: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code", "said"),
+    [
+        (["check", "-"], SMALL, 0, "-: fine"),
+        (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
+        (["check", "-"], b"heads=7", 1, "<stdin>:1:1"),
+        (["check", "-"], b"seed=1 # \xff", 66, "not UTF-8 text"),
+        (["estimate", "-"], SMALL, 0, "parameters"),
+        (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
+        # A batch script has no standard input of ours: it takes the text along.
+        (["slurm", "-"], SMALL, 0, "train 'layers=2 hidden=64 heads=2 # small\n' --resume"),
+    ],
+)
+def test_a_spec_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    standard_input: Callable[[bytes], None],
+    arguments: list[str],
+    text: bytes,
+    code: int,
+    said: str,
+) -> None:
+    standard_input(text)
+    assert call(monkeypatch, *arguments) == code
+    out, err = capsys.readouterr()
+    assert said in out + err
 
 
 def test_json_is_all_that_stdout_gets(

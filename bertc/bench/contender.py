@@ -9,16 +9,22 @@ from typing import Literal
 
 import torch
 
+from bertc.ir.data import WordPiece
+from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
-from bertc.passes import Plan
+from bertc.passes import Plan, resolve
 from bertc.train.feed import Feed
 from bertc.train.heap import kept_memory
-from bertc.train.machine import determinism
+from bertc.train.machine import determinism, make_plan
 from bertc.train.schedules import rate
 from bertc.train.synthetic import RandomText, first_step
 
 ENDLESS = 10**9
+SMALL = {
+    "layers": 1, "hidden": 32, "heads": 2, "seq": 16, "batch": 4, "microbatch": 2, "steps": 10,
+    "vocab": WordPiece(size=64), "compile": "off",
+}  # fmt: skip
 
 Precision = Literal["fp32", "bf16"]
 Step = Callable[[], float]
@@ -38,14 +44,15 @@ class Contender:
 
 def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
     """The step that ``train`` runs under a plan: fetch, mask, forward, backward, clip, update."""
+    stage, device = resolved.stages[0], torch.device(plan.device)
+    # Made here, since a run has its text on the disk.
+    text = RandomText(stage, resolved.encoder.vocab_size)
 
     @contextmanager
     def open() -> Iterator[Step]:
-        stage, device = resolved.stages[0], torch.device(plan.device)
         model = build(resolved, plan.device)
         model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         update, done = first_step(resolved, model, plan), count()
-        text = RandomText(stage, resolved.encoder.vocab_size)
         with kept_memory(), Feed(text, 0, ENDLESS, device, update.corrupt) as feed:
 
             def step() -> float:
@@ -59,3 +66,16 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
             yield step
 
     return Contender(name, plan.precision, plan.compile, open, determinism)
+
+
+def load_kernels(device: torch.device, precision: Precision) -> None:
+    """Take a step of a small model, so that what torch loads for the first one is no part of ours.
+
+    The code of its kernels and their workspaces are some 25 MiB, whatever the model.
+    """
+    settings = {**SMALL, "device": device.type, "precision": precision}
+    given = {name: Given(value, Origin("written")) for name, value in settings.items()}
+    small = resolve(Program("small", given))
+    contender = bertc(small, make_plan(small), "small")
+    with contender.open() as step, contender.turn():
+        step()

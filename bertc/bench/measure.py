@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bertc.bench.contender import Contender, Step
+from bertc.bench.contender import Contender, Step, load_kernels
 from bertc.bench.device import begin_peak, finish, peak_bytes
 from bertc.diagnostics import MachineError
 from bertc.train.graphs import Graphs, graphs_so_far
@@ -126,7 +126,9 @@ class _Running:
 def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
     """Answer with the first step; then take a turn whenever one is asked for."""
     try:
-        contender, before, graphs = make()[index], begin_peak(device), graphs_so_far()
+        contender = make()[index]
+        load_kernels(device, contender.precision)
+        before, graphs = begin_peak(device), graphs_so_far()
         with contender.open() as step, contender.turn():
             first, _ = _timed(step, 1, device)
             compiled = graphs_so_far().since(graphs)

@@ -111,12 +111,12 @@ class BenchReport:
             f"{torch.__version__}; medians of {rounds} rounds",
             "",
             COLUMNS.format(
-                "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory",
+                "", "ms a step", "quartiles", "tokens/s", "matmul", "MFU", "first", "memory +",
                 "x bertc",
             ),
             *(self._row(timing) for timing in self.timings),
             "",
-            f"memory: the estimate says {bytes_text(self.estimate.memory.peak_bytes)}",
+            *self._about_memory(),
             f"data: bertc waits {own.wait_share:.1%} of a step for its batch; the others have "
             "theirs on the device, masked, before the clock starts",
             *(
@@ -137,6 +137,17 @@ class BenchReport:
                     f"note: the others update by fused AdamW, bertc by {stage.optimizer.kind}"
                 )
         return "\n".join(lines)
+
+    def _about_memory(self) -> tuple[str, ...]:
+        """What the figure of the table is, and that of the estimate."""
+        estimated = bytes_text(self.estimate.memory.peak_bytes)
+        if self.plan.device == "cuda":
+            return (f"memory +: the most that torch gave out at once; the estimate: {estimated}",)
+        return (
+            "memory +: by how much the process grew at most, from just before its model was made",
+            f"the estimate, {estimated}, is of tensors alone; a process also holds what the C "
+            "library keeps of freed ones, batches ahead, a compiler",
+        )
 
     def _row(self, timing: Timing) -> str:
         found = self._contender(timing)

@@ -18,9 +18,10 @@ def bytes_text(value: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A time: 35.2 ms, 12.0 min, 3.25 h, 4.10 days."""
+    """A time: 4.10 µs, 35.2 ms, 12.0 min, 3.25 h, 4.10 days."""
     for limit, size, unit in (
-        (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h"),
+        (1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"),
+        (172_800, 3600, "h"),
     ):  # fmt: skip
         if seconds < limit:
             return f"{_digits(seconds / size)} {unit}"

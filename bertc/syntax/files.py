@@ -6,7 +6,9 @@ import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
 from bertc.resources import folder, shipped_specs
@@ -14,6 +16,7 @@ from bertc.syntax.format import format_text
 from bertc.syntax.scan import LARGEST_TEXT
 
 SUFFIX = ".bertc"
+STANDARD_INPUT = "-"
 _TEXT = re.compile(r"[={}\"'#,\s]")
 
 
@@ -51,15 +54,17 @@ class UnreadableError(Exception):
 
 
 def find(spec: str) -> Place:
-    """Decide what a SPEC argument is: a shipped name, a file, or the text itself.
+    """Decide what a SPEC argument is: standard input, a shipped name, a file, or the text itself.
 
     Raises:
-        MissingInputError: if it looks like a name or a path, and nothing is there.
+        MissingInputError: if it looks like a name or a path, and nothing is there; if standard
+            input is no text.
     """
-    shipped = shipped_specs()
+    shipped, here = shipped_specs(), Path.cwd()
+    if spec == STANDARD_INPUT:
+        return Place("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
     if spec in shipped:
         return shipped_place(spec)
-    here = Path.cwd()
     short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
     if short and spec and os.path.lexists(spec):
         path = Path(spec)
@@ -100,6 +105,14 @@ def read_file(path: Path) -> str:
         raise UnreadableError((error.strerror or "unreadable").lower()) from None
 
 
+@cache  # a stream can be read once
+def _standard_input(stream: TextIO) -> str:
+    try:
+        return stream.buffer.read(4 * LARGEST_TEXT + 1).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise MissingInputError("cannot read the standard input: it is not UTF-8 text") from None
+
+
 def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
     """The text of a SPEC argument as given; overrides follow as comments.
 
@@ -120,9 +133,9 @@ def format_file(file: Path, write: bool) -> bool:
         CannotWriteError: if it cannot be written.
         SpecError: if its text has mistakes.
     """
-    standard = str(file) == "-"
+    standard = str(file) == STANDARD_INPUT
     place = Place(str(file), file.stem, None if standard else file, file.parent, file.parent)
-    text = sys.stdin.read(LARGEST_TEXT + 1) if standard else place.read()
+    text = _standard_input(sys.stdin) if standard else place.read()
     tidy = format_text(text, "<stdin>" if standard else str(file))
     if write and standard:
         sys.stdout.write(tidy)

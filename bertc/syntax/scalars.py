@@ -11,7 +11,8 @@ from bertc.syntax.tree import Call, Grid, Name, Number, Ratio, Scaled, Series, S
 BAD: Final = object()
 """What a value becomes that was reported as wrong."""
 
-_TRUTHS = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
+_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
+"""What people write for true and for false, and what they write for settings that are on or off."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,7 @@ class Scalars:
     def _choose(self, value: Value, options: tuple[str, ...], slot: Slot) -> Any:
         """Report what is not on the list."""
         written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
-        near = nearest(written, options)
-        if options == ("true", "false"):
-            near = near or _TRUTHS.get(written.lower(), "")
+        near = _same_truth(written, options) or nearest(written, options)
         self.diagnostics.error(
             "E103" if isinstance(value, Name) else "E108",
             f"`{slot.name}` cannot be {described(value)}",
@@ -149,6 +148,12 @@ def described(value: Value) -> str:
             return "a sum"
         case Grid():
             return "a grid"
+
+
+def _same_truth(written: str, options: tuple[str, ...]) -> str:
+    """The option that says yes or no where ``written`` does, in other words; empty if none does."""
+    said = next((words for words in (_YES, _NO) if written.lower() in words), ())
+    return next((option for option in options if option in said), "")
 
 
 def _broken(number: int | float, bounds: Bounds) -> str:

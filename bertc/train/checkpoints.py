@@ -142,6 +142,14 @@ def _folders(parent: Path) -> list[Path]:
     return sorted(named, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
 
 
+def how_to_resume(parent: Path) -> str:
+    """What a run that ended without saving can go on from."""
+    steps = [folder.name.removeprefix("step-") for folder in _folders(parent)]
+    if not steps:
+        return "nothing was saved yet; --resume begins again"
+    return f"--resume goes on from step {int(steps[0]):,}, the last checkpoint"
+
+
 def remove_unfinished(parent: Path) -> None:
     """Remove what a killed run had not finished writing or removing."""
     for path in parent.glob(f"{_TEMPORARY}*"):

@@ -71,7 +71,8 @@ def evaluate(
         StoppedError: if someone asked the run to stop meanwhile.
     """
     totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
-    guesses, examples, device = torch.zeros(2, dtype=torch.float64), 0, nats_v.device
+    examples, device = 0, nats_v.device
+    guesses = torch.zeros(2, dtype=torch.float64, device=device)
     model.eval()
     try:
         for batch in batches:
@@ -81,19 +82,18 @@ def evaluate(
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
             _, statistics = objective(columns, torch.ones_like(counts_t))
-            # One wait for the device a batch.
-            found = torch.stack([*statistics, counts_t]).double().cpu()
+            found = torch.stack([*statistics, counts_t]).double()
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             totals[language] = totals.get(language, 0) + found
-            if columns.mlm is not None:
-                guesses += torch.tensor(_guess(columns.mlm, nats_v))
+            guesses += _guess(columns.mlm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()
-    every = torch.cat([guesses, *(total.flatten() for total in totals.values())]).to(device)
+    every = torch.cat([guesses, *(total.flatten() for total in totals.values())])
     ranks.add(every)
+    every = every.cpu()  # the one wait for the device in an evaluation
     guessed, asked = every[:2].tolist()
-    by_language = dict(zip(totals, every[2:].cpu().view(len(totals), 3, -1), strict=True))
+    by_language = dict(zip(totals, every[2:].view(len(totals), 3, -1), strict=True))
     unigram_loss = guessed / asked if asked else None
     return _evaluation(stage, by_language, unigram_loss, examples)
 
@@ -130,7 +130,9 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(masked: Predictions, nats_v: Tensor) -> tuple[float, float]:
-    """Summed cost of the masked tokens under the unigram distribution, and their number."""
+def _guess(masked: Predictions | None, nats_v: Tensor) -> Tensor:
+    """Summed cost of the masked tokens under the unigram distribution, and their number (2,)."""
+    if masked is None:
+        return nats_v.new_zeros(2)
     weights = masked.weights.double()
-    return (weights * nats_v[masked.targets]).sum().item(), weights.sum().item()
+    return torch.stack([(weights * nats_v[masked.targets]).sum(), weights.sum()])

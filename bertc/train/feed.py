@@ -47,7 +47,10 @@ def tokens_at_once(device: torch.device) -> int:
 
 def split(parts: Parts, rows: int) -> list[Parts]:
     """The batch in parts of ``rows`` examples; what is None is None in each."""
-    nothing = [None] * -(-_length(parts) // rows)
+    length = _length(parts)
+    if length <= rows:
+        return [parts]
+    nothing = [None] * -(-length // rows)
     pieces = (
         nothing if p is None else torch.split(p, rows) if isinstance(p, Tensor) else split(p, rows)
         for p in parts

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
@@ -11,22 +12,27 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from bertc.diagnostics import StoppedError
+from bertc.train.checkpoints import how_to_resume
+from bertc.train.orphan import LAUNCHER
+from bertc.train.run import RunFolder
 
 SAVING_SECONDS = 120
 """How long processes that were asked to stop may take to save before they are killed."""
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
-def launch(arguments: Sequence[str], processes: int) -> int:
+def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     """Run ``bertc`` with ``arguments`` in so many processes; the exit code of the run.
 
-    A signal is passed on to all of them. When one ends badly, the others are stopped.
+    ``folder`` is the run's. A signal is passed on to all of them. When one ends badly, the others
+    are stopped. When this process is killed, they end by themselves.
 
     Raises:
         StoppedError: if one was killed.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (cores or 1) // processes)))
+    os.environ[LAUNCHER] = str(os.getpid())
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING_SECONDS))
     if sys.platform in LOOPBACK:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
@@ -48,19 +54,19 @@ def launch(arguments: Sequence[str], processes: int) -> int:
         try:
             elastic_launch(config, sys.executable)("-m", "bertc.cli", *arguments)
         except ChildFailedError as error:
-            return _code({rank: one.exitcode for rank, one in error.failures.items()})
+            return _code({rank: one.exitcode for rank, one in error.failures.items()}, folder)
         except SignalException as error:
             return 128 + int(error.sigval)
     return 0
 
 
-def _code(codes: Mapping[int, int]) -> int:
+def _code(codes: Mapping[int, int], folder: Path) -> int:
     """The code of the process that failed, not of those that only lost it."""
     lost = StoppedError.exit_code
     for rank, code in codes.items():
         if code < 0:
             raise StoppedError(
                 f"process {rank} was killed by signal {-code}, and the others were stopped",
-                help="--resume goes on from the last checkpoint",
+                help=how_to_resume(RunFolder(folder).checkpoints),
             )
     return next((code for code in codes.values() if code != lost), lost)

@@ -64,17 +64,16 @@ def train(
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
     """
-    cache, (rank, world) = cache or cache_folder(), world_here()
+    cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
     with (
         Stop(shared=world.size > 1) as stop,
         closing(choose(quiet or rank > 0)) as display,
         determinism(),
         kept_memory(),
-        joined(resolved.run.device, stop) as ranks,
+        joined(resolved.run.device, stop, folder.checkpoints) as ranks,
     ):
         if dry_run:
             return rehearse(resolved, out, cache, resume, display, ranks)
-        folder = RunFolder(out)
         with folder.claimed() if ranks.first else nullcontext():
             if ranks.first:
                 admit(folder, resolved, resume)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from bertc.diagnostics import BertcError, StoppedError
 from bertc.passes import World
+from bertc.train.checkpoints import how_to_resume
+from bertc.train.orphan import launched
 from bertc.train.stopping import Stop
 
 STEP_TIMEOUT = timedelta(minutes=30)
@@ -128,10 +131,10 @@ ALONE = Ranks(0, World(), Stop())
 
 
 @contextmanager
-def joined(device: str, stop: Stop) -> Iterator[Ranks]:
+def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
     """This process among the others of its run, as long as all of them live.
 
-    ``device`` is the setting.
+    ``device`` is the setting, ``saved`` the folder of the checkpoints.
 
     Raises:
         StoppedError: if another process ended.
@@ -151,7 +154,7 @@ def joined(device: str, stop: Stop) -> Iterator[Ranks]:
         dist.destroy_process_group()
     # Out of the except block, so that what the failed step held is let go.
     if lost:
-        raise _lost(rank, stop)
+        raise _lost(rank, stop, saved)
 
 
 def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
@@ -174,13 +177,12 @@ def _is_lost(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
-def _lost(rank: int, stop: Stop) -> BaseException:
+def _lost(rank: int, stop: Stop, saved: Path) -> BaseException:
     """What ends this process when another has ended, once that one had time to be noticed."""
     end = time.monotonic() + WAY_SECONDS
     while not stop.received and time.monotonic() < end:
         time.sleep(0.05)
-    if rank:
+    # Whoever stopped this one has seen what became of the other: ``--nproc`` tells.
+    if rank or (stop.received and launched()):
         return SystemExit(StoppedError.exit_code)
-    return StoppedError(
-        "another process of this run ended", help="--resume goes on from the last checkpoint"
-    )
+    return StoppedError("another process of this run ended", help=how_to_resume(saved))

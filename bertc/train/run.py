@@ -20,14 +20,12 @@ from bertc.diagnostics import (
     CannotWriteError,
     DataError,
     MissingInputError,
-    ResumeRefusedError,
     StoppedError,
     UsageError,
 )
 from bertc.ir.resolved import Resolved
 from bertc.train import durable
-
-SHOWN_DIFFERENCES = 12
+from bertc.train.changes import refuse_another_program
 
 
 def cache_folder() -> Path:
@@ -140,11 +138,7 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
             f"{folder.path} holds a run already",
             help="--resume to go on with it, or another --out",
         )
-    refuse_changes(
-        differences(
-            folder.read_resolved().model_dump(mode="json"), resolved.model_dump(mode="json")
-        )
-    )
+    refuse_another_program(folder.read_resolved(), resolved)
 
 
 def identity(resolved: Resolved) -> str:
@@ -156,62 +150,3 @@ def identity(resolved: Resolved) -> str:
 
 def _leftover(name: str) -> bool:
     return name in (".lock", "spec.bertc") or name.startswith(".tmp-")
-
-
-def refuse_changes(changes: list[str]) -> None:
-    """Refuse to resume where anything differs.
-
-    Raises:
-        ResumeRefusedError: listing what was and what is asked for now.
-    """
-    if changes:
-        listed = "; ".join(changes[:SHOWN_DIFFERENCES])
-        more = len(changes) - SHOWN_DIFFERENCES
-        raise ResumeRefusedError(
-            f"the run was started with other settings: {listed}"
-            + (f"; and {more} more" if more > 0 else ""),
-            help="resume with what it was started with, or start a new run in another --out; "
-            "steps and how often to save, evaluate and log are settings too",
-        )
-
-
-def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Every setting in which two dumped programs differ, as "batch: 32 -> 64"."""
-    left, right = dict(_leaves(old)), dict(_leaves(new))
-    return [
-        f"{_readable(address)}: {_shown(left, address)} -> {_shown(right, address)}"
-        for address in {**left, **right}
-        if _matters(address) and left.get(address) != right.get(address)
-    ]
-
-
-_ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
-"""What may change when a run is resumed: after memory ran out it has to."""
-
-
-def _matters(address: tuple[str, ...]) -> bool:
-    return address[0] not in ("name", "origins") and address[-1] not in _ABOUT_MEMORY
-
-
-def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, dict) and value:
-        for name, part in value.items():
-            yield from _leaves(part, (*address, name))
-    elif isinstance(value, list) and value:
-        for index, part in enumerate(value):
-            yield from _leaves(part, (*address, str(index)))
-    else:
-        yield address, value
-
-
-def _readable(address: tuple[str, ...]) -> str:
-    """``run.seed`` as ``seed``, and the first stage's settings by their bare names."""
-    if address[0] == "run":
-        address = address[1:]
-    elif address[:2] == ("stages", "0"):
-        address = address[3:] if address[2] == "encoder" else address[2:]
-    return ".".join(address)
-
-
-def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
-    return json.dumps(leaves[address]) if address in leaves else "none"

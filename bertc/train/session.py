@@ -17,14 +17,14 @@ from bertc.ir.resolved import Resolved
 from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import ALONE, Layout, Plan, World
-from bertc.train import checkpoints
+from bertc.train import changes, checkpoints
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.machine import detect, make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
-from bertc.train.run import RunFolder, identity, refuse_changes
+from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, begin, restore
 from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables
@@ -201,7 +201,7 @@ def _note_beginning(
         folder.start(resolved, spec_text)
     if lock:
         old, new = lock["data"], corpus.fingerprint
-        refuse_changes([] if old == new else [f"the text: fingerprint {old} -> {new}"])
+        changes.refuse([] if old == new else [f"the text: fingerprint {old} -> {new}"])
     else:
         corpus.vocabulary.save(folder.tokenizer)
         folder.write_lock(_surroundings(resolved, plan, corpus))

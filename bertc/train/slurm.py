@@ -1,7 +1,10 @@
 """``bertc slurm``: a batch script that trains on several machines and survives being preempted."""
 
+import re
 import shlex
 from collections.abc import Sequence
+
+from bertc.diagnostics import UsageError
 
 _SCRIPT = """\
 #!/bin/bash
@@ -47,10 +50,21 @@ exit "$code"
 """
 
 GRACE_SECONDS = 120
+_TIME = re.compile(r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}")  # sbatch(1), --time
 
 
 def script(name: str, arguments: Sequence[str], nodes: int, gpus: int, time: str) -> str:
-    """The script for ``bertc`` with ``arguments``; ``time`` as Slurm writes limits."""
+    """The script for ``bertc`` with ``arguments``; ``time`` as Slurm writes limits.
+
+    Raises:
+        UsageError: if it is not.
+    """
+    if not _TIME.fullmatch(time):
+        raise UsageError(
+            f"--time {time!r} is no time that Slurm knows",
+            help="minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes "
+            "or days-hours:minutes:seconds, such as --time 24:00:00 for a day",
+        )
     return _SCRIPT.format(
         name=name,
         nodes=nodes,

@@ -42,6 +42,7 @@ def test_the_command_prints_a_table_and_keeps_json(
     assert "bertc fp32" in table
     assert "transformers fp32" in table
     assert "random tokens" in table
+    assert "memory +: by how much the process grew" in table
 
     found = json.loads(kept.read_text())
     assert found["command"] == ["bertc", *arguments]

@@ -10,6 +10,7 @@ from bertc.api import points, resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import as_json, as_table, device_named, estimate
 from bertc.estimate.devices import NAMES
+from bertc.estimate.units import duration_text
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
@@ -72,6 +73,23 @@ def test_several_estimates_show_differences_to_the_first() -> None:
     lines = text.splitlines()
     assert "=" in next(line for line in lines if "bert-base" in line)
     assert "-89.3%" in next(line for line in lines if "albert-base" in line)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.3e-10, "0.13 ns"),
+        (4.25e-7, "425 ns"),
+        (4.1e-6, "4.10 µs"),
+        (0.0352, "35.2 ms"),
+        (1.59, "1.59 s"),
+        (720, "12.0 min"),
+        (11_700, "3.25 h"),
+        (354_240, "4.10 days"),
+    ],
+)
+def test_a_time_keeps_its_digits(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -57,6 +57,14 @@ def test_only_the_newest_are_kept(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
 
 
+def test_a_run_that_was_killed_is_told_from_where_it_goes_on(tmp_path):
+    assert checkpoints.how_to_resume(tmp_path / "none").startswith("nothing was saved yet")
+    save(tmp_path, 800)
+    save(tmp_path, 1200)
+    said = checkpoints.how_to_resume(tmp_path)
+    assert said == "--resume goes on from step 1,200, the last checkpoint"
+
+
 def test_one_of_another_run_is_passed_over(tmp_path):
     save(tmp_path, 1)
     checkpoints.save(tmp_path, 2, *tensors(2), {}, {"run": "other"}, 3)

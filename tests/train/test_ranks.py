@@ -249,26 +249,43 @@ def test_the_command_starts_processes_and_ends_with_the_code_of_the_run(tmp_path
         began, end = newest_step(run), time.monotonic() + SECONDS
         while process.poll() is None and newest_step(run) == began and time.monotonic() < end:
             time.sleep(0.02)
-        how(process)
+        members = members_of(process)
+        assert len(members) == 2
+        how(process, members)
+        # What they write to is closed when the last of them has ended.
         out, err = process.communicate(timeout=SECONDS)
+        assert not [member for member in members if is_alive(member)]
+        assert newest_step(run) > began
         assert out == ""
         assert "Traceback" not in err
-        assert "--resume" in err
         return process.returncode, err
 
-    code, err = stopped(how=lambda process: process.send_signal(signal.SIGTERM))
+    code, err = stopped(how=lambda launcher, _: launcher.kill())
+    assert code == -signal.SIGKILL, err
+    code, err = stopped("--resume", how=lambda launcher, _: launcher.terminate())
     assert code == 143, err
     assert "stopped after step" in err
-    code, err = stopped("--resume", how=kill_a_child)
+    assert err.count("--resume") == 1
+    code, err = stopped("--resume", how=lambda _, members: os.kill(members[0], signal.SIGKILL))
     assert code == 75, err
-    assert "was killed by signal 9" in err
+    assert "was killed by signal 9, and the others were stopped" in err
+    assert f"--resume goes on from step {newest_step(run):,}, the last checkpoint" in err
+    assert err.count("--resume") == 1
 
 
-def kill_a_child(process):
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    ranks = [
-        int(child)
-        for child in children
-        if b"bertc.cli" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
-    os.kill(ranks[0], signal.SIGKILL)
+def members_of(launcher):
+    """The processes of a run, by their numbers."""
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    return [int(child) for child in children if b"bertc.cli" in command_line(child)]
+
+
+def is_alive(process):
+    """Whether it runs: one that has ended, and that nobody asked about yet, has no words left."""
+    return bool(command_line(process))
+
+
+def command_line(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""

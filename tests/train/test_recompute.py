@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.train.run import differences, identity
+from bertc.train.changes import differences
+from bertc.train.run import identity
 from tests.bench.memory import allocated_bytes
 from tests.bench.rig import make_step, random_rows
 
@@ -45,4 +46,4 @@ def test_depth_costs_little_memory() -> None:
 def test_a_run_may_be_resumed_with_it() -> None:
     once, twice = (resolve(f"steps=100 recompute={asked}") for asked in ("off", "on"))
     assert identity(once) == identity(twice)
-    assert not differences(once.model_dump(mode="json"), twice.model_dump(mode="json"))
+    assert not differences(once, twice)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from bertc import cli
+from bertc.diagnostics import UsageError
+from bertc.train import slurm
 
 GOLDEN = Path(__file__).parent / "slurm.golden.sh"
 
@@ -26,6 +28,20 @@ def script(monkeypatch, capsys):
 
 def test_the_script_is_as_read_by_a_person(script):
     assert script == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("time", ["90", "90:30", "24:00:00", "2-0", "2-12:30", "2-12:30:15"])
+def test_times_that_slurm_knows(time):
+    assert f"#SBATCH --time={time}\n" in slurm.script("x", ["train", "x"], 1, 1, time)
+
+
+@pytest.mark.parametrize(
+    "time", ["", "24h", "1:2:3:4", "2-", "-1", "1-2-3", "1.5", "1:", " 5", "5\n", "٣", "1d 2h"]
+)
+def test_times_that_slurm_does_not_know(time):
+    with pytest.raises(UsageError, match="no time that Slurm knows") as refused:
+        slurm.script("x", ["train", "x"], 1, 1, time)
+    assert "days-hours:minutes:seconds" in refused.value.help
 
 
 @pytest.mark.parametrize(("how", "code", "requeued"), [("stop", 0, True), ("fail", 3, False)])

@@ -1,0 +1,177 @@
+"""What differs between the program a run was started with and the one that is to go on with it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertc.diagnostics import ResumeRefusedError
+from bertc.ir.encoder import LayerWidths
+from bertc.ir.resolved import Resolved, Run
+from bertc.ir.settings import STAGE_SETTINGS, Settings
+from bertc.ir.sharing import ShareMap
+from bertc.syntax.shapes import setting_shape
+from bertc.syntax.show import show_value
+
+ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
+"""What may change when a run is resumed: after memory ran out it has to."""
+SHOWN = 12
+STAGES = "stages"
+"""Which they are: no setting, but written as settings are."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting whose value is another one, in all stages or in ``stage``."""
+
+    setting: str
+    was: Any
+    now: Any
+    stage: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.stage}.{self.setting}" if self.stage else self.setting
+        return f"{name}: {_written(self.setting, self.was)} -> {_written(self.setting, self.now)}"
+
+    def undone(self) -> str:
+        """The ``--set`` that asks for the old value; empty where none can."""
+        if self.stage or self.setting == STAGES:
+            return ""
+        return f"--set {shlex.quote(f'{self.setting}={_written(self.setting, self.was)}')}"
+
+
+def refuse_another_program(old: Resolved, new: Resolved) -> None:
+    """Refuse to go on with a run under other settings, naming those that somebody changed.
+
+    What follows from them, such as how often to save from the number of steps, is not listed.
+
+    Raises:
+        ResumeRefusedError: listing what was, what is asked for now, and how to ask for the former.
+    """
+    changes = [change for change in changed(old, new) if not _follows(change, old, new)]
+    undo = [change.undone() for change in changes]
+    refuse([str(change) for change in changes] or differences(old, new), undo if all(undo) else [])
+
+
+def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
+    """Refuse to resume where anything differs; ``undo`` is what to add to the command instead.
+
+    Raises:
+        ResumeRefusedError: listing the changes.
+    """
+    if changes:
+        more = len(changes) - SHOWN
+        raise ResumeRefusedError(
+            f"the run was started with other settings: {'; '.join(changes[:SHOWN])}"
+            + (f"; and {more} more" if more > 0 else ""),
+            help=f"resume with {' '.join(undo) or 'what it was started with'}, or start a new run "
+            "in another --out",
+        )
+
+
+def changed(old: Resolved, new: Resolved) -> list[Change]:
+    """The settings in which two programs differ, whether written or derived."""
+    before, after = _of_the_run(old), _of_the_run(new)
+    changes = [
+        Change(name, before[name], after[name])
+        for name in Settings.model_fields
+        if name in before and name in after and before[name] != after[name]
+    ]
+    return [*changes, *_in_stages(old, new)]
+
+
+def _of_the_run(resolved: Resolved) -> dict[str, Any]:
+    """The values of the settings that no stage changes."""
+    encoder, run = resolved.encoder, resolved.run
+    return {
+        **{name: getattr(encoder, name) for name in type(encoder).model_fields},
+        **{
+            name: _one([getattr(layer, name) for layer in encoder.layers])
+            for name in LayerWidths.model_fields
+        },
+        **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
+        "layers": len(encoder.layers),
+        "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
+        "activation": encoder.ffn.activation,
+        "vocab": resolved.vocabulary,
+    }
+
+
+def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
+    """What differs in stages: of the whole run where the stages agree, else one by one."""
+    names = [stage.name for stage in old.stages]
+    if names != [stage.name for stage in new.stages]:
+        yield Change(STAGES, old.stages, new.stages)
+        return
+    for setting in STAGE_SETTINGS:
+        was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
+        if was == now or setting in ABOUT_MEMORY:
+            continue
+        if setting == "steps" and _shared_out(old, new):
+            yield Change(setting, old.steps, new.steps)
+        elif setting != "steps" and all(each == each[:1] * len(each) for each in (was, now)):
+            yield Change(setting, was[0], now[0])
+        else:
+            pairs = zip(names, was, now, strict=True)
+            yield from (Change(setting, a, b, stage) for stage, a, b in pairs if a != b)
+
+
+def _shared_out(old: Resolved, new: Resolved) -> bool:
+    """Whether the stages of both have the same shares of all steps, as after ``--set steps``."""
+    pairs = zip(old.stages, new.stages, strict=True)
+    rounding = 1 / min(old.steps, new.steps)
+    return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
+
+
+def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
+    """Whether a value is another one only because another setting is."""
+    if change.setting == "share" and len(old.encoder.layers) != len(new.encoder.layers):
+        return True
+    return _origin(change.setting, old) == _origin(change.setting, new) == "derived"
+
+
+def _origin(setting: str, resolved: Resolved) -> str:
+    """How a setting came by its value, such as ``set`` or ``derived``."""
+    return resolved.origins.get(setting, "").partition(":")[0]
+
+
+def _one(values: list[int]) -> int | tuple[int, ...]:
+    """What layers that agree are given as one number, others as a list."""
+    return values[0] if len(set(values)) == 1 else tuple(values)
+
+
+def _written(setting: str, value: Any) -> str:
+    """A value as a spec says it."""
+    if setting == STAGES:
+        return ", ".join(stage.name for stage in value)
+    return show_value(value, setting_shape(setting))
+
+
+def differences(old: Resolved, new: Resolved) -> list[str]:
+    """Every value in which two programs differ, as "stages.0.padded: true -> false"."""
+    left, right = (dict(_leaves(each.model_dump(mode="json"))) for each in (old, new))
+    return [
+        f"{'.'.join(address)}: {_shown(left, address)} -> {_shown(right, address)}"
+        for address in {**left, **right}
+        if _matters(address) and left.get(address) != right.get(address)
+    ]
+
+
+def _matters(address: tuple[str, ...]) -> bool:
+    return address[0] not in ("name", "origins") and address[-1] not in ABOUT_MEMORY
+
+
+def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict) and value:
+        for name, part in value.items():
+            yield from _leaves(part, (*address, name))
+    elif isinstance(value, list) and value:
+        for index, part in enumerate(value):
+            yield from _leaves(part, (*address, str(index)))
+    else:
+        yield address, value
+
+
+def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
+    return json.dumps(leaves[address]) if address in leaves else "none"

@@ -1,0 +1,83 @@
+"""What is said where a run is to go on under other settings: the causes, and how to undo them."""
+
+import shlex
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import ResumeRefusedError
+from bertc.train.changes import refuse_another_program
+
+STAGES = 'stage "short" { steps=60 seq=16 } stage "long" { steps=40 seq=32 }'
+SMALL = "hidden=64 layers=2 vocab=1000 steps=3000"
+
+
+def refusal(old, new):
+    with pytest.raises(ResumeRefusedError) as caught:
+        refuse_another_program(old, new)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("spec", "change", "said"),
+    [
+        (SMALL, "steps=2000", "steps: 3000 -> 2000"),
+        (SMALL, "seq=64", "seq: 512 -> 64"),
+        (SMALL, "hidden=128", "hidden: 64 -> 128"),
+        (SMALL, "layers=3", "layers: 2 -> 3"),
+        (SMALL, "heads=4", "heads: 1 -> 4"),
+        (SMALL, "ffn=[64, 96]", "ffn: 256 -> [64, 96]"),
+        (SMALL, "share=all", "share: map([0, 1], ffn=[0, 1]) -> map([0, 0], ffn=[0, 0])"),
+        (SMALL, "activation=relu", "activation: gelu -> relu"),
+        (SMALL, "vocab=2000", "vocab: wordpiece(size=1000) -> wordpiece(size=2000)"),
+        (SMALL, "seed=1", "seed: 0 -> 1"),
+        (SMALL, "save_every=7", "save_every: 300 -> 7"),
+        (SMALL, "objective=mlm+sop", "objective: mlm -> mlm + sop"),
+        (SMALL, 'data=files("a b.txt")', 'data: docstrings -> files("a b.txt")'),
+        (SMALL, "optimizer=adam(lr=1e-3)", "optimizer: adamw -> adam(lr=0.001)"),
+        ("extends bert-base", "steps=1000", "steps: 1000000 -> 1000"),
+        (f"{SMALL} {STAGES}", "batch=32", "batch: 256 -> 32"),
+    ],
+)
+def test_the_cause_is_named_alone_and_can_be_undone(spec, change, said):
+    old = resolve(spec)
+    refused = refusal(old, resolve(spec, [change]))
+    assert refused.message == f"the run was started with other settings: {said}"
+    words = shlex.split(refused.help.split("resume with ")[1].split(", or start")[0])
+    assert words[0::2] == ["--set"] * (len(words) // 2)
+    # What is set last on a command line counts.
+    refuse_another_program(old, resolve(spec, [change, *words[1::2]]))
+
+
+def test_a_setting_that_was_only_set_before():
+    refused = refusal(resolve(SMALL, ["steps=4000", "batch=32"]), resolve(SMALL))
+    assert refused.message.endswith("settings: steps: 4000 -> 3000; batch: 32 -> 256")
+    assert "--set steps=4000 --set batch=32" in refused.help
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("steps=60", "steps=30", "short.steps: 60 -> 30"),
+        ("seq=32", "seq=24", "long.seq: 32 -> 24"),
+        ('stage "long" { steps=40 seq=32 }', "", "stages: short, long -> short"),
+    ],
+)
+def test_what_a_stage_says_cannot_be_set_outside_it(before, after, said):
+    stages = STAGES.replace(before, after)
+    refused = refusal(resolve(f"{SMALL} {STAGES}"), resolve(f"{SMALL} {stages}"))
+    assert refused.message.endswith(f"settings: {said}")
+    assert "--set" not in refused.help
+
+
+def test_what_no_setting_explains_is_listed_as_it_is():
+    old = resolve(SMALL)
+    stage = old.stages[0].model_copy(update={"padded": not old.stages[0].padded})
+    refused = refusal(old, old.model_copy(update={"stages": (stage,)}))
+    assert "stages.0.padded: false -> true" in refused.message
+
+
+def test_how_a_run_fits_on_its_devices_may_change():
+    refuse_another_program(
+        resolve(SMALL), resolve(SMALL, ["microbatch=2", "recompute=on", "strategy=fsdp"])
+    )
