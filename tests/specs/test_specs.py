@@ -44,7 +44,7 @@ def test_short_and_sourced(name: str) -> None:
     above = ""
     for line in lines(name):
         assert len(line) <= 100
-        if SETTING.match(line.strip()):
+        if SETTING.match(line.strip()) and not above.endswith(("(", ",")):  # no argument of a call
             assert "#" in line or above.startswith("#"), f"no source: {line}"
         above = line
 
