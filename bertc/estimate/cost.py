@@ -3,7 +3,7 @@
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
-from bertc.estimate.flops import executed_flops, layer_flops, run_flops, stage_flops
+from bertc.estimate.flops import layer_flops, run_flops, stage_flops, train_flops
 from bertc.estimate.memory import whole_step
 from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
@@ -32,7 +32,7 @@ def estimate(
         UsageError: if no device of that name is known, or there are more than examples in a batch.
     """
     target = device_named(device)
-    parameters = count(resolved.encoder, resolved.terms())
+    parameters = count(resolved.stages[-1], resolved.terms())
     room = Room(
         target.memory_bytes,
         target.kind,
@@ -43,7 +43,7 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     stages = tuple(
-        _stage(stage, count(stage.encoder, resolved.terms()), target, room, layout, convention)
+        _stage(stage, count(stage, resolved.terms()), target, room, layout, convention)
         for stage in resolved.stages
     )
     return Estimate(
@@ -81,7 +81,7 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    total = count(resolved.encoder, resolved.terms()).total
+    total = count(resolved.stages[-1], resolved.terms()).total
     return layout_on(resolved, total, machine.memory_bytes, world)
 
 
@@ -98,7 +98,7 @@ def largest_microbatches(
     compiled = compiles(resolved, machine.device) and not layout.sharded
     room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
     return tuple(
-        process_fit(stage, count(stage.encoder, resolved.terms()), room, layout)
+        process_fit(stage, count(stage, resolved.terms()), room, layout)
         for stage in resolved.stages
     )
 
@@ -111,13 +111,12 @@ def _stage(
     layout: Layout,
     convention: Convention,
 ) -> StageEstimate:
-    trained = count(stage.encoder, stage.objective)
-    executed = executed_flops(stage)
+    trained = count(stage, stage.objective, trained=True)
     memory = process_memory(stage, whole, room, layout)
     share = layout.world.share(stage.batch)
     applied = -(-share // memory.microbatch) * whole.applied
     work = Work(
-        flops=3 * executed * share,
+        flops=train_flops(stage) * share,
         recomputed_flops=layer_flops(stage) * share if memory.recompute else 0,
         kept_bytes=whole_step(stage, whole, room).kept * share,
         weights=applied + trained.total // layout.shards,
@@ -129,7 +128,7 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         parameters=trained,
-        flops=stage_flops(stage, trained, executed, convention),
+        flops=stage_flops(stage, trained, convention),
         memory=memory,
         time=stage_time(stage, work, target, room.precision, talk),
     )

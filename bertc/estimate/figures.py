@@ -35,11 +35,12 @@ class _Figures(BaseModel):
 class Parameters(_Figures):
     """Trainable weights: shared ones once, but in ``applied`` once for every layer that uses them.
 
-    ``encoder`` is embeddings + layers + pooler; ``total`` is encoder + heads; tied tables count
-    once. ``by_part`` adds up to ``total``.
+    ``encoder`` is embeddings + layers + pooler; ``generator`` what it has beside them, if there is
+    one; ``total`` is both + heads; tied tables count once. ``by_part`` adds up to ``total``.
     """
 
     encoder: int
+    generator: int
     embeddings: int
     layers: int
     pooler: int

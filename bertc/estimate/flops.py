@@ -6,32 +6,27 @@ from typing import assert_never
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.ir.base import Matmul
-from bertc.ir.objective import Mlm
-from bertc.ir.resolved import Stage, head_matmuls
+from bertc.ir.resolved import Network, Stage, head_matmuls
 from bertc.passes.stages import asks_about_pairs
 
 
-def stage_flops(
-    stage: Stage, parameters: Parameters, executed: int, convention: Convention
-) -> Flops:
+def stage_flops(stage: Stage, parameters: Parameters, convention: Convention) -> Flops:
     """One stage in one convention; ``parameters`` are those that the stage trains.
 
-    ``executed`` is what ``executed_flops`` says. Recomputing is no useful work: it takes time, and
-    is not counted here.
+    Recomputing is no useful work: it takes time, and is not counted here.
     """
     match convention:
         case "exact":
-            forward = executed
-            train = 3 * forward
+            forward, train = executed_flops(stage), train_flops(stage)
         case "electra":
-            forward = electra.body_flops(stage.encoder, stage.seq)
-            if any(isinstance(term.objective, Mlm) for term in stage.objective):
-                forward += electra.mlm_head_flops(stage.encoder, stage.seq)
-            train = 2 * forward
+            costs = [(n, electra.network_flops(n, stage.seq)) for n in stage.networks()]
+            forward = sum(cost for _, cost in costs)
+            train = sum(cost * (2 if network.terms else 1) for network, cost in costs)
         case "6n":
             # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
             # A shared weight works once for every layer that applies it.
-            forward = 2 * stage.seq * (parameters.applied - parameters.embeddings)
+            tables = parameters.by_part.get("embeddings", 0)
+            forward = 2 * stage.seq * (parameters.applied - tables)
             train = 3 * forward
         case _:
             assert_never(convention)
@@ -64,23 +59,37 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 def executed_flops(stage: Stage) -> int:
     """Matmuls of one forward pass over one example, as ``nn`` and the objectives run them."""
-    # A pooler that nothing reads is not run; else it pools every example of a row.
-    pooled = stage.texts if asks_about_pairs(stage.objective) else 0
+    return sum(_network_flops(stage, network) for network in stage.networks())
+
+
+def train_flops(stage: Stage) -> int:
+    """With backward, which is twice forward, of the networks that learn."""
     return sum(
-        product.flops * (pooled if product.part == "pooler" else 1)
-        for product in (*_products(stage), *head_matmuls(stage, 1))
+        _network_flops(stage, network) * (3 if network.terms else 1) for network in stage.networks()
     )
 
 
 def layer_flops(stage: Stage) -> int:
     """Of ``executed_flops`` those of the layers, which run once more where they are recomputed."""
     return sum(
-        product.flops for product in _products(stage) if product.part in ("attention", "ffn")
+        product.flops
+        for network in stage.networks()
+        for product in _products(stage, network)
+        if network.terms and product.part in ("attention", "ffn")
     )
 
 
-def _products(stage: Stage) -> tuple[Matmul, ...]:
-    return stage.encoder.matmuls(1, stage.seq, stage.asked())
+def _network_flops(stage: Stage, network: Network) -> int:
+    # A pooler that nothing reads is not run; else it pools every example of a row.
+    pooled = stage.texts if asks_about_pairs(network.terms) else 0
+    return sum(
+        product.flops * (pooled if product.part == "pooler" else 1)
+        for product in (*_products(stage, network), *head_matmuls(stage, network, 1))
+    )
+
+
+def _products(stage: Stage, network: Network) -> tuple[Matmul, ...]:
+    return network.encoder.matmuls(1, stage.seq, network.asked)
 
 
 def _mean(total: int, count: int) -> int:

@@ -45,7 +45,9 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept."""
-    layers = layer_bytes(stage.encoder, stage.seq, stage.asked(), room)
+    layers = tuple(
+        layer_bytes(network.encoder, stage.seq, network.asked, room) for network in stage.networks()
+    )
     return Step(stage, parameters, room, layers, accumulating=False, recompute=False)
 
 

@@ -3,6 +3,8 @@
 Axes: b batch, s sequence, e embedding, h hidden.
 """
 
+from collections.abc import Iterable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,6 +27,15 @@ class Embeddings(nn.Module):
         self.project = Affine(table, "embeddings.project") if node.factorised else None
         self.offset = node.positions.offset
         self.dropout = node.dropout.hidden
+
+    def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
+        """Use parts of another's in place of its own: the very modules, which stay the lender's.
+
+        So whatever happens to their tensors happens to both, and they are listed once.
+        """
+        for name in names:
+            delattr(self, name)
+            vars(self)[name] = getattr(lender, name)
 
     def forward(
         self,

@@ -8,11 +8,12 @@ from typing import assert_never
 import torch
 
 from bertc.ir import address
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
+from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
+from bertc.objectives.rtd import choose_replaced, draw_replacements
 from bertc.objectives.sbo import find_boundaries
 
 
@@ -30,35 +31,63 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
     token_ids_bs = inputs.token_ids
-    mlm: Predictions | None = None
+    masks: Predictions | None = None
     boundary: Sbo | None = None
     pairs: Questions | None = None
+    replacing: Rtd | None = None
+    choice = stage.choice()
+    if choice:
+        token_ids_bs, masks = mask_tokens(choice, inputs, real_bs, tables, key)
     for term in stage.objective:
         match term.objective:
-            case Mlm() as objective:
-                token_ids_bs, mlm = mask_tokens(objective, inputs, real_bs, tables, key)
+            case Mlm():
+                pass  # it is the choice
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():
                 pairs = _ask(inputs)
+            case Rtd() as objective:
+                replacing = objective
             case _:
                 assert_never(term.objective)
+    reading = Reading(
+        token_ids=token_ids_bs,
+        segment_ids=inputs.segment_ids,
+        attention_mask=real_bs if stage.padded and not stage.pack else None,
+        sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+    )
     columns = Columns(
-        reading=Reading(
-            token_ids=token_ids_bs,
-            segment_ids=inputs.segment_ids,
-            attention_mask=real_bs if stage.padded and not stage.pack else None,
-            sequence_ids=_number(inputs, real_bs) if stage.pack else None,
-        ),
+        reading=reading,
         originals=inputs.token_ids,
         pairs=pairs,
-        mlm=mlm,
-        sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
+        mlm=masks,
+        sbo=find_boundaries(boundary, inputs, masks) if boundary and masks else None,
     )
-    if stage.asked() is None:
-        return columns
-    asked_bk = torch.cat(list(columns.places().values()), dim=1)
-    return columns._replace(reading=columns.reading._replace(asked=asked_bk))
+    if replacing and masks:
+        rtd = choose_replaced(replacing, inputs, masks, real_bs, key)
+        columns = columns._replace(rtd=rtd)
+        if stage.generator is None:  # they depend on no network, so they are known already
+            others_bk = draw_replacements(stage.replacements, tables, inputs, rtd, key)
+            columns = columns._replace(mlm=None).replaced(others_bk)
+    if stage.generator is not None:
+        columns = columns._replace(
+            reading=reading._replace(token_ids=inputs.token_ids), masked=reading
+        )
+    return _asking(stage, columns)
+
+
+def _asking(stage: Stage, columns: Columns) -> Columns:
+    """With the positions at which each network's states are read, where those are few."""
+    for network in stage.networks():
+        if network.asked is None:
+            continue
+        asked_bk = torch.cat(list(columns.places(network.name).values()), dim=1)
+        reading = columns.read_by(network.name)._replace(asked=asked_bk)
+        if network.name == "generator":
+            columns = columns._replace(masked=reading)
+        else:
+            columns = columns._replace(reading=reading)
+    return columns
 
 
 def _ask(inputs: Inputs) -> Questions:

@@ -1,6 +1,7 @@
 """The loss of each term of a stage, as sums that can be added over parts of a batch.
 
-Axes: b rows, s positions, m examples of a row, k predictions of a row, n = b*k, h hidden.
+Axes: b rows, s positions or those of them that are judged, m examples of a row, k predictions of a
+row, n = b*k, h hidden.
 """
 
 from typing import Literal, assert_never
@@ -9,17 +10,19 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop
-from bertc.ir.resolved import Stage
+from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop
+from bertc.ir.resolved import Network, Stage
 from bertc.objectives.columns import Boundaries, Columns, Predictions, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
     Weights,
     pair_logits,
+    rtd_logits,
     sbo_features,
     token_features,
     vocabulary_bias,
 )
+from bertc.objectives.rtd import labels
 
 
 def losses(
@@ -28,48 +31,94 @@ def losses(
     hidden_bsh: torch.Tensor,
     pooled_bmh: torch.Tensor | None,
     weights: Weights,
+    network: Network | None = None,
 ) -> dict[str, TermLoss]:
-    """The loss of every term, by kind of objective; factors of terms are not applied.
+    """The loss of every term that a network learns, by kind; factors of terms are not applied.
 
-    ``hidden`` are the encoder's states, or those that were asked for. ``weights`` has the heads'
-    tensors by name and as ``token`` the table (vocab, embedding).
+    ``hidden`` are the network's states, or those that were asked for; the encoder's if none is
+    named. ``weights`` has the heads' tensors by name and as ``token`` its table (vocab, embedding).
+    A generator's ``mlm`` comes with its guesses, even where nothing trains it.
     """
+    reader = network or stage.networks()[-1]
+    encoder, name = reader.encoder, reader.name
     found: dict[str, TermLoss] = {}
-    for term in stage.objective:
+    if name == "generator" and columns.rtd is not None:
+        assert columns.mlm is not None, "what is replaced was masked"
+        states_bkh = columns.states(hidden_bsh, "mlm", name)
+        found["mlm"] = _mlm_loss(encoder, columns.mlm, states_bkh, weights, columns.rtd.chances)
+    for term in reader.terms:
         match term.objective:
             case Mlm():
                 assert columns.mlm is not None, "mlm without its columns"
-                states_bkh = columns.states(hidden_bsh, "mlm")
-                found["mlm"] = _mlm_loss(stage.encoder, columns.mlm, states_bkh, weights)
+                if "mlm" not in found:
+                    states_bkh = columns.states(hidden_bsh, "mlm", name)
+                    found["mlm"] = _mlm_loss(encoder, columns.mlm, states_bkh, weights)
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
-                around = (columns.states(hidden_bsh, "left"), columns.states(hidden_bsh, "right"))
-                found["sbo"] = _sbo_loss(stage.encoder, columns.sbo, around, weights)
+                left_bkh, right_bkh = (
+                    columns.states(hidden_bsh, side, name) for side in ("left", "right")
+                )
+                found["sbo"] = _sbo_loss(encoder, columns.sbo, (left_bkh, right_bkh), weights)
             case Nsp() | Sop() as objective:
                 assert columns.pairs is not None, "a question about pairs without its columns"
                 assert pooled_bmh is not None, "a question about pairs without a pooler"
                 found[objective.kind] = _pair_loss(
                     objective.kind, columns.pairs, pooled_bmh, weights
                 )
+            case Rtd() as objective:
+                found["rtd"] = _rtd_loss(encoder, objective, columns, hidden_bsh, weights)
             case _:
                 assert_never(term.objective)
     return found
 
 
 def _token_loss(
-    features_ne: torch.Tensor, head: str, asked: Predictions | Boundaries, weights: Weights
+    features_ne: torch.Tensor,
+    head: str,
+    asked: Predictions | Boundaries,
+    weights: Weights,
+    chances_bk: torch.Tensor | None = None,
 ) -> TermLoss:
     table_ve, bias_v = weights["token"].to(features_ne.dtype), vocabulary_bias(head, weights)
-    losses_n, hits_n = vocabulary_loss(features_ne, table_ve, bias_v, asked.targets.reshape(-1))
+    chances_n = None if chances_bk is None else chances_bk.reshape(-1)
+    losses_n, hits_n, guesses_n = vocabulary_loss(
+        features_ne, table_ve, bias_v, asked.targets.reshape(-1), chances_n
+    )
     weight_n = asked.weights.reshape(-1)
-    return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
+    return TermLoss(
+        (losses_n * weight_n).sum(),
+        weight_n.sum(),
+        (hits_n * weight_n).sum(),
+        None if guesses_n is None else guesses_n.view_as(asked.targets),
+    )
 
 
 def _mlm_loss(
-    encoder: Encoder, asked: Predictions, states_bkh: torch.Tensor, weights: Weights
+    encoder: Encoder,
+    asked: Predictions,
+    states_bkh: torch.Tensor,
+    weights: Weights,
+    chances_bk: torch.Tensor | None = None,
 ) -> TermLoss:
     features_ne = token_features(encoder, states_bkh.flatten(0, 1), weights, "mlm")
-    return _token_loss(features_ne, "mlm", asked, weights)
+    return _token_loss(features_ne, "mlm", asked, weights, chances_bk)
+
+
+def _rtd_loss(
+    encoder: Encoder,
+    objective: Rtd,
+    columns: Columns,
+    hidden_bsh: torch.Tensor,
+    weights: Weights,
+) -> TermLoss:
+    assert columns.rtd is not None, "rtd without its columns"
+    whole = objective.over == "all"
+    states = hidden_bsh if whole else columns.states(hidden_bsh, "rtd")
+    logits_bs = rtd_logits(encoder, states, weights).float()
+    labels_bs, weight_bs = labels(objective, columns), columns.rtd.judged
+    losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
+    hits_bs = (logits_bs > 0) == labels_bs.bool()
+    return TermLoss((losses_bs * weight_bs).sum(), weight_bs.sum(), (hits_bs * weight_bs).sum())
 
 
 def _sbo_loss(

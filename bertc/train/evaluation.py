@@ -86,7 +86,7 @@ def evaluate(
             ):
                 for name, value in zip(names, part, strict=True):
                     total[name] += value
-            if columns.mlm is not None:
+            if "mlm" in names and columns.mlm is not None:
                 cost, number = _guess(columns.mlm, nats_v)
                 guessed, asked = guessed + cost, asked + number
             examples += len(batch.lengths)
