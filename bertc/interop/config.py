@@ -110,6 +110,21 @@ class HfAlbert(HfConfig):
         return self.embedding_size
 
 
+class HfElectra(HfConfig):
+    """ElectraConfig; as BertConfig, its defaults are the small release's."""
+
+    model_type: Literal["electra"] = "electra"
+    embedding_size: Width = 128
+    hidden_size: Width = 256
+    num_attention_heads: Heads = 4
+    intermediate_size: Width = 1024
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size
+
+
 IGNORED = {
     **dict.fromkeys(
         ("transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "model_name"),
@@ -126,7 +141,8 @@ IGNORED = {
     ),
     **dict.fromkeys(
         ("classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
-         "problem_type", "finetuning_task", "task_specific_params"),
+         "problem_type", "finetuning_task", "task_specific_params", "summary_type",
+         "summary_use_proj", "summary_activation", "summary_last_dropout"),
         "belongs to heads of fine-tuning, whose weights are refused where present",
     ),
     **dict.fromkeys(
@@ -163,9 +179,14 @@ CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_impl
         "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
 """Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
 
-_BY_LAYOUT: dict[str, type[HfConfig]] = {"bert": HfBert, "roberta": HfRoberta, "albert": HfAlbert}
+_BY_LAYOUT: dict[str, type[HfConfig]] = {
+    "bert": HfBert,
+    "roberta": HfRoberta,
+    "albert": HfAlbert,
+    "electra": HfElectra,
+}
 _CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
-    Annotated[HfBert | HfRoberta | HfAlbert, Field(discriminator="model_type")]
+    Annotated[HfBert | HfRoberta | HfAlbert | HfElectra, Field(discriminator="model_type")]
 )
 
 
@@ -182,7 +203,7 @@ def read_config(path: Path) -> HfConfig:
     if not isinstance(layout, str) or layout not in _BY_LAYOUT:
         raise DataError(
             f"{path}: model_type is {shown(layout)}",
-            help="bertc imports the layouts bert, roberta and albert",
+            help=f"bertc imports the layouts {', '.join(_BY_LAYOUT)}",
         )
     fields = _BY_LAYOUT[layout].model_fields
     for name, value in settings.items():

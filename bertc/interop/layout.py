@@ -31,10 +31,12 @@ class Obstacle:
         return f"{self.setting} stands in the way: {self.why}"
 
 
-def layout(resolved: Resolved, pad: int) -> LayoutName | Obstacle:
+def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> LayoutName | Obstacle:
     """The layout of a program whose vocabulary pads with id ``pad``.
 
-    Positions with an offset are RoBERTa's; shared layers or factorised embeddings are ALBERT's.
+    What finds replaced tokens is ELECTRA's, and a network that came from that layout or trains with
+    such a one; positions with an offset are RoBERTa's; shared layers or factorised embeddings are
+    ALBERT's.
     """
     encoder = resolved.encoder
     if obstacle := _everywhere(encoder):
@@ -42,6 +44,9 @@ def layout(resolved: Resolved, pad: int) -> LayoutName | Obstacle:
     shared = any(owner != n for n, owner in enumerate(encoder.attention_owner)) or any(
         owner != n for n, owner in enumerate(encoder.ffn_owner)
     )
+    finds = any(term.objective.kind == "rtd" for term in resolved.terms())
+    if finds or prefer == "electra":
+        return _electra(resolved, shared) or "electra"
     if shared or encoder.factorised:
         return _sharing(encoder) or _albert(encoder) or "albert"
     if encoder.positions.offset:
@@ -58,7 +63,7 @@ def albert_group(layer: int, layers: int, num_groups: int) -> int:
 
 
 def _everywhere(encoder: Encoder) -> Obstacle | None:
-    """What none of the three layouts can say."""
+    """What none of the layouts can say."""
     match encoder.attention:
         case FullAttention():
             pass
@@ -70,20 +75,20 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
         case _:
             assert_never(encoder.ffn)
     if encoder.norm.kind != "post":
-        return Obstacle(f"norm={encoder.norm.kind}", "all three layouts norm after each part")
+        return Obstacle(f"norm={encoder.norm.kind}", "all these layouts norm after each part")
     if not encoder.segments:
-        return Obstacle("segments=0", "all three layouts add a token type to every token")
+        return Obstacle("segments=0", "all these layouts add a token type to every token")
     for setting, widths in (
         ("heads", [layer.heads for layer in encoder.layers]),
         ("ffn", [layer.ffn for layer in encoder.layers]),
     ):
         if len(set(widths)) > 1:
-            return Obstacle(f"{setting}={_list(widths)}", "all three layouts have equal layers")
+            return Obstacle(f"{setting}={_list(widths)}", "all these layouts have equal layers")
     first = encoder.layers[0]
     if first.heads * first.head_dim != encoder.hidden:
         return Obstacle(
             f"head_dim={first.head_dim}",
-            f"in all three layouts it is hidden / heads = {encoder.hidden} / {first.heads}",
+            f"in all these layouts it is hidden / heads = {encoder.hidden} / {first.heads}",
         )
     return None
 
@@ -125,6 +130,28 @@ def _albert(encoder: Encoder) -> Obstacle | None:
     return None
 
 
+def _electra(resolved: Resolved, shared: bool) -> Obstacle | None:
+    encoder = resolved.encoder
+    if shared:
+        return Obstacle("share", "every layer of the ELECTRA layout has its own weights")
+    if encoder.positions.offset:
+        return Obstacle(
+            f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
+            "the ELECTRA layout counts positions from 0",
+        )
+    return _head_activation(resolved, "electra")
+
+
+def _head_activation(resolved: Resolved, name: LayoutName) -> Obstacle | None:
+    predicts = any(term.objective.kind == "mlm" for term in resolved.terms())
+    if predicts and resolved.encoder.ffn.activation != "gelu":
+        return Obstacle(
+            f"activation={resolved.encoder.ffn.activation}",
+            f"the masked-LM head of the {TITLES[name]} layout is always gelu",
+        )
+    return None
+
+
 def _roberta(resolved: Resolved, pad: int) -> Obstacle | None:
     encoder = resolved.encoder
     if encoder.positions.offset != pad + 1:
@@ -132,13 +159,7 @@ def _roberta(resolved: Resolved, pad: int) -> Obstacle | None:
             f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
             f"the RoBERTa layout counts positions from the padding id + 1 = {pad + 1}",
         )
-    predicts = any(term.objective.kind == "mlm" for term in resolved.terms())
-    if predicts and encoder.ffn.activation != "gelu":
-        return Obstacle(
-            f"activation={encoder.ffn.activation}",
-            f"the masked-LM head of the {TITLES['roberta']} layout is always gelu",
-        )
-    return None
+    return _head_activation(resolved, "roberta")
 
 
 def _list(numbers: tuple[int, ...] | list[int]) -> str:

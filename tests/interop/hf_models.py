@@ -70,4 +70,10 @@ CASES = [
     case("AlbertForMaskedLM", SMALL | {"num_hidden_layers": 18}, embedding_size=16,
          num_hidden_groups=14),
     case("AlbertModel", DEEP, embedding_size=16, num_hidden_groups=4),
+    case("ElectraForPreTraining", SMALL, embedding_size=16),
+    case("ElectraForPreTraining", WIDE, embedding_size=64, hidden_act="gelu_new"),
+    case("ElectraForMaskedLM", SMALL, embedding_size=24),
+    case("ElectraForMaskedLM", DEEP, embedding_size=48),
+    case("ElectraModel", DEEP, embedding_size=8, hidden_act="relu"),
+    case("RobertaModel", DEEP, type_vocab_size=1, hidden_act="relu"),
 ]  # fmt: skip
