@@ -4,8 +4,8 @@ from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
 from bertc.estimate.flops import layer_flops, run_flops, stage_flops, train_flops
+from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
-from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.estimate.sharing import (
     layout_on,

@@ -3,14 +3,8 @@
 from dataclasses import replace
 
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.moments import (
-    FP32,
-    MOMENTS_BYTES,
-    Moment,
-    Room,
-    Step,
-    layer_bytes,
-)
+from bertc.estimate.layers import FP32, Room, layer_bytes
+from bertc.estimate.moments import MOMENTS_BYTES, Moment, Step
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 from bertc.estimate.devices import Device
 from bertc.estimate.figures import Memory, Parameters
+from bertc.estimate.layers import FP32, Room
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
-from bertc.estimate.moments import FP32, MOMENTS_BYTES, Room
+from bertc.estimate.moments import MOMENTS_BYTES
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.plan import Fit
 from bertc.passes.world import Layout, World, lay_out

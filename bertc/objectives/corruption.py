@@ -73,10 +73,10 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
         columns = columns._replace(
             reading=reading._replace(token_ids=inputs.token_ids), masked=reading
         )
-    return _asking(stage, columns)
+    return asking(stage, columns)
 
 
-def _asking(stage: Stage, columns: Columns) -> Columns:
+def asking(stage: Stage, columns: Columns) -> Columns:
     """With the positions at which each network's states are read, where those are few."""
     for network in stage.networks():
         if network.asked is None:
