@@ -4,6 +4,7 @@ from typing import Any
 
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
+from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
@@ -17,7 +18,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _encoder(value)),
+        stages=_stages(program, _encoder(value), _generator(value)),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -54,21 +55,38 @@ def _encoder(value: dict[str, Any]) -> Encoder:
     )
 
 
-def _stages(program: Program, encoder: Encoder) -> tuple[Stage, ...]:
+def _generator(value: dict[str, Any]) -> Encoder | None:
+    """As the encoder, but for its widths and depth; tied tables have the encoder's width."""
+    node = value["generator"]
+    if not isinstance(node, GeneratorNetwork):
+        return None
+    widths = {"hidden": node.hidden, "layers": node.layers, "heads": node.heads, "ffn": node.ffn}
+    head_dim = node.hidden // node.heads
+    # run_pretraining.py: untied tables are as wide as the generator's layers.
+    embedding = node.hidden if node.tie == "none" else value["embedding"]
+    own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
+    return _encoder({**value, **own})
+
+
+def _stages(program: Program, encoder: Encoder, generator: Encoder | None) -> tuple[Stage, ...]:
     total, first, stages = total_steps(program), 0, []
     for view in stage_views(program):
-        stages.append(_stage(view, encoder, first, total))
+        stages.append(_stage(view, encoder, generator, first, total))
         first += view.value("steps")
     return tuple(stages)
 
 
-def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
+def _stage(
+    view: StageView, encoder: Encoder, generator: Encoder | None, first: int, total: int
+) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
     own_schedule = "optimizer" in view.own
     schedule_steps = steps if own_schedule else total
     return Stage(
         name=view.name,
         encoder=encoder,
+        generator=generator,
+        replacements=view.value("generator"),
         steps=steps,
         first_step=first,
         batch=view.value("batch"),
