@@ -75,7 +75,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     """
     # A pooler that nothing reads is not run; else it pools every example of a row.
     pooled = stage.texts if asks_about_pairs(stage.objective) else 0
-    encoder = stage.encoder.matmuls(examples, stage.seq, stage.asked())
+    encoder = stage.encoder.matmuls(examples, stage.seq, stage.asked(), stage.memory)
     forward = train = layers = 0
     for product in (*encoder, *head_matmuls(stage, examples)):
         times = pooled if product.part == "pooler" else 1

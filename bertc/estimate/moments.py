@@ -16,7 +16,7 @@ from typing import Literal, assert_never
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.objective import Clm, Mlm, Sbo
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.resolved import Stage, head_kept
 
@@ -137,13 +137,13 @@ class Step:
 
     @property
     def _table(self) -> int:
-        return self.encoder.vocab_size * self.encoder.embedding
+        return self.encoder.table_elements
 
     def _scores(self) -> Iterator[Moment]:
         """At the scores, and where the gradient of their table becomes fp32."""
         stage, room = self.stage, self.room
-        row_scores = stage.predictions() * self.encoder.vocab_size
-        reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+        row_scores = self.encoder.scores(stage.predictions())
+        reads = sum(isinstance(term.objective, Mlm | Clm | Sbo) for term in stage.objective)
         heads = self.parameters.heads + self.parameters.pooler + reads * self._table
         fixed = self._start + self._copies
         if room.precision == "bf16":
@@ -274,7 +274,7 @@ def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: i
 
 def batch_bytes(stage: Stage, room: Room) -> int:
     """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
-    reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+    reads = sum(isinstance(term.objective, Mlm | Clm | Sbo) for term in stage.objective)
     rows = 2 * LONG * stage.seq  # token ids and segment ids
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)

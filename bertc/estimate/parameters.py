@@ -22,7 +22,7 @@ def count(encoder: Encoder, terms: Iterable[Term]) -> Parameters:
     pooler = _tally(encoder.pooler_weights())
     # mlm and tlm have one head.
     heads = _tally({w.name: w for term in terms for w in term.objective.weights(encoder)}.values())
-    final = _tally(encoder.final_weights())
+    final = _tally((*encoder.common_weights(), *encoder.final_weights()))
     layers = final + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner))
     applied = final + _layers(encoder, encoder.attention_owner, encoder.ffn_owner)
     whole = embeddings + layers + pooler

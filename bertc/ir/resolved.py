@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import Kept, Matmul, Node, Weight
+from bertc.ir.base import ONES, Constant, Kept, Matmul, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
 PACKED_AT_LEAST = 8
@@ -38,6 +39,7 @@ class Stage(Node):
     pairs: Pairs
     padded: bool
     pack: bool
+    memory: int
     optimizer: Optimizer
     warmup_steps: int
     schedule_start: int
@@ -70,8 +72,14 @@ class Stage(Node):
         """Whether some rows are sentences and their translations."""
         return any(isinstance(term.objective, Tlm) for term in self.objective)
 
+    def remembers(self, step: int) -> bool:
+        """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
+        return bool(self.memory) and self.first_step < step < self.first_step + self.steps
+
     def predictions(self) -> int:
-        """Positions a row whose token is predicted by masked language modelling; 0 without it."""
+        """Positions a row whose token is predicted by a head over the vocabulary; 0 without one."""
+        if any(isinstance(term.objective, Clm) for term in self.objective):
+            return self.seq
         return self.masking.predictions(self.seq) if self.masking else 0
 
     def asked(self) -> int | None:
@@ -81,6 +89,8 @@ class Stage(Node):
             match term.objective:
                 case Mlm() | Tlm() as objective:
                     read += objective.predictions(self.seq) * (objective is self.masking)
+                case Clm():
+                    read += self.seq
                 case Sbo():
                     read += 2 * self.predictions()
                 case Nsp() | Sop():
@@ -161,15 +171,14 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """The weight table of the whole model: the encoder's, then ``heads.`` and the heads'."""
-    heads = (
-        Weight(f"heads.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
-        for w in head_weights(resolved)
+    init = resolved.encoder.initializer
+    scales = Constant(value=1.0, std=init.norms) if isinstance(init, Normal) else ONES
+    encoder, heads = resolved.encoder.weights(), head_weights(resolved)
+    return tuple(
+        replace(w, name=f"{room}.{w.name}", init=scales if w.init == ONES else w.init)
+        for room, weights in (("encoder", encoder), ("heads", heads))
+        for w in weights
     )
-    encoder = (
-        Weight(f"encoder.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
-        for w in resolved.encoder.weights()
-    )
-    return (*encoder, *heads)
 
 
 def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
@@ -177,6 +186,8 @@ def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
     encoder, products = stage.encoder, list[Matmul]()
     for term in stage.objective:
         match term.objective:
+            case Clm() as objective:
+                products += objective.matmuls(encoder, batch, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 products += objective.matmuls(encoder, batch, stage.seq)
             case Sbo() as objective:
@@ -191,6 +202,8 @@ def head_kept(stage: Stage) -> Kept:
     encoder, total = stage.encoder, Kept()
     for term in stage.objective:
         match term.objective:
+            case Clm() as objective:
+                total += objective.kept(encoder, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 total += objective.kept(encoder, stage.seq)
             case Sbo() as objective:

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 
 from bertc.ir.resolved import Resolved, head_weights, model_weights
+from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.encoder import Encoder
+from bertc.nn.memory import Memory
 from bertc.nn.reading import Reading
 from bertc.nn.weights import Tensors, initialise
 
@@ -47,8 +49,12 @@ class Model(nn.Module):
 
     def read(self, reading: Reading) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
-        hidden: torch.Tensor = self.encoder(reading, self.compute_dtype)
-        return hidden
+        return self.read_on(reading)[0]
+
+    def read_on(self, reading: Reading) -> tuple[torch.Tensor, Memory | None]:
+        """As ``read``, and the memory that the rows after these go on from, if one stood before."""
+        states: tuple[torch.Tensor, Memory | None] = self.encoder(reading, self.compute_dtype)
+        return states
 
     def pool(self, hidden: torch.Tensor) -> torch.Tensor:
         """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
@@ -59,9 +65,16 @@ class Model(nn.Module):
         return self.encoder.pool(hidden[:, 0])
 
     def head_weights(self) -> dict[str, torch.Tensor]:
-        """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to."""
+        """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to.
+
+        Of an adaptive table ``token.0.weight``, ``token.0.project.weight`` and so on.
+        """
         named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
-        named["token"] = self.encoder.embeddings.token.weight
+        token = self.encoder.embeddings.token
+        if isinstance(token, AdaptiveEmbedding):
+            named.update(token.tables())
+        else:
+            named["token"] = token.weight
         return named
 
 

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Masked, Mlm, Nsp, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading, places
-from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
+from bertc.objectives.clm import next_tokens
+from bertc.objectives.columns import Columns, Inputs, NextTokens, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.sbo import find_boundaries
 
@@ -32,7 +33,9 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
     token_ids_bs = inputs.token_ids
+    sequence_ids_bs = _number(inputs, real_bs) if stage.pack else None
     mlm: Predictions | None = None
+    clm: NextTokens | None = None
     boundary: Sbo | None = None
     pairs: Questions | None = None
     for term in stage.objective:
@@ -42,6 +45,8 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
                 own_b1 = (translated_b == isinstance(objective, Tlm))[:, None]
                 token_ids_bs = hidden_bs if mlm is None else hidden_bs.where(own_b1, token_ids_bs)
                 mlm = asked if mlm is None else _either(own_b1, asked, mlm)
+            case Clm():
+                clm = next_tokens(inputs, sequence_ids_bs)
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():
@@ -62,6 +67,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
         pairs=pairs,
         mlm=mlm,
         sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
+        clm=clm,
     )
     if stage.translates:
         columns = _beside_translations(stage, columns, translated_b)

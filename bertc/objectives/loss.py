@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, Tlm
+from bertc.ir.head import AdaptiveHead
+from bertc.ir.objective import Clm, Mlm, Nsp, Sbo, Sop, Tlm
 from bertc.ir.resolved import Stage
+from bertc.objectives.adaptive import adaptive_loss
 from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
@@ -42,6 +44,10 @@ def losses(
                 if predicted is None:
                     predicted = _predicted(stage.encoder, columns, hidden_bsh, weights)
                 found[objective.kind] = _summed(*predicted, columns.asked_by(objective.kind))
+            case Clm():
+                assert columns.clm is not None, "clm without its columns"
+                told = _told(stage.encoder, "clm", columns.clm.targets, hidden_bsh, weights)
+                found["clm"] = _summed(*told, columns.clm.weights)
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
                 around = (columns.states(hidden_bsh, "left"), columns.states(hidden_bsh, "right"))
@@ -75,9 +81,23 @@ def _predicted(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of the hidden tokens of all rows, whichever term each row counts for."""
     assert columns.mlm is not None, "hidden tokens without their columns"
-    states_nh = columns.states(hidden_bsh, "mlm").flatten(0, 1)
-    features_ne = token_features(encoder, states_nh, weights, "mlm")
-    return _token_losses(features_ne, "mlm", columns.mlm.targets, weights)
+    states_bkh = columns.states(hidden_bsh, "mlm")
+    return _told(encoder, "mlm", columns.mlm.targets, states_bkh, weights)
+
+
+def _told(
+    encoder: Encoder,
+    head: str,
+    targets_bk: torch.Tensor,
+    states_bkh: torch.Tensor,
+    weights: Weights,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of tokens that the encoder's head over the vocabulary tells from states (b, k, h)."""
+    states_nh = states_bkh.flatten(0, 1)
+    if isinstance(encoder.head, AdaptiveHead):
+        return adaptive_loss(encoder, states_nh, targets_bk.reshape(-1), weights, head)
+    features_ne = token_features(encoder, states_nh, weights, head)
+    return _token_losses(features_ne, head, targets_bk, weights)
 
 
 def _sbo_loss(

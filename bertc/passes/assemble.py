@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bertc.ir.data import FULL
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
 from bertc.ir.optimizer import Adam, Lamb
@@ -9,7 +10,7 @@ from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, reads_on, stage_views
 
 
 def assemble(program: Program) -> Resolved:
@@ -17,7 +18,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _encoder(value)),
+        stages=_stages(program, _encoder(value, _causal(program))),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -28,13 +29,19 @@ def assemble(program: Program) -> Resolved:
     )
 
 
-def _encoder(value: dict[str, Any]) -> Encoder:
+def _causal(program: Program) -> bool:
+    """The checks have seen that all stages agree."""
+    return reads_on(stage_views(program)[0].value("objective"))
+
+
+def _encoder(value: dict[str, Any], causal: bool) -> Encoder:
     layers = value["layers"]
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
         vocab_size=value["vocab"].size,
         embedding=value["embedding"],
         hidden=value["hidden"],
+        table=value["table"],
         positions=value["positions"],
         segments=value["segments"],
         languages=value["languages"] if value["language_embeddings"] else (),
@@ -47,6 +54,7 @@ def _encoder(value: dict[str, Any]) -> Encoder:
         ),
         attention_owner=owners(value["share"], "attention", layers),
         ffn_owner=owners(value["share"], "ffn", layers),
+        causal=causal,
         pooler=value["pooler"],
         head=value["head"],
         dropout=value["dropout"],
@@ -80,8 +88,9 @@ def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
         mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
-        padded=view.format.kind != "full-sentences" or view.translates,
+        padded=view.format.kind not in FULL or view.translates,
         pack=view.value("pack"),
+        memory=view.value("memory"),
         optimizer=optimizer,
         warmup_steps=warmup_steps(optimizer, schedule_steps),
         schedule_start=first if own_schedule else 0,
