@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bertc.ir.data import FULL
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
 from bertc.ir.generator import GeneratorNetwork
@@ -10,7 +11,7 @@ from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, reads_on, stage_views
 
 
 def assemble(program: Program) -> Resolved:
@@ -18,7 +19,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _encoder(value), _generator(value)),
+        stages=_stages(program, _encoder(value, _causal(program)), _generator(value)),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -29,13 +30,19 @@ def assemble(program: Program) -> Resolved:
     )
 
 
-def _encoder(value: dict[str, Any]) -> Encoder:
+def _causal(program: Program) -> bool:
+    """The checks have seen that all stages agree."""
+    return reads_on(stage_views(program)[0].value("objective"))
+
+
+def _encoder(value: dict[str, Any], causal: bool) -> Encoder:
     layers = value["layers"]
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
         vocab_size=value["vocab"].size,
         embedding=value["embedding"],
         hidden=value["hidden"],
+        table=value["table"],
         positions=value["positions"],
         segments=value["segments"],
         languages=value["languages"] if value["language_embeddings"] else (),
@@ -48,6 +55,7 @@ def _encoder(value: dict[str, Any]) -> Encoder:
         ),
         attention_owner=owners(value["share"], "attention", layers),
         ffn_owner=owners(value["share"], "ffn", layers),
+        causal=causal,
         pooler=value["pooler"],
         head=value["head"],
         dropout=value["dropout"],
@@ -65,7 +73,7 @@ def _generator(value: dict[str, Any]) -> Encoder | None:
     # run_pretraining.py: untied tables are as wide as the generator's layers.
     embedding = node.hidden if node.tie == "none" else value["embedding"]
     own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    return _encoder({**value, **own})
+    return _encoder({**value, **own}, causal=False)
 
 
 def _stages(program: Program, encoder: Encoder, generator: Encoder | None) -> tuple[Stage, ...]:
@@ -98,8 +106,9 @@ def _stage(
         mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
-        padded=view.format.kind != "full-sentences" or view.translates,
+        padded=view.format.kind not in FULL or view.translates,
         pack=view.value("pack"),
+        memory=view.value("memory"),
         optimizer=optimizer,
         warmup_steps=warmup_steps(optimizer, schedule_steps),
         schedule_start=first if own_schedule else 0,

@@ -1,7 +1,7 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span
-from bertc.ir.data import PAIRED
+from bertc.ir.data import FULL, PAIRED
 from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Given, Program
 from bertc.passes.assemble import warmup_steps
@@ -9,7 +9,7 @@ from bertc.passes.dimensions import total_steps
 from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, reads_on, stage_views
 
 LARGEST_MODEL = 10**15
 
@@ -19,9 +19,12 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     _heads_divide(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
+    _causal_throughout(program, diagnostics)
+    _clusters_fit(program, diagnostics)
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
+        _stream_possible(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
@@ -97,6 +100,15 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             label="a pair is made in one way only",
             help="objective=mlm+sop or objective=mlm+nsp",
         )
+    if "clm" in kinds and len(kinds) > 1:
+        other = next(kind for kind in kinds if kind != "clm")
+        diagnostics.error(
+            "E217",
+            f"clm reads text from left to right as it is, and {other} asks for something else",
+            span,
+            label="clm stands alone",
+            help=f"objective=clm or objective={other}, or a stage for each",
+        )
     spans = any(
         isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
     )
@@ -107,6 +119,77 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             label="needs an mlm term with span units",
             help="objective=span+sbo",
+        )
+
+
+def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
+    table, head = program.settings["table"].value, program.settings["head"].value
+    span, hidden = program.span("table"), program.settings["hidden"].value
+    if table.kind != "adaptive":
+        if head.kind == "adaptive":
+            diagnostics.error(
+                "E220",
+                "an adaptive head reads the clusters of an adaptive table, and there is none",
+                program.span("head"),
+                help="table=adaptive([20000, 60000]), or head=linear",
+            )
+        return
+    vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
+    narrowest = table.clusters(vocab, embedding)[-1].width
+    if table.cutoffs[-1] >= vocab:
+        problem, rule = f"the last cluster begins at {table.cutoffs[-1]} of {vocab} tokens", ""
+    elif not narrowest:
+        problem, rule = f"{embedding} divided {len(table.cutoffs)} times by {table.div} is 0", ""
+    elif embedding != hidden:
+        problem = f"the first cluster is as wide as the layers, {hidden}, and E = {embedding}"
+        rule = f"embedding={hidden}"
+    elif table.narrows and head.kind != "adaptive":
+        problem = f"a {head.kind} head reads one table, and there is one a cluster"
+        rule = "head=adaptive, or div=1"
+    elif any(t.objective.kind == "sbo" for s in stage_views(program) for t in s.value("objective")):
+        problem, rule = "sbo tells tokens by one softmax, and there are several", "table=whole"
+    else:
+        return
+    diagnostics.error("E220", problem, span, help=rule or "fewer clusters, or more tokens")
+
+
+def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
+    stages = stage_views(program)
+    other = next((s for s in stages if reads_on(s.value("objective")) != _causal(stages)), None)
+    if other is not None:
+        diagnostics.error(
+            "E218",
+            "some stages train a causal encoder, others one that sees both sides",
+            other.span("objective"),
+            label=f"stage {other.name}",
+            notes=_note(f"stage {stages[0].name}", stages[0].span("objective")),
+            help="objective=clm in every stage, or in none",
+        )
+
+
+def _causal(stages: tuple[StageView, ...]) -> bool:
+    return reads_on(stages[0].value("objective"))
+
+
+def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
+    running, memory = stage.format.kind == "stream", stage.value("memory")
+    if memory and not running:
+        diagnostics.error(
+            "E219",
+            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
+            stage.span("memory"),
+            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            help="format=stream",
+            fix=_fix(stage.given("format"), "format=stream"),
+        )
+    if running and (stage.translates or stage.value("mixing") == "batches"):
+        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
+        diagnostics.error(
+            "E221",
+            f"{what}, and rows of a stream read on in their own text",
+            stage.span("format") or stage.span("objective"),
+            help="format=full-sentences",
+            fix=_fix(stage.given("format"), "format=full-sentences"),
         )
 
 
@@ -132,11 +215,11 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=_note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
-    full = stage.format.kind == "full-sentences" and not stage.translates
+    full = stage.format.kind in FULL and not stage.translates
     if stage.value("pack") and full:
         diagnostics.error(
             "E216",
-            "full-sentences rows are full, and pack = true",
+            f"{stage.format.kind} rows are full, and pack = true",
             stage.span("pack"),
             notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",

@@ -11,7 +11,7 @@ from bertc.ir.resolved import Resolved
 from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
-from bertc.train.evaluation import evaluate, unigram_nats
+from bertc.train.evaluation import evaluate, heldout_rows, unigram_nats
 from bertc.train.machine import determinism
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
@@ -53,7 +53,8 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
             )
         stage = resolved.stage_at(max(0, progress.step - 1))
         index = resolved.stages.index(stage)
-        data, rows = corpus.stage(index), plan.microbatches[index]
+        data, microbatch = corpus.stage(index), plan.microbatches[index]
+        rows = heldout_rows(stage, microbatch, ranks)
         found = evaluate(
             model,
             stage,
@@ -61,6 +62,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
             data.heldout(rows, resolved.run.eval_examples),
             vocabulary_tables(corpus.vocabulary, device),
             unigram_nats(corpus.vocabulary, data.tokens).to(device),
+            microbatch,
             resolved.run.seed,
             ranks,
         )

@@ -84,6 +84,8 @@ def _row(
             for t in stage.objective
             if t.objective.kind in ("nsp", "sop")
         ]
+    if columns.clm is not None:
+        lines.append(f"  clm: {int(columns.clm.weights[row].sum())} tokens told from those before")
     if columns.mlm is not None:
         kind = "tlm" if columns.translated is not None and columns.translated[row] else "mlm"
         lines.append(f"  {kind}: " + _counted(seen, original, asked, vocabulary.mask, length))

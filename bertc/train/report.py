@@ -56,8 +56,8 @@ def _table(evaluation: Evaluation) -> Table:
         table.add_column(heading, justify="right")
     for name, loss in evaluation.losses.items():
         # Of mlm's tokens and tlm's together; beside the first of them.
-        masked = next((n for n in evaluation.losses if n in ("mlm", "tlm")), "")
-        unigram = evaluation.unigram_loss if name == masked else None
+        told = next((n for n in evaluation.losses if n in ("mlm", "tlm", "clm")), "")
+        unigram = evaluation.unigram_loss if name == told else None
         table.add_row(
             name,
             f"{loss:.3f}",

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
 from bertc.train.foreach import Moments
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import zero_moments
+from bertc.train.remembered import shapes
 
 
 @dataclass
@@ -34,17 +37,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class State:
-    """The weights, in their module; the optimiser's moments; the progress."""
+    """The weights, in their module; the optimiser's moments; the progress; the memory, if any."""
 
     model: Model
     moments: Moments
     progress: Progress
+    memory: dict[str, Tensor]
 
 
 def begin(resolved: Resolved) -> State:
     """The state before the first step, which the seed decides, in main memory."""
     model = build(resolved)
-    return State(model, zero_moments(dict(model.named_parameters())), Progress())
+    return State(model, zero_moments(dict(model.named_parameters())), Progress(), {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -58,4 +62,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    return State(model, moments, Progress.of(checkpoint.progress))
+    progress, memory = Progress.of(checkpoint.progress), dict[str, Tensor]()
+    stage = resolved.stage_at(progress.step)
+    if stage.remembers(progress.step):
+        memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))
+    return State(model, moments, progress, memory)

@@ -194,10 +194,10 @@ def poison(rank):
 
             def call(columns, factors):
                 calls.append(1)
-                loss, statistics = objective(columns, factors)
+                loss, statistics, memory = objective(columns, factors)
                 # The first call is not yet of a step.
                 factor = math.nan if len(calls) == 7 else 1
-                return loss * factor, statistics * factor
+                return loss * factor, statistics * factor, memory
 
             return call
 
