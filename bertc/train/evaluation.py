@@ -73,6 +73,8 @@ def evaluate(
     totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
     examples, device = 0, nats_v.device
     guesses = torch.zeros(2, dtype=torch.float64, device=device)
+    # Masks may be there for a generator that is trained no more.
+    predicts = not {"mlm", "tlm"}.isdisjoint(kinds(stage))
     model.eval()
     try:
         for batch in batches:
@@ -85,7 +87,8 @@ def evaluate(
             found = torch.stack([*statistics, counts_t]).double()
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             totals[language] = totals.get(language, 0) + found
-            guesses += _guess(columns.mlm, nats_v)
+            if predicts:
+                guesses += _guess(columns.mlm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()
