@@ -108,6 +108,8 @@ class Masked(Node):
     def _draws_tokens(self) -> Self:
         if not self.distinct and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"distinct=false draws single tokens, and unit={self.unit.kind}")
+        if not self.distinct and self.rare:
+            raise ValueError("distinct=false draws all tokens alike, and rare weighs them")
         return self
 
     def predictions(self, seq: int) -> int:

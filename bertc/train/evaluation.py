@@ -88,6 +88,8 @@ def evaluate(
     memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
     guesses = torch.zeros(2, dtype=torch.float64, device=device)
+    # Masks may be there for a generator that is trained no more.
+    predicts = not {"mlm", "tlm", "clm"}.isdisjoint(kinds(stage))
     model.eval()
     try:
         for batch in batches:
@@ -104,7 +106,8 @@ def evaluate(
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
             found = torch.stack([*statistics, counts_t]).double()
             totals[language] = totals.get(language, 0) + found
-            guesses += _guess(columns.mlm or columns.clm, nats_v)
+            if predicts:
+                guesses += _guess(columns.mlm or columns.clm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()

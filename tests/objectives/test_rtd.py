@@ -1,4 +1,4 @@
-"""Replaced token detection: what is replaced, by what, what is asked of it, who learns it."""
+"""Replaced token detection: what is replaced, by what, what is asked of it, and who learns it."""
 
 import pytest
 import torch
