@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bertc.ir.base import Axis, Initializer, Matmul, Node, Normal, Weight, Width
 
@@ -52,12 +52,6 @@ class AdaptiveTable(Node):
     scaled: bool = True  # mem_transformer.py, AdaptiveEmbedding.emb_scale
     maps_std: Annotated[float, Field(gt=0, le=10)] = 0.01  # train.py --proj_init_std
     positional = ("cutoffs", "div")
-
-    @model_validator(mode="after")
-    def _ascends(self) -> "AdaptiveTable":
-        if list(self.cutoffs) != sorted(set(self.cutoffs)):
-            raise ValueError("the cutoffs do not ascend")
-        return self
 
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
         """From the most frequent ids to the rarest."""

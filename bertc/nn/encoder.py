@@ -50,7 +50,7 @@ class Encoder(nn.Module):
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
     With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
-    with the same dropout.
+    with the same dropout. With ``same_length`` each token sees as many as are remembered.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -77,6 +77,7 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
         self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
+        self.same_length = False
         self._regions = self._plain()
 
     def forward(self, reading: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
@@ -149,7 +150,11 @@ class Encoder(nn.Module):
             own = within(reading.sequence_ids, varlen=False)
             assert isinstance(own, torch.Tensor), "asked for a mask"
             seen_bss = seen_bss & own[:, 0]
-        return (seen_bss if memory is None else memory.seen(seen_bss))[:, None]
+        if memory is None:
+            return seen_bss[:, None]
+        seen_bqs = memory.seen(seen_bss)
+        # As many keys for every token as are remembered (Transformer-XL, same_length).
+        return (seen_bqs.triu(1) if self.same_length else seen_bqs)[:, None]
 
     def compile_regions(self) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.

@@ -19,7 +19,10 @@ Weights = Mapping[str, torch.Tensor]
 def adaptive_loss(
     encoder: Encoder, hidden_nh: torch.Tensor, targets_n: torch.Tensor, weights: Weights, name: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """-log p of each target in fp32 (n,), and whether it comes first in its cluster (n,).
+    """-log p of each target in fp32 (n,), and whether it comes first (n,).
+
+    A token of the first cluster comes first if no other of it is likelier, a rarer one if its
+    cluster is on top and it is on top there.
 
     The first cluster and one entry for each other compete over all states; then each of the others
     judges the states whose target is in it, so many as there are (Grave et al. 2017, section 4).
@@ -30,7 +33,9 @@ def adaptive_loss(
     for number, cluster in enumerate(clusters[1:]):
         inside_n = (targets_n >= cluster.low) & (targets_n < cluster.high)
         first_n = torch.where(inside_n, clusters[0].high + number, first_n)
-    losses_n, hits_n, _ = vocabulary_loss(scorer.narrow(hidden_nh, 0), *scorer.first(), first_n)
+    losses_n, hits_n, _ = vocabulary_loss(
+        scorer.narrow(hidden_nh, 0), *scorer.first(), first_n, tokens=clusters[0].size
+    )
     for number, cluster in enumerate(clusters[1:], 1):
         at_m = members(targets_n, cluster)
         own_me = scorer.narrow(hidden_nh.index_select(0, at_m), number)

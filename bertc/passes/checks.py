@@ -136,7 +136,9 @@ def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
         return
     vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
     narrowest = table.clusters(vocab, embedding)[-1].width
-    if table.cutoffs[-1] >= vocab:
+    if list(table.cutoffs) != sorted(set(table.cutoffs)):
+        problem, rule = "the cutoffs do not ascend", "table=adaptive([20000, 60000])"
+    elif table.cutoffs[-1] >= vocab:
         problem, rule = f"the last cluster begins at {table.cutoffs[-1]} of {vocab} tokens", ""
     elif not narrowest:
         problem, rule = f"{embedding} divided {len(table.cutoffs)} times by {table.div} is 0", ""

@@ -1,6 +1,7 @@
 """What a run came to, for a person and for a program."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from rich.table import Table
 
 from bertc.train.display import clock
 from bertc.train.evaluation import Evaluation
+
+LARGEST_SHOWN = 50.0
+"""Nats whose exponential is still worth a number."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Report:
                 console.print(_table(self.evaluation))
                 if self.evaluation.languages:
                     console.print(_by_language(self.evaluation))
+                if "clm" in self.evaluation.losses:
+                    console.print(_as_told(self.evaluation.losses["clm"]), markup=False)
             if self.step:
                 console.print(self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
@@ -47,6 +53,12 @@ class Report:
             f"{self.step:,} of {self.steps:,} steps, {self.tokens:,} tokens "
             f"in {clock(self.seconds)}{speed}: {self.folder}"
         )
+
+
+def _as_told(nats: float) -> str:
+    """A loss of next tokens in the units of its literature."""
+    perplexity = math.exp(nats) if nats < LARGEST_SHOWN else math.inf
+    return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"
 
 
 def _table(evaluation: Evaluation) -> Table:

@@ -1,5 +1,7 @@
 """Encoders in which no token sees a later one, and what rows remember."""
 
+import math
+
 import pytest
 import torch
 
@@ -113,3 +115,69 @@ def test_both_sides_and_a_memory_go_together() -> None:
     two = carried(model, ids(), 6, 6)
     torch.testing.assert_close(two[:, :6], model.encode(ids()[:, :6]), atol=1e-5, rtol=1e-5)
     assert not torch.allclose(two[:, 6:], model.encode(ids()[:, 6:]), atol=1e-3)
+
+
+def wave(distance: int) -> torch.Tensor:
+    angles = [distance / 10_000 ** (2 * i / 16) for i in range(8)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
+
+
+def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.Tensor:
+    """Transformer-XL's states of one text, pair by pair, layer by layer, from the paper's formulas.
+
+    A token sees what stands in its own piece of ``seq`` up to itself, and ``length`` tokens before
+    the piece.
+    """
+    w = {n.removeprefix("encoder."): p.detach() for n, p in model.named_parameters()}
+    node = model.resolved.encoder
+    x = [w["embeddings.token.weight"][token] * node.hidden**0.5 for token in token_ids]
+    u, v = w["relative.content_bias"], w["relative.distance_bias"]
+
+    def norm(y: torch.Tensor, name: str) -> torch.Tensor:
+        centred = y - y.mean()
+        scaled = centred / (centred.square().mean() + 1e-5).sqrt()
+        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    for layer in range(len(node.layers)):
+        a, f = f"attention.{layer}", f"ffn.{layer}"
+        after = []
+        for i, asking in enumerate(x):
+            first = max(0, i // seq * seq - length)
+            mixed = []
+            for head in range(2):
+                d = slice(8 * head, 8 * head + 8)
+                q = (w[f"{a}.query.weight"] @ asking)[d]
+                scores, values = [], []
+                for j in range(first, i + 1):
+                    k = (w[f"{a}.key.weight"] @ x[j])[d]
+                    r = (w[f"{a}.distance.weight"] @ wave(i - j))[d]
+                    scores.append(((q + u[d]) @ k + (q + v[d]) @ r) / math.sqrt(8))
+                    values.append((w[f"{a}.value.weight"] @ x[j])[d])
+                mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))
+            y = norm(asking + w[f"{a}.output.weight"] @ torch.cat(mixed), f"{a}.norm")
+            inner = (w[f"{f}.inner.weight"] @ y + w[f"{f}.inner.bias"]).relu()
+            outer = w[f"{f}.outer.weight"] @ inner + w[f"{f}.outer.bias"]
+            after.append(norm(y + outer, f"{f}.norm"))
+        x = after
+    return torch.stack(x)
+
+
+@pytest.mark.parametrize(("seq", "length"), [(12, 0), (4, 3), (4, 8), (3, 12)])
+def test_the_model_is_its_formulas(seq: int, length: int) -> None:
+    model = model_of(RELATIVE + "activation=relu table=whole(scaled=true)")
+    found = carried(model, ids(), seq, length) if length else model.encode(ids())
+    for row in range(2):
+        expected = by_hand(model, ids()[row].tolist(), seq, length)
+        torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_every_token_may_see_as_many() -> None:
+    model = model_of(RELATIVE)
+    memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
+    _, memory = model.read_on(Reading(ids()[:, :8], memory=memory))
+    assert memory is not None
+    model.encoder.same_length = True
+    visible = model.encoder._masked(Reading(ids()[:, 8:], memory=memory))
+    assert isinstance(visible, torch.Tensor)
+    assert visible.sum(3).tolist() == [[[4, 4, 4, 4]]]
+    assert visible[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]
