@@ -18,6 +18,10 @@ def check_languages(program: Program, diagnostics: Diagnostics) -> None:
         _languages_known(program, diagnostics)
 
 
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
 def _note(message: str, span: Span | None) -> tuple[Note, ...]:
     return (Note(message, span),) if span else ()
 
@@ -41,7 +45,7 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
             "tlm reads sentences beside their translations, and the data has none",
             stage.span("objective"),
             notes=_note("the text is named here", stage.span("data")),
-            help='data=pairs(en="a.en", fr="a.fr"), two files line by line',
+            help='data=pairs(en="a.en", fr="a.fr")',
         )
     elif set(kinds) == {"tlm"} and not all(parallel):
         diagnostics.error(
@@ -71,7 +75,7 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
                     f"the data has text in {name}, which is not among the languages",
                     stage.span("data"),
                     notes=_note(f"languages = {listed(known)}", program.span("languages")),
-                    help=f"add {name} to languages, or leave languages out",
+                    help=f"languages=[{', '.join(map(_quoted, (*known, name)))}]",
                 )
                 return
     if embedded.value and not known:
@@ -79,5 +83,5 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
             "E244",
             "language_embeddings = true, and no language is named",
             embedded.origin.span,
-            help='data=files("a.txt", language="en"), or languages=["en", "fr"]',
+            help='languages=["en", "fr"]',
         )

@@ -2,9 +2,9 @@
 
     python tests/bench/translation.py multi30k/train en de fr cs
 
-reads ``multi30k/train.en.gz`` and so on, line by line: the first language beside each of the others.
-Both runs see the same rows of one language; then both are asked about the same held-out rows: of one
-language, and pairs.
+reads ``multi30k/train.en.gz`` and so on, line by line: the first language beside each of the
+others. One run reads their sides alone, the other those and pairs; then both are asked about the
+same held-out rows: of one language, and pairs.
 """
 
 import argparse
