@@ -9,8 +9,9 @@ import torch
 import transformers
 
 from bertc.api import resolve
-from bertc.diagnostics import StoppedError
+from bertc.diagnostics import StoppedError, UsageError
 from bertc.interop import load
+from bertc.train.fill import fill
 from bertc.train.loop import train
 from bertc.train.step import TrainStep
 
@@ -91,3 +92,15 @@ def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_pat
         expected = theirs(ids, langs=tongues, position_ids=places).last_hidden_state
         found = ours.encode(ids, language_ids=tongues, position_ids=places)
     assert (found - expected).abs().max() <= 1e-5
+
+
+def test_masks_are_filled_in_a_language(data, tmp_path):
+    train(program(data, steps=2, eval_every=2), tmp_path / "run", cache=tmp_path / "c", quiet=True)
+    one, other, none = (
+        fill(tmp_path / "run", "hens [MASK] in the barn", language=name)
+        for name in ("en", "zh", "")
+    )
+    assert one.masks != other.masks != none.masks
+    with pytest.raises(UsageError, match="does not know sw") as refused:
+        fill(tmp_path / "run", "hens [MASK]", language="sw")
+    assert refused.value.help == "it knows de, en, fr, zh"
