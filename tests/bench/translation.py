@@ -24,7 +24,7 @@ from bertc.train.step import make_objective
 from bertc.train.tables import vocabulary_tables
 
 TOY = (
-    "layers=4 hidden=128 heads=4 segments=0 head=linear language_embeddings=true smoothing=0.7 "
+    "layers=2 hidden=128 heads=2 segments=0 head=linear language_embeddings=true smoothing=0.7 "
     "vocab=wordpiece(6k, lower=false, smoothing=0.5) seq=64 batch=64 pack=true dropout=0 "
     "holdout=2% eval_examples=1024 device=cpu precision=fp32 "
     "optimizer=adamw(lr=3e-3, warmup=5%)"
