@@ -274,12 +274,13 @@ def fill(
     run: RunArgument,
     text: Annotated[str, typer.Argument(help="a text with [MASK] in it")],
     top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
+    language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
     json: JsonOption = False,
 ) -> None:
     """Let a trained model fill in the masks of a text."""
     from bertc.train.fill import fill as answer
 
-    report = answer(run, text, top)
+    report = answer(run, text, top, language)
     typer.echo(report.as_json() if json else report.summary())
 
 

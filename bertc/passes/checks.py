@@ -1,11 +1,12 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span
+from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
-from bertc.ir.program import Given, Program
+from bertc.ir.program import Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
+from bertc.passes.fixes import fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
@@ -31,17 +32,6 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     return program
 
 
-def _note(message: str, span: Span | None) -> tuple[Note, ...]:
-    return (Note(message, span),) if span else ()
-
-
-def _fix(given: Given | None, instead: str) -> Fix | None:
-    """Write a setting anew, where this spec writes it."""
-    if given is None or given.origin.kind != "written" or given.origin.span is None:
-        return None
-    return Fix(given.origin.span, instead)
-
-
 def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
@@ -56,9 +46,9 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 f"{heads} heads do not divide the width {hidden}",
                 program.span("heads") or program.span("hidden"),
                 label=f"{hidden} / {heads} leaves {hidden % heads}",
-                notes=_note(f"hidden = {hidden}", program.span("hidden")),
+                notes=note(f"hidden = {hidden}", program.span("hidden")),
                 help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
-                fix=_fix(program.settings["heads"], f"heads={near[0]}"),
+                fix=fix(program.settings["heads"], f"heads={near[0]}"),
             )
             return
 
@@ -164,7 +154,7 @@ def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
             "some stages train a causal encoder, others one that sees both sides",
             other.span("objective"),
             label=f"stage {other.name}",
-            notes=_note(f"stage {stages[0].name}", stages[0].span("objective")),
+            notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
             help="objective=clm in every stage, or in none",
         )
 
@@ -180,9 +170,9 @@ def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             "E219",
             f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
             stage.span("memory"),
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=stream",
-            fix=_fix(stage.given("format"), "format=stream"),
+            fix=fix(stage.given("format"), "format=stream"),
         )
     if running and (stage.translates or stage.value("mixing") == "batches"):
         what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
@@ -191,7 +181,7 @@ def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             f"{what}, and rows of a stream read on in their own text",
             stage.span("format") or stage.span("objective"),
             help="format=full-sentences",
-            fix=_fix(stage.given("format"), "format=full-sentences"),
+            fix=fix(stage.given("format"), "format=full-sentences"),
         )
 
 
@@ -205,16 +195,16 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E204",
             f"{asking[0]} asks about two segments, and {stage.format.kind} rows have one",
             span,
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
-            fix=_fix(stage.given("format"), "format=segment-pair"),
+            fix=fix(stage.given("format"), "format=segment-pair"),
         )
     if asking and not stage.program.settings["pooler"].value:
         diagnostics.error(
             "E215",
             f"{asking[0]} reads the pooler, and pooler = false",
             span,
-            notes=_note("the pooler is switched off here", stage.program.span("pooler")),
+            notes=note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
     full = stage.format.kind in FULL and not stage.translates
@@ -223,9 +213,9 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E216",
             f"{stage.format.kind} rows are full, and pack = true",
             stage.span("pack"),
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",
-            fix=_fix(stage.given("format"), "format=doc-sentences"),
+            fix=fix(stage.given("format"), "format=doc-sentences"),
         )
     segments = stage.program.settings["segments"].value
     if (paired or stage.translates) and segments == 1:
@@ -234,7 +224,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E211",
             f"{rows} rows have two segments, and segments = {segments}",
             stage.program.span("segments"),
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="segments=2, or segments=0 to tell the segments apart by separators alone",
         )
 
@@ -249,11 +239,11 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
             "E203",
             f"rows of {seq} tokens need {seq} positions, and there are {room}",
             stage.span("seq") or stage.program.span("positions"),
-            notes=_note(f"positions = {positions.rows} rows", stage.program.span("positions")),
+            notes=note(f"positions = {positions.rows} rows", stage.program.span("positions")),
             help=f"seq={room}" if positions.offset else more_rows,
-            fix=_fix(stage.given("seq"), f"seq={room}")
+            fix=fix(stage.given("seq"), f"seq={room}")
             if positions.offset
-            else _fix(written, more_rows),
+            else fix(written, more_rows),
         )
 
 
@@ -265,7 +255,7 @@ def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
             "E208",
             f"a batch of {batch} cannot be cut into micro-batches of {microbatch}",
             stage.span("microbatch"),
-            notes=_note(f"batch = {batch}", stage.span("batch")),
+            notes=note(f"batch = {batch}", stage.span("batch")),
             help=f"microbatch={near}",
         )
 
@@ -280,6 +270,6 @@ def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -
             "E209",
             f"warm-up takes {warmup} steps of a schedule of {steps}",
             written,
-            notes=_note(f"steps = {steps}", stage.span("steps")),
+            notes=note(f"steps = {steps}", stage.span("steps")),
             help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",
         )
