@@ -226,5 +226,13 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     assert "UTF-8" in error.value.message
 
 
+def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for() -> None:
+    block = only("generator { H=64 A=1 tie=tokens }").settings["generator"].value
+    assert block == only("generator = network(hidden=64, heads=1, tie=tokens)").settings[
+        "generator"
+    ].value  # fmt: skip
+    assert only("dropout { hidden=0.2 }") == only("dropout = dropout(hidden=0.2)")
+
+
 def test_the_empty_text_is_a_spec_without_settings() -> None:
     assert only("").settings == {}
