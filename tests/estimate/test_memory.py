@@ -78,6 +78,8 @@ LEDGER = [
     "batch=16 microbatch=4 precision=fp32 share=all E=32",
     "batch=8 precision=bf16 objective=span+sbo format=single-segment",
     "batch=16 precision=fp32 recompute=on",
+    "batch=16 precision=fp32 generator=0.5 objective=rtd*50+mlm",
+    "batch=16 microbatch=4 precision=bf16 generator=1 E=32 objective=rtd(over=masked)+mlm",
 ]
 
 
