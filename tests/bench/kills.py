@@ -1,6 +1,7 @@
 """SIGKILL a run at random moments, resume it each time, and compare with a run left alone.
 
     python tests/bench/kills.py --kills 25
+    python tests/bench/kills.py --set objective=clm --set attention=relative --set memory=48
 
 Weights, optimiser state and metrics (but for their seconds) must be the same to the bit. Prints a
 JSON object with the figures; exits 1 if anything differs or a run needs a person's hand.
@@ -30,11 +31,13 @@ def main() -> int:
     options.add_argument("--kills", type=int, default=25)
     options.add_argument("--steps", type=int, default=120)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--set", action="append", default=[], help="a setting of the runs")
     chosen = options.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
         command = _command(folder, chosen.steps)
+        command += [word for setting in chosen.set for word in ("--set", setting)]
         started = time.monotonic()
         _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
         straight_seconds = time.monotonic() - started
