@@ -84,7 +84,7 @@ class Gradients:
 
 
 def layer_bytes(
-    encoder: Encoder, seq: int, asked: int | None, room: Room
+    encoder: Encoder, seq: int, asked: int | None, room: Room, memory: int = 0
 ) -> tuple[LayerBytes, ...]:
     """An entry a layer; those of equal widths are worked out once."""
     alike: dict[tuple[int, ...], LayerBytes] = {}
@@ -93,7 +93,7 @@ def layer_bytes(
         queries = encoder.queries(number, seq, asked)
         address = (widths.heads, widths.head_dim, widths.ffn, queries)
         if address not in alike:
-            alike[address] = _layer_bytes(seq, queries, encoder, room, number)
+            alike[address] = _layer_bytes(memory + seq, queries, encoder, room, number)
         found.append(alike[address])
     return tuple(found)
 

@@ -169,7 +169,7 @@ class Step:
         """Weights, moments, the batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
-        return states + batch_bytes(self.stage, self.room)
+        return states + batch_bytes(self.stage, self.room) + memory_bytes(self.stage, self.room)
 
     def _scores(self, one: Pass) -> Iterator[Moment]:
         """At the scores, and where the gradient of their table becomes fp32."""
@@ -243,6 +243,12 @@ def batch_bytes(stage: Stage, room: Room) -> int:
     predicted = stage.predictions() * reads * (2 * LONG + FP32)
     corrupted = LONG * stage.seq * len(stage.networks()) + predicted
     return stage.batch * (rows * (2 if room.device == "cpu" else 1) + corrupted)
+
+
+def memory_bytes(stage: Stage, room: Room) -> int:
+    """What the rows of a batch remember, and beside it what they will."""
+    layer = stage.batch * stage.memory * stage.encoder.hidden
+    return 2 * len(stage.encoder.layers) * layer * room.value_bytes
 
 
 def embeddings_kept(stage: Stage, network: Network) -> Kept:

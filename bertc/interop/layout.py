@@ -76,6 +76,10 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
             return Obstacle("attention=relative", "all layouts attend by content alone")
         case _:
             assert_never(encoder.attention)
+    if encoder.causal:
+        return Obstacle("objective=clm", "every token of the layouts sees both sides")
+    if encoder.table.kind != "whole" or encoder.table.scaled:
+        return Obstacle(f"table={encoder.table.kind}", "the layouts have one table, read as it is")
     if encoder.positions.kind != "learned":
         return Obstacle(
             f"positions={encoder.positions.kind}", "all layouts have a table of positions"
@@ -93,6 +97,8 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
         return Obstacle(
             f"dropout.ffn={encoder.dropout.ffn}", "all layouts have none within the part"
         )
+    if encoder.dropout.last:
+        return Obstacle(f"dropout.last={encoder.dropout.last}", "all layouts have none at the end")
     for setting, widths in (
         ("heads", [layer.heads for layer in encoder.layers]),
         ("ffn", [layer.ffn for layer in encoder.layers]),

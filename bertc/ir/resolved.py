@@ -114,6 +114,10 @@ class Stage(Node):
         """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
         return bool(self.memory) and self.first_step < step < self.first_step + self.steps
 
+    def remembered(self, network: NetworkName) -> int:
+        """Positions that stand before the rows of a network: a generator remembers nothing."""
+        return self.memory if network == "encoder" else 0
+
     def predictions(self) -> int:
         """Positions a row whose token is predicted or replaced; 0 if there are none."""
         if any(isinstance(term.objective, Clm) for term in self.objective):

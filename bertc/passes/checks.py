@@ -138,6 +138,8 @@ def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
     elif table.narrows and head.kind != "adaptive":
         problem = f"a {head.kind} head reads one table, and there is one a cluster"
         rule = "head=adaptive, or div=1"
+    elif program.settings["generator"].value.kind == "network":
+        problem, rule = "a generator draws from one softmax, and there are several", "table=whole"
     elif any(t.objective.kind == "sbo" for s in stage_views(program) for t in s.value("objective")):
         problem, rule = "sbo tells tokens by one softmax, and there are several", "table=whole"
     else:

@@ -98,7 +98,8 @@ def evaluate(
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
-            parts = split(columns, microbatch)
+            # Of several processes each reads its few rows at once: all are to meet as often.
+            parts = [columns] if ranks.many else split(columns, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             if language not in memories:
                 rows = (len(part.originals) for part in parts)

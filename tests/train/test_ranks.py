@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from bertc.diagnostics import BertcError, UsageError
+from bertc.ir.attention import RelativeAttention
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Mlm, Rtd, Sop, Term
+from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.optimizer import Lamb
 from bertc.ir.sharing import ShareAll
 from bertc.passes import World
@@ -140,6 +141,22 @@ def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
         lock = json.loads((tmp_path / strategy / "lock.json").read_text())
         assert (lock["plan"]["processes"], lock["plan"]["strategy"]) == (2, strategy)
         assert (tmp_path / strategy / "model").is_dir()
+
+
+def test_a_memory_is_each_process_own_and_any_number_takes_it_up(together, tiny, tmp_path):
+    settings = {
+        "dropout": CALM, "objective": (Term(objective=Clm()),), "attention": RelativeAttention(),
+        "memory": 30, "log_every": 1, "microbatch": 2,
+    }  # fmt: skip
+    one = straight(tiny(**settings), tmp_path)
+    for strategy in ("ddp", "fsdp"):
+        resolved = tiny(**settings, strategy=strategy)
+        assert together(2, resolved, strategy, harm=ask_one) == (
+            [143, 143],
+            [(0, "stopped after step 5, and saved")],
+        )
+        assert together(3, resolved, strategy, resume=True) == ([0, 0, 0], [])
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
 
 
 def harmed(rank, step, what):
