@@ -10,6 +10,7 @@ from typing import Literal
 
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
+from bertc.ir.resolved import Network
 
 FP32 = 4
 
@@ -83,22 +84,22 @@ class Gradients:
         return self._bytes
 
 
-def layer_bytes(
-    encoder: Encoder, seq: int, asked: int | None, room: Room, memory: int = 0
-) -> tuple[LayerBytes, ...]:
+def layer_bytes(network: Network, seq: int, room: Room, memory: int = 0) -> tuple[LayerBytes, ...]:
     """An entry a layer; those of equal widths are worked out once."""
+    encoder = network.encoder
     alike: dict[tuple[int, ...], LayerBytes] = {}
     found = []
     for number, widths in enumerate(encoder.layers):
-        queries = encoder.queries(number, seq, asked)
+        queries = encoder.queries(number, seq, network.asked, network.unseen)
         address = (widths.heads, widths.head_dim, widths.ffn, queries)
         if address not in alike:
-            alike[address] = _layer_bytes(memory + seq, queries, encoder, room, number)
+            alike[address] = _layer_bytes(memory + seq, queries, network, room, number)
         found.append(alike[address])
     return tuple(found)
 
 
-def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
+def _layer_bytes(seq: int, queries: int, network: Network, room: Room, number: int) -> LayerBytes:
+    encoder = network.encoder
     widths, fused = encoder.layers[number], room.fused(encoder)
     heads, head_dim = widths.heads, widths.head_dim
     attention = sum(weight.numel for weight in encoder.attention_weights(number))
@@ -109,8 +110,11 @@ def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: i
         joined = encoder.attention.joined(encoder.hidden, heads, head_dim)
         copies = 0 if room.compiled else joined * FP32
     around = _around(encoder, queries)
-    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, queries, fused) + around
-    if encoder.norm.kind == "pre" and queries < seq:  # what the queries look at is normed too
+    ordered = network.unseen > 0
+    kept = around + encoder.attention.kept(
+        encoder.hidden, heads, head_dim, seq, queries, fused, ordered
+    )
+    if encoder.norm.kind == "pre" and queries != seq:  # what the queries look at is normed too
         kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
     ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
     if encoder.dropout.ffn:

@@ -40,7 +40,7 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept."""
     layers = tuple(
-        layer_bytes(network.encoder, stage.seq, network.asked, room, stage.remembered(network.name))
+        layer_bytes(network, stage.seq, room, stage.remembered(network.name))
         for network in stage.networks()
     )
     return Step(stage, parameters, room, layers, accumulating=False, recompute=False)

@@ -16,7 +16,7 @@ from bertc.estimate.figures import Parameters
 from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Clm, Mlm, Rtd, Sbo
+from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sbo
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.resolved import Network, Stage, head_kept
 
@@ -237,7 +237,8 @@ class Step:
 
 def batch_bytes(stage: Stage, room: Room) -> int:
     """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
-    reads = sum(isinstance(term.objective, Mlm | Clm | Sbo | Rtd) for term in stage.objective)
+    told = Mlm | Clm | Plm | Sbo | Rtd
+    reads = sum(isinstance(term.objective, told) for term in stage.objective)
     rows = 2 * LONG * stage.seq  # token ids and segment ids
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)
@@ -253,7 +254,7 @@ def memory_bytes(stage: Stage, room: Room) -> int:
 
 def embeddings_kept(stage: Stage, network: Network) -> Kept:
     """What the embeddings keep of one example, and the states after the last layer."""
-    encoder, seq, asked = network.encoder, stage.seq, network.asked
+    encoder, seq, asked = network.encoder, stage.seq + network.unseen, network.asked
     hidden, embedding = encoder.hidden, encoder.embedding
     dropped = 1 if encoder.dropout.hidden else 0
     states = seq if asked is None else asked
@@ -266,4 +267,7 @@ def embeddings_kept(stage: Stage, network: Network) -> Kept:
         total += Kept(values=states * hidden, fp32=2 * states)
     if encoder.factorised:
         total += Kept(values=seq * embedding)
-    return total
+    last = len(encoder.layers) - 1
+    rows = {encoder.queries(layer, stage.seq, asked, network.unseen) for layer in (0, last)}
+    common = sum(encoder.attention.common_kept(stage.seq, queries) for queries in rows)
+    return total + Kept(values=common)

@@ -1,12 +1,14 @@
 """Kinds of self-attention: their fields, weights and matmuls."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
 from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
+STRIP = 128
+"""Tokens whose scores of distances are one product: more would meet more that they cannot use."""
 
 
 class FullAttention(Node):
@@ -55,7 +57,14 @@ class FullAttention(Node):
         )
 
     def kept(
-        self, hidden: int, heads: int, head_dim: int, seq: int, queries: int, fused: bool
+        self,
+        hidden: int,
+        heads: int,
+        head_dim: int,
+        seq: int,
+        queries: int,
+        fused: bool,
+        ordered: bool,
     ) -> Kept:
         """Input, queries, keys, values, average, and a log-sum-exp a row.
 
@@ -63,11 +72,17 @@ class FullAttention(Node):
         dropout mask, and dropped out.
         """
         width = heads * head_dim
-        gathered = queries if queries < seq else 0
+        gathered = queries if queries != seq else 0
         values = (seq + gathered) * hidden + 2 * (seq + queries) * width
+        if fused and ordered:  # its mask as scores, and the average with nothing where it is empty
+            values += queries * (seq + width)
         if fused:
             return Kept(values=values, fp32=heads * queries)
         return Kept(values=values + 3 * heads * queries * seq)
+
+    def common_kept(self, seq: int, queries: int) -> int:
+        """Values that all layers keep together: none."""
+        return 0
 
     def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
         """Values that backward holds at once beside what was kept.
@@ -136,29 +151,46 @@ class RelativeAttention(Node):
         """Four projections, one of all distances, both scores and the weighted average.
 
         Distances are mapped once for all rows of a batch: from that of the first of ``seq`` behind
-        the last to that of the last ``ahead``.
+        the last to that of the last ``ahead``. Queries beyond those of the row, or only some of
+        them, stand anywhere: each meets all distances.
         """
-        width, distances = heads * head_dim, seq + ahead
-        segments = Matmul("attention", queries, head_dim, 2, times=batch * heads)
+        width, distances, times = heads * head_dim, seq + ahead, batch * heads
+        in_line = ahead if queries >= ahead else 0
+        met = [(s.rows, s.end - s.begin) for s in strips(seq, in_line, distances)]
+        met += [(queries - in_line, distances)] if queries > in_line else []
+        segments = Matmul("attention", queries, head_dim, 1, times=times)
         return (
             Matmul("attention", batch * queries, hidden, width),
             Matmul("attention", batch * seq, hidden, width, times=2),
             Matmul("attention", distances, hidden, width, fixed=True),
-            Matmul("attention", queries, head_dim, seq, times=batch * heads),
-            Matmul("attention", queries, head_dim, distances, times=batch * heads),
+            Matmul("attention", queries, head_dim, seq, times=times),
+            *(Matmul("attention", rows, head_dim, many, times=times) for rows, many in met),
             *((segments,) if self.segments else ()),
-            Matmul("attention", queries, seq, head_dim, times=batch * heads),
+            Matmul("attention", queries, seq, head_dim, times=times),
             Matmul("attention", batch * queries, width, hidden),
         )
 
     def kept(
-        self, hidden: int, heads: int, head_dim: int, seq: int, queries: int, fused: bool
+        self,
+        hidden: int,
+        heads: int,
+        head_dim: int,
+        seq: int,
+        queries: int,
+        fused: bool,
+        ordered: bool,
     ) -> Kept:
-        """As full attention, and the queries once more, with the other bias; no kernel is fused."""
+        """As full attention, and the queries once more for each other bias; no kernel is fused."""
         width = heads * head_dim
-        gathered = queries if queries < seq else 0
+        gathered = queries if queries != seq else 0
         values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
+        if self.segments:
+            values += queries * (width + heads)
         return Kept(values=values + (1 if fused else 3) * heads * queries * seq)
+
+    def common_kept(self, seq: int, queries: int) -> int:
+        """Values that all layers keep together: which keys stand in the query's own segment."""
+        return queries * seq if self.segments else 0
 
     def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
         """Values that backward holds at once beside what was kept: the gradients of all scores."""
@@ -167,6 +199,30 @@ class RelativeAttention(Node):
     def joined(self, hidden: int, heads: int, head_dim: int) -> int:
         """Elements of the weights that one application copies: the three maps side by side."""
         return 3 * hidden * heads * head_dim
+
+
+class Strip(NamedTuple):
+    """Some tokens that ask, from the ``first`` on, and which of all distances they meet."""
+
+    first: int
+    rows: int
+    begin: int
+    end: int
+
+
+def strips(context: int, rows: int, distances: int) -> list[Strip]:
+    """The last tokens of a context, so many at once that few meet distances they have no use for.
+
+    Entry i of the distances is context - 1 - i. Where those ahead are left out, all meet all.
+    """
+    if distances < context + rows:
+        return [Strip(0, rows, 0, distances)]
+    found = []
+    for first in range(0, rows, STRIP):
+        many = min(STRIP, rows - first)
+        begin = rows - first - many
+        found.append(Strip(first, many, begin, begin + context + many))
+    return found
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:

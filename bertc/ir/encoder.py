@@ -50,7 +50,8 @@ class Encoder(Node):
 
     Each of ``languages`` has a vector in a table of its own (XLM).
     ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses. In a
-    ``causal`` encoder a token sees itself and those before it.
+    ``causal`` encoder a token sees itself and those before it. One of ``two_streams`` can be asked
+    about tokens that it does not see (XLNet 2.3).
     """
 
     vocab_size: Width
@@ -67,6 +68,7 @@ class Encoder(Node):
     attention_owner: tuple[int, ...]
     ffn_owner: tuple[int, ...]
     causal: bool
+    two_streams: bool
     pooler: bool
     head: Head
     dropout: Dropout
@@ -117,6 +119,16 @@ class Encoder(Node):
             )
             for name, axis, rows in tables
         ]
+        if self.two_streams:
+            unseen = Weight(
+                "embeddings.unseen",
+                (self.embedding,),
+                ("embedding",),
+                self.initializer,
+                "embeddings",
+                "table",
+            )
+            weights.append(unseen)
         if self.norms_embeddings:
             weights += layer_norm("embeddings.norm", *width, part="embeddings")
         if self.factorised:
@@ -216,9 +228,12 @@ class Encoder(Node):
             *self.pooler_weights(),
         )
 
-    def queries(self, layer: int, seq: int, asked: int | None) -> int:
-        """Positions of a row whose states a layer makes: all, but for the last what is asked."""
-        return seq if asked is None or layer < len(self.layers) - 1 else asked
+    def queries(self, layer: int, seq: int, asked: int | None, unseen: int) -> int:
+        """States of a row that a layer makes: of all tokens and of the ``unseen`` ones once more.
+
+        Of the last layer only those that are asked for.
+        """
+        return seq + unseen if asked is None or layer < len(self.layers) - 1 else asked
 
     def applied_weights(self) -> tuple[Weight, ...]:
         """As ``weights``, but a shared tensor once for every layer that applies it."""
@@ -235,12 +250,17 @@ class Encoder(Node):
         )
 
     def matmuls(
-        self, batch: int, seq: int, asked: int | None = None, memory: int = 0
+        self,
+        batch: int,
+        seq: int,
+        asked: int | None = None,
+        memory: int = 0,
+        unseen: int = 0,
     ) -> tuple[Matmul, ...]:
         """The products of one forward pass over (batch, seq) ids; table lookups are none.
 
-        With ``asked`` the last layer makes the states of so many positions a row. ``memory``
-        positions stand before each.
+        With ``asked`` the last layer makes so many states a row. ``memory`` positions stand before
+        each. ``unseen`` tokens have a second state, that of who does not see them.
         """
         ahead = 1 if self.causal else seq
         products: list[Matmul] = []
@@ -248,9 +268,11 @@ class Encoder(Node):
             tokens = batch * seq
             products += self.table.matmuls(self.vocab_size, self.embedding, self.hidden, tokens)
         if self.factorised:
-            products.append(Matmul("embeddings", batch * seq, self.embedding, self.hidden))
+            products.append(
+                Matmul("embeddings", batch * (seq + unseen), self.embedding, self.hidden)
+            )
         for layer, widths in enumerate(self.layers):
-            queries = self.queries(layer, seq, asked)
+            queries = self.queries(layer, seq, asked, unseen)
             products += self.attention.matmuls(
                 self.hidden, widths.heads, widths.head_dim, batch, memory + seq, queries, ahead
             )

@@ -171,6 +171,39 @@ class Clm(Node):
         return encoder.head_kept(seq)
 
 
+class Plm(Node):
+    """Predict some tokens of a row in a random order, each from those before it (Yang et al. 2019).
+
+    About one token in ``k`` is told, ``predictions(seq)`` of a row; all others are seen from the
+    start. They come in runs of n in 1..``max``, P(n) proportional to 1/n, each from a word start in
+    a context of k n tokens; ``unit`` is what n counts. Tokens change places within blocks of
+    ``block``, in all blocks alike, and a block comes after those before it; 0: the row is one.
+    """
+
+    kind: Literal["plm"] = "plm"
+    k: Annotated[int, Field(ge=1, le=1000)] = 6  # XLNet data_utils.py --mask_alpha, --mask_beta 1
+    max: Annotated[int, Field(ge=1, le=64)] = 5  # data_utils.py, _sample_mask: max_gram
+    unit: Literal["words", "pieces"] = "words"
+    block: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    positional = ("k", "max")
+
+    def predictions(self, seq: int) -> int:
+        """Predicted positions a row: of 512 tokens 85 (XLNet README, --num_predict)."""
+        return max(1, seq // self.k)
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """Those of the encoder's head over the vocabulary."""
+        return encoder.head_weights("plm")
+
+    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
+        """The head, at predicted positions only."""
+        return encoder.head_matmuls(batch * self.predictions(seq))
+
+    def kept(self, encoder: Encoder, seq: int) -> Kept:
+        """The predicted positions through the head."""
+        return encoder.head_kept(self.predictions(seq))
+
+
 class Sbo(Node):
     """Predict the tokens of a masked span from the two around it and their place (SpanBERT 3.2).
 
@@ -289,7 +322,7 @@ class Rtd(Node):
         return Kept(values=rows * (2 * encoder.hidden + 1), fp32=3 * rows)
 
 
-Objective = Annotated[Mlm | Tlm | Clm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
+Objective = Annotated[Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
 
 
 class Term(Node):

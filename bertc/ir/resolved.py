@@ -12,7 +12,20 @@ from bertc.ir.base import ONES, Constant, Kept, Matmul, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator, GeneratorNetwork
-from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Objective, Pairs, Rtd, Sbo, Sop, Term, Tlm
+from bertc.ir.objective import (
+    Clm,
+    Masked,
+    Mlm,
+    Nsp,
+    Objective,
+    Pairs,
+    Plm,
+    Rtd,
+    Sbo,
+    Sop,
+    Term,
+    Tlm,
+)
 from bertc.ir.optimizer import Optimizer
 
 PACKED_AT_LEAST = 8
@@ -27,13 +40,15 @@ class Network:
     """A network at work in a stage.
 
     ``terms`` are those it learns; without any it is used as it is. ``asked`` is the number of
-    positions a row whose states are read, None if they are no fewer than there are.
+    states a row that are read, None if they are no fewer than there are. ``unseen`` tokens of a row
+    have a second state.
     """
 
     name: NetworkName
     encoder: Encoder
     terms: tuple[Term, ...]
     asked: int | None
+    unseen: int = 0
 
 
 def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
@@ -41,7 +56,7 @@ def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
     match objective:
         case Mlm() | Tlm() | Sbo():
             return "encoder" if generator is None else "generator"
-        case Clm() | Nsp() | Sop() | Rtd():
+        case Clm() | Plm() | Nsp() | Sop() | Rtd():
             return "encoder"
         case _:
             assert_never(objective)
@@ -122,7 +137,14 @@ class Stage(Node):
         """Positions a row whose token is predicted or replaced; 0 if there are none."""
         if any(isinstance(term.objective, Clm) for term in self.objective):
             return self.seq
+        if unseen := self.unseen():
+            return unseen
         return self.masking.predictions(self.seq) if self.masking else 0
+
+    def unseen(self) -> int:
+        """Tokens a row that are told by who does not see them."""
+        told = (term.objective for term in self.objective)
+        return sum(each.predictions(self.seq) for each in told if isinstance(each, Plm))
 
     def replacing(self) -> Rtd | None:
         """The term that asks which tokens were replaced, if one does."""
@@ -135,7 +157,9 @@ class Stage(Node):
         for name in order if self.generator else order[1:]:
             terms = tuple(t for t in self.objective if learner(t.objective, self.generator) == name)
             if terms or (name == "generator" and self.replacing()):
-                found.append(Network(name, self.network(name), terms, self._asked(terms)))
+                unseen = self.unseen() if name == "encoder" else 0
+                network = self.network(name)
+                found.append(Network(name, network, terms, self._asked(terms), unseen))
         return tuple(found)
 
     def network(self, name: NetworkName) -> Encoder:
@@ -145,7 +169,7 @@ class Stage(Node):
         return found
 
     def _asked(self, terms: tuple[Term, ...]) -> int | None:
-        """Positions a row whose states these terms read; None: no fewer than there are."""
+        """States of a row that these terms read; None: no fewer than there are."""
         read = 0 if terms else self.predictions()
         for term in terms:
             match term.objective:
@@ -153,6 +177,8 @@ class Stage(Node):
                     read += objective.predictions(self.seq) * (objective is self.masking)
                 case Clm():
                     read += self.seq
+                case Plm() as objective:
+                    read += objective.predictions(self.seq)
                 case Sbo():
                     read += 2 * self.predictions()
                 case Nsp() | Sop():
@@ -163,7 +189,7 @@ class Stage(Node):
                     read += self.predictions()
                 case unreachable:
                     assert_never(unreachable)
-        return read if read < self.seq else None
+        return read if read < self.seq + self.unseen() else None
 
 
 class Run(Node):
@@ -296,7 +322,7 @@ def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ..
         products += encoder.head_matmuls(batch * stage.predictions())
     for term in network.terms:
         match term.objective:
-            case Clm() as objective:
+            case Clm() | Plm() as objective:
                 products += objective.matmuls(encoder, batch, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 products += objective.matmuls(encoder, batch, stage.seq)
@@ -314,7 +340,7 @@ def head_kept(stage: Stage, network: Network) -> Kept:
     encoder, total = network.encoder, Kept()
     for term in network.terms:
         match term.objective:
-            case Clm() as objective:
+            case Clm() | Plm() as objective:
                 total += objective.kept(encoder, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 total += objective.kept(encoder, stage.seq)

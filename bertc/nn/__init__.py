@@ -3,6 +3,6 @@
 from bertc.nn.embeddings import places
 from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
-from bertc.nn.reading import Reading, rows_at
+from bertc.nn.reading import Order, Reading, rows_at
 
-__all__ = ["Memory", "Model", "Reading", "build", "places", "rows_at"]
+__all__ = ["Memory", "Model", "Order", "Reading", "build", "places", "rows_at"]

@@ -12,7 +12,7 @@ from torch.nn.attention.varlen import varlen_attn
 
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import rows_at
-from bertc.nn.visible import Bounds, not_later
+from bertc.nn.visible import Bounds, Ordered, not_later
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -24,7 +24,7 @@ def attend(
     query_bnqd: torch.Tensor,
     key_bnsd: torch.Tensor,
     value_bnsd: torch.Tensor,
-    visible: torch.Tensor | Bounds | Literal["earlier"] | None,
+    visible: torch.Tensor | Bounds | Ordered | Literal["earlier"] | None,
     rate: float,
 ) -> torch.Tensor:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
@@ -35,6 +35,8 @@ def attend(
     """
     if isinstance(visible, Bounds):
         return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
+    if isinstance(visible, Ordered):
+        return attend(query_bnqd, key_bnsd, value_bnsd, visible.mask, rate) * visible.sees
     fused = query_bnqd.device.type != "cpu" or torch.compiler.is_compiling()
     mask = None if isinstance(visible, str) else visible
     # With scores to add, a CPU's kernel would compute in fp32.
@@ -42,14 +44,21 @@ def attend(
     if fused or (rate == 0 and not scored):
         causal = isinstance(visible, str)
         return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, mask, rate, causal)
-    scores_bnqs = (query_bnqd * query_bnqd.shape[-1] ** -0.5) @ key_bnsd.transpose(-2, -1)
+    scale = query_bnqd.shape[-1] ** -0.5
     if isinstance(visible, str):
-        mask = not_later(scores_bnqs.shape[3], scores_bnqs.device)
+        mask = not_later(key_bnsd.shape[2], key_bnsd.device)
     if mask is not None and scored:
-        scores_bnqs = scores_bnqs + mask
-    elif mask is not None:
-        scores_bnqs = scores_bnqs.masked_fill(~mask, float("-inf"))
+        product = torch.baddbmm(*map(_side_by_side, (mask, query_bnqd, key_bnsd.mT)), alpha=scale)
+        scores_bnqs = product.view_as(mask)
+    else:
+        scores_bnqs = (query_bnqd * scale) @ key_bnsd.mT
+        if mask is not None:
+            scores_bnqs = scores_bnqs.masked_fill(~mask, float("-inf"))
     return dropout(scores_bnqs.softmax(-1), rate, training=True) @ value_bnsd
+
+
+def _side_by_side(x_bnqd: torch.Tensor) -> torch.Tensor:
+    return x_bnqd.flatten(0, 1)
 
 
 def _varlen(

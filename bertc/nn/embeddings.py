@@ -1,6 +1,6 @@
 """Tokens, places and segments become vectors.
 
-Axes: b batch, s sequence, e embedding, h hidden.
+Axes: b batch, s sequence, u tokens unseen, e embedding, h hidden.
 """
 
 import math
@@ -14,9 +14,9 @@ from torch import nn
 from bertc.ir.encoder import Encoder
 from bertc.ir.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
-from bertc.nn.reading import Reading
+from bertc.nn.reading import Reading, rows_at
 from bertc.nn.waves import sinusoids
-from bertc.nn.weights import Embedding, LayerNorm, Linear, Table
+from bertc.nn.weights import Embedding, LayerNorm, Linear, Table, parameter
 
 
 class NarrowEmbedding(Embedding):
@@ -71,6 +71,7 @@ class Embeddings(nn.Module):
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         languages = Embedding(table, "embeddings.language") if node.languages else None
         self.language = languages
+        self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
         normed = node.norms_embeddings
         self.norm = LayerNorm(table, "embeddings.norm", node.norm.eps) if normed else None
         self.project = Linear(table, "embeddings.project") if node.factorised else None
@@ -87,8 +88,23 @@ class Embeddings(nn.Module):
             vars(self)[name] = getattr(lender, name)
 
     def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
-        """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""
-        x_bse = self.token(reading.token_ids)
+        """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0.
+
+        With an order those of its unseen tokens follow, whatever they are: (b, s + u, h).
+        """
+        x_bse = self._summed(self.token(reading.token_ids), reading)
+        if reading.order is not None:
+            assert self.unseen is not None, "an encoder with one stream sees all that it reads"
+            any_bse = self._summed(self.unseen.expand_as(x_bse), reading)
+            x_bse = torch.cat([x_bse, rows_at(any_bse, reading.order.unseen)], dim=1)
+        x_bse = x_bse.to(dtype)
+        if self.norm is not None:
+            x_bse = self.norm(x_bse)
+        x_bse = dropout(x_bse, self.dropout, self.training)
+        return x_bse if self.project is None else self.project(x_bse)
+
+    def _summed(self, x_bse: torch.Tensor, reading: Reading) -> torch.Tensor:
+        """With the vectors of places, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
         if self.position is not None:
@@ -102,11 +118,7 @@ class Embeddings(nn.Module):
         if self.language is not None and reading.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
             x_bse = x_bse + F.embedding(reading.language_ids, beyond)
-        x_bse = x_bse.to(dtype)
-        if self.norm is not None:
-            x_bse = self.norm(x_bse)
-        x_bse = dropout(x_bse, self.dropout, self.training)
-        return x_bse if self.project is None else self.project(x_bse)
+        return x_bse
 
     def _learned(self, table: Embedding, reading: Reading) -> torch.Tensor:
         """The vectors of positions, (s, e) or (b, s, e)."""

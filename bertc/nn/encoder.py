@@ -1,6 +1,7 @@
 """The encoder: embeddings, then layers of attention and feed-forward parts.
 
-Axes: b batch, s sequence, q positions of it that ask, k positions asked of a row, h hidden.
+Axes: b batch, s sequence, q positions of it that ask, k positions asked of a row, u of its tokens
+unseen, h hidden.
 """
 
 from collections.abc import Callable
@@ -21,9 +22,19 @@ from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
 from bertc.nn.memory import Memory
 from bertc.nn.part import AttentionPart
-from bertc.nn.reading import Reading, rows_at
+from bertc.nn.reading import Order, Reading, rows_at
 from bertc.nn.relative import encode_distances
-from bertc.nn.visible import Bounds, Relation, Visible, narrowed, not_later, within
+from bertc.nn.visible import (
+    Bounds,
+    Ordered,
+    Relation,
+    Visible,
+    in_order,
+    narrowed,
+    not_later,
+    opened,
+    within,
+)
 from bertc.nn.weights import LayerNorm, Linear, Table, parameter
 
 
@@ -81,19 +92,22 @@ class Encoder(nn.Module):
         self._regions = self._plain()
 
     def forward(self, reading: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
-        """Hidden states of the last layer (b, s, h), or where asked (b, k, h), and the memory."""
+        """Hidden states of the last layer (b, s, h), or where asked (b, k, h), and the memory.
+
+        With an order those of unseen tokens follow, and look at the others: (b, s + u, h).
+        """
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
         x = embed(reading._replace(asked=None), dtype)
         visible = self._visible(reading, x)
-        seq, memory = x.shape[1], reading.memory
+        seq, memory = reading.token_ids.shape[1], reading.memory
         remembered: list[torch.Tensor] = []
-        context: torch.Tensor | None = None
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
         for number, (attention, ffn) in enumerate(owners):
+            context = None if reading.order is None else x[:, :seq]
             if memory is not None:
-                context = torch.cat([memory.states[number], x], dim=1)
+                context = torch.cat([memory.states[number], x[:, :seq]], dim=1)
                 remembered.append(context[:, seq:].detach())
             if reading.asked is not None and number == len(self.node.layers) - 1:
                 visible = narrowed(visible, reading.asked, seq, memory.length if memory else 0)
@@ -114,21 +128,31 @@ class Encoder(nn.Module):
 
     def _relation(self, node: RelativeNode, reading: Reading, x_bsh: torch.Tensor) -> Relation:
         mask = self._mask(reading, varlen=False)
-        assert mask is None or isinstance(mask, torch.Tensor), "asked for a mask"
-        seq, same = x_bsh.shape[1], None
-        context = seq + (reading.memory.length if reading.memory else 0)
+        assert mask is None or isinstance(mask, torch.Tensor | Ordered), "asked for a mask"
+        _, seq = reading.token_ids.shape
+        before = reading.memory.length if reading.memory else 0
+        unseen, same = None if reading.order is None else reading.order.unseen, None
         if node.segments:
             ids = reading.segment_ids
-            ids = reading.token_ids.new_zeros(1, seq) if ids is None else ids
+            ids = torch.zeros_like(reading.token_ids[:1]) if ids is None else ids
+            asking = ids if unseen is None else torch.cat([ids, ids.gather(1, unseen)], dim=1)
             # What is remembered counts as segment 0 (XLNet, modeling.py).
-            same = (ids[:, :, None] == F.pad(ids, (context - seq, 0))[:, None, :])[:, None]
+            same = (asking[:, :, None] == F.pad(ids, (before, 0))[:, None, :])[:, None]
+            same = same.to(x_bsh.dtype)
         ahead = 1 if self.node.causal else seq
-        distances_lh = encode_distances(node, context, ahead, x_bsh)
-        return Relation(mask, self._drop(distances_lh), None, same, **self.relative)
+        distances_lh = self._drop(encode_distances(node, before + seq, ahead, x_bsh))
+        places, sees = None if unseen is None else before + unseen, None
+        if isinstance(mask, Ordered):
+            mask, sees = mask
+        if mask is not None:
+            mask = torch.zeros_like(mask, dtype=x_bsh.dtype).masked_fill(~mask, -torch.inf)
+        return Relation(mask, distances_lh, places, same, sees, **self.relative)
 
     def _mask(
         self, reading: Reading, varlen: bool
-    ) -> torch.Tensor | Bounds | Literal["earlier"] | None:
+    ) -> torch.Tensor | Bounds | Ordered | Literal["earlier"] | None:
+        if reading.order is not None:
+            return self._ordered(reading.order, reading)
         if self.node.causal or reading.memory is not None:
             return self._masked(reading)
         if reading.sequence_ids is not None:
@@ -136,6 +160,12 @@ class Encoder(nn.Module):
         if reading.attention_mask is not None:
             return reading.attention_mask[:, None, None, :].bool()
         return None
+
+    def _ordered(self, order: Order, reading: Reading) -> Ordered:
+        seen = self._mask(reading._replace(order=None, memory=None), varlen=False)
+        assert seen is None or isinstance(seen, torch.Tensor), "asked for a mask"
+        mask_bqs = in_order(order, None if seen is None else seen[:, 0])
+        return opened(mask_bqs if reading.memory is None else reading.memory.seen(mask_bqs))
 
     def _masked(self, reading: Reading) -> torch.Tensor | Literal["earlier"]:
         """Of a causal encoder, where padding stands after all there is to see, or with memory."""

@@ -1,6 +1,6 @@
 """What an encoder reads: one value, however much of it an objective or a caller has to say.
 
-Axes: b batch, s sequence, k positions asked of a row, h hidden.
+Axes: b batch, s sequence, k positions asked of a row, u of its tokens unseen, h hidden.
 """
 
 from typing import NamedTuple
@@ -10,15 +10,28 @@ import torch
 from bertc.nn.memory import Memory
 
 
+class Order(NamedTuple):
+    """Who sees whom: token i sees token j if ``rank[j] < before[i]``, and itself.
+
+    The tokens at ``unseen`` have a second state, of one who stands there and sees what the first
+    does but the token itself. These states follow those of the row (XLNet 2.3, the query stream).
+    """
+
+    rank: torch.Tensor  # (b, s) long
+    before: torch.Tensor  # (b, s) long
+    unseen: torch.Tensor  # (b, u) long, positions
+
+
 class Reading(NamedTuple):
     """Rows of token ids, and what is known of their tokens.
 
     ``attention_mask`` is true at real tokens; padding stands at the end of a row. Where rows hold
     several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
     unbroken runs. ``asked`` names the positions whose states are wanted: the last layer works there
-    alone. ``language_ids`` name rows of the encoder's table of languages; one beyond the last is no
-    language. ``position_ids`` say where tokens stand if not one after another. ``memory`` stands
-    before the rows.
+    alone. With an ``order`` position s + i is the second state of unseen token i. ``language_ids``
+    name rows of the encoder's table of languages; one beyond the last is no language.
+    ``position_ids`` say where tokens stand if not one after another. ``memory`` stands before the
+    rows.
     """
 
     token_ids: torch.Tensor  # (b, s) long
@@ -28,6 +41,7 @@ class Reading(NamedTuple):
     language_ids: torch.Tensor | None = None  # (b, s) long
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     memory: Memory | None = None
+    order: Order | None = None  # None: all tokens see all
     asked: torch.Tensor | None = None  # (b, k) long, None: every position
 
 

@@ -7,6 +7,7 @@ import torch
 from einops import rearrange
 
 from bertc.ir.attention import RelativeAttention as RelativeNode
+from bertc.ir.attention import strips
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.nn.attend import attend
 from bertc.nn.part import AttentionPart, joined
@@ -62,13 +63,16 @@ class RelativeAttention(AttentionPart):
         key, value = (rearrange(y, "b s (n d) -> b n s d", n=n) for y in (key_bsw, value_bsw))
         by_content = self._biased(query_bqw, self.content_bias, relation.content_bias)
         scores_bnqs = self._of_distances(query_bqw, relation, key.shape[2])
-        if self.segment is not None and relation.same is not None:
-            scores_bnqs = scores_bnqs + self._of_segments(query_bqw, relation.same)
-        scores_bnqs = scores_bnqs * key.shape[3] ** -0.5
         if relation.mask is not None:
-            scores_bnqs = scores_bnqs.masked_fill(~relation.mask, float("-inf"))
+            scores_bnqs = scores_bnqs + relation.mask
+        if self.segment is not None and relation.same is not None:
+            # The score of another segment is that of all keys: it only moves them together.
+            favour_bnq1 = self._favour(query_bqw)
+            scores_bnqs = torch.addcmul(scores_bnqs, favour_bnq1, relation.same)
         rate = self.dropout if self.training else 0.0
         mixed_bnqd = attend(by_content, key, value, scores_bnqs, rate)
+        if relation.sees is not None:
+            mixed_bnqd = mixed_bnqd * relation.sees
         y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
         return y_bqh
 
@@ -86,37 +90,56 @@ class RelativeAttention(AttentionPart):
     ) -> torch.Tensor:
         """Scores (b, n, q, s): of the distance from the token that asks to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, relation.distance_bias)
+        biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
         distance_ndl = rearrange(
             self.distance(relation.distances), "l (n d) -> n d l", n=self.heads
         )
-        # One product a head for all rows: they have the distances in common.
-        scores = rearrange(biased_bnqd, "b n q d -> n (b q) d") @ distance_ndl
-        scores_bnql = rearrange(scores, "n (b q) l -> b n q l", b=len(query_bqw))
-        return aligned(scores_bnql, context, relation.places)
+        places, (b, _, q, _) = relation.places, biased_bnqd.shape
 
-    def _of_segments(self, query_bqw: torch.Tensor, same_b1qs: torch.Tensor) -> torch.Tensor:
-        """Scores (b, n, q, s): one for keys in the query's own segment, one for all others."""
+        def met(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
+            # One product a head for all rows: they have the distances in common.
+            asking = rearrange(biased_bnqd[:, :, first:end], "b n q d -> n (b q) d")
+            scores = asking @ distance_ndl[..., nearest:farthest]
+            by_row: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
+            return by_row
+
+        stand = q - (0 if places is None else places.shape[1])
+        pieces = [
+            in_line(met(first, first + rows, begin, end), context)
+            for first, rows, begin, end in strips(context, stand, distance_ndl.shape[2])
+        ]
+        if places is not None:
+            whole = met(stand, q, 0, distance_ndl.shape[2])
+            pieces.append(placed(whole, context, places))
+        scores_nbqs = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
+        return scores_nbqs.transpose(0, 1)
+
+    def _favour(self, query_bqw: torch.Tensor) -> torch.Tensor:
+        """Scores (b, n, q, 1): how much more a key counts in the query's own segment."""
         assert self.segment is not None, "asked only where there are segments"
-        table_n2d = rearrange(self.segment.to(query_bqw.dtype), "t (n d) -> n t d", n=self.heads)
-        scores_bnq2 = self._biased(query_bqw, self.segment_bias, None) @ table_n2d.mT
-        own, other = scores_bnq2[..., :1], scores_bnq2[..., 1:]
-        return torch.where(same_b1qs, own, other)
+        table_2w = self.segment.to(query_bqw.dtype)
+        table_nd1 = rearrange(table_2w[0] - table_2w[1], "(n d) -> n d 1", n=self.heads)
+        biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
+        favour_bnq1: torch.Tensor = (biased_bnqd * biased_bnqd.shape[3] ** -0.5) @ table_nd1
+        return favour_bnq1
 
 
-def aligned(
-    scores_bnql: torch.Tensor, context: int, places_bq: torch.Tensor | None
-) -> torch.Tensor:
-    """Scores by distance (b, n, q, l) as scores by key (b, n, q, s).
+def in_line(scores_nbql: torch.Tensor, context: int) -> torch.Tensor:
+    """Scores by distance (n, b, q, l) as scores by key (n, b, q, s).
 
-    Entry i is the distance context - 1 - i. Without ``places`` row j of q stands at
-    context - q + j, so that its keys begin one entry earlier than those of the row before.
+    The keys of a row begin one entry earlier than those of the row before, and those of the last
+    row at the first.
     """
-    b, n, q, l = scores_bnql.shape
-    if places_bq is None:
-        # Rows laid end to end and cut one shorter: each moves one place against the one before.
-        flat = scores_bnql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
-        return flat.unflatten(2, (q, l - 1))[..., :context]  # type: ignore[no-untyped-call, no-any-return]
+    _, _, q, l = scores_nbql.shape
+    # Rows laid end to end and cut one shorter: each moves one place against the one before.
+    flat = scores_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
+    return flat.unflatten(2, (q, l - 1))[..., :context]  # type: ignore[no-untyped-call, no-any-return]
+
+
+def placed(scores_nbql: torch.Tensor, context: int, places_bq: torch.Tensor) -> torch.Tensor:
+    """As ``in_line``, of tokens that stand at ``places`` (b, q) in the context."""
+    n, b, q, l = scores_nbql.shape
     lane_s = torch.arange(context, device=places_bq.device)
     # Later keys may have no distance, where nobody sees them.
     entry_bqs = (context - 1 - places_bq[:, :, None] + lane_s).clamp(max=l - 1)
-    return scores_bnql.gather(3, entry_bqs[:, None].expand(b, n, q, context))
+    return scores_nbql.gather(3, entry_bqs.expand(n, b, q, context))

@@ -1,13 +1,15 @@
 """What the tokens of a batch see of each other.
 
 Axes: b batch, n heads, s context, q tokens of it that ask, k positions of a row, d head_dim,
-h hidden, l distances, t = b * s tokens, r sequences of a batch.
+h hidden, l distances, t = b * s tokens, r sequences of a batch, u tokens unseen.
 """
 
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+
+from bertc.nn.reading import Order
 
 SHORTEST = 3
 """Tokens of the shortest sequence that rows are packed with: its specials and one token."""
@@ -21,23 +23,34 @@ class Bounds(NamedTuple):
     asked: torch.Tensor | None = None  # (b, k) long, the tokens of each row that ask, if not all
 
 
+class Ordered(NamedTuple):
+    """What tokens see of a context of which some may see nothing.
+
+    For the mask such a token sees everything; what it makes of that is not to be used.
+    """
+
+    mask: torch.Tensor  # (b, 1, q, s) bool, true where a token sees a key
+    sees: torch.Tensor  # (b, 1, q, 1) bool, false where it sees none
+
+
 class Relation(NamedTuple):
     """What tokens see of a context, and how they stand to it.
 
-    The tokens that ask are the last of the context, unless ``places`` says which they are.
+    The last tokens that ask stand where ``places`` says; the others are the last of the context.
     """
 
-    mask: torch.Tensor | None  # (b|1, 1, 1|q, s) bool, true where a token sees a key
+    mask: torch.Tensor | None  # (b|1, 1, 1|q, s), 0 where a token sees a key, else -inf
     distances: torch.Tensor  # (l, h), entry i encodes that the key stands s - 1 - i before
-    places: torch.Tensor | None = None  # (b, q) long, in the context
-    same: torch.Tensor | None = None  # (b, 1, q, s) bool, both stand in one segment
+    places: torch.Tensor | None = None  # (b, u) long, in the context
+    same: torch.Tensor | None = None  # (b, 1, q, s), 1 where both stand in one segment, else 0
+    sees: torch.Tensor | None = None  # (b, 1, q, 1) bool, as in ``Ordered``
     content_bias: torch.Tensor | None = None  # (n * d,), where all layers share it
     distance_bias: torch.Tensor | None = None
 
 
-Visible = torch.Tensor | Bounds | Relation | Literal["earlier"] | None
-"""What a token sees: keys where a mask (b, 1, 1|q, s) is true, its own sequence, keys at some
-distance, itself and those before it, or the row."""
+Visible = torch.Tensor | Bounds | Ordered | Relation | Literal["earlier"] | None
+"""What a token sees: keys where a mask (b, 1, 1|q, s) is true, its own sequence, keys that may be
+none, keys at some distance, itself and those before it, or the row."""
 
 
 def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> torch.Tensor | Bounds:
@@ -58,27 +71,65 @@ def not_later(seq: int, device: torch.device) -> torch.Tensor:
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
+def in_order(order: Order, also_bqs: torch.Tensor | None) -> torch.Tensor:
+    """A mask (b, s + u, s): what the tokens of a row see, then those that do not see themselves.
+
+    ``also`` is a mask (b, 1|s, s) of what could be seen without an order.
+    """
+    seen_bss = order.rank[:, None, :] < order.before[:, :, None]
+    if also_bqs is not None:
+        seen_bss = seen_bss & also_bqs
+    own_ss = torch.eye(seen_bss.shape[1], dtype=torch.bool, device=seen_bss.device)
+    unseen_b1us = _rows((seen_bss & ~own_ss)[:, None], order.unseen)
+    return torch.cat([seen_bss | own_ss, unseen_b1us[:, 0]], dim=1)
+
+
+def opened(mask_bqs: torch.Tensor) -> Ordered:
+    """For tokens of which some see nothing."""
+    sees = mask_bqs.any(2, keepdim=True)
+    return Ordered((mask_bqs | ~sees)[:, None], sees[:, None])
+
+
 def narrowed(visible: Visible, asked_bk: torch.Tensor, seq: int, before: int) -> Visible:
-    """What some tokens of each row of ``seq`` see, at positions (b, k), others ``before`` it."""
+    """What some of the tokens that ask see, those at positions (b, k).
+
+    The first ``seq`` of them are the row, so many stand ``before`` it.
+    """
     match visible:
         case Bounds():
             return visible._replace(asked=asked_bk)
+        case Ordered(mask=mask, sees=sees):
+            return Ordered(_rows(mask, asked_bk), _rows(sees, asked_bk))
         case Relation():
-            return visible._replace(
-                mask=_rows(visible.mask, asked_bk),
-                same=_rows(visible.same, asked_bk),
-                places=asked_bk + before,
-            )
+            own = {
+                name: _rows(whole, asked_bk)
+                for name in ("mask", "same", "sees")
+                if (whole := getattr(visible, name)) is not None
+            }
+            places = _places(visible.places, asked_bk, seq, before)
+            return visible._replace(places=places, **own)
         case "earlier":
             lane_s = torch.arange(seq, device=asked_bk.device)
             return (lane_s <= asked_bk[..., None])[:, None]
+        case None:
+            return None
         case _:
             return _rows(visible, asked_bk)
 
 
-def _rows(mask: torch.Tensor | None, asked_bk: torch.Tensor) -> torch.Tensor | None:
+def _places(
+    unseen_bu: torch.Tensor | None, asked_bk: torch.Tensor, seq: int, before: int
+) -> torch.Tensor:
+    """Where the states at positions (b, k) stand in the context."""
+    if unseen_bu is None:
+        return asked_bk + before
+    lane_s = torch.arange(before, before + seq, device=asked_bk.device).expand(len(asked_bk), seq)
+    return torch.cat([lane_s, unseen_bu], dim=1).gather(1, asked_bk)
+
+
+def _rows(mask: torch.Tensor, asked_bk: torch.Tensor) -> torch.Tensor:
     """The rows of a mask (b|1, 1, 1|q, s) at positions (b, k)."""
-    if mask is None or mask.shape[2] == 1:
+    if mask.shape[2] == 1:
         return mask
     b, k = asked_bk.shape
     mask = mask.expand(b, -1, -1, -1)

@@ -103,6 +103,7 @@ class Columns(NamedTuple):
     rtd: Replacements | None = None
     masked: Reading | None = None
     clm: NextTokens | None = None
+    plm: Predictions | None = None
 
     def read_by(self, network: NetworkName) -> Reading:
         """What a network reads."""
@@ -135,6 +136,11 @@ class Columns(NamedTuple):
             found["pairs"] = self.pairs.positions
         if self.rtd is not None and network == "encoder":
             found["rtd"] = self.rtd.positions
+        if self.plm is not None and network == "encoder":
+            # The states of those who do not see a token follow the row's own.
+            b, seq = self.originals.shape
+            lane_k = torch.arange(self.plm.positions.shape[1], device=self.originals.device)
+            found["plm"] = (seq + lane_k).expand(b, -1)
         return found
 
     @property

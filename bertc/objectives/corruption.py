@@ -9,12 +9,13 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Rtd, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading, places
 from bertc.objectives.clm import next_tokens
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
+from bertc.objectives.plm import permute_tokens
 from bertc.objectives.rtd import choose_replaced, draw_replacements
 from bertc.objectives.sbo import find_boundaries
 
@@ -34,7 +35,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
     token_ids_bs, masks = _hide(stage, inputs, real_bs, translated_b, tables, key)
-    languages_bs = inputs.languages.gather(1, inputs.segment_ids)
+    languages_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
     reading = Reading(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
@@ -50,6 +51,10 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
                 pass  # they hide tokens, above
             case Clm():
                 columns = columns._replace(clm=next_tokens(inputs, reading.sequence_ids))
+            case Plm() as objective:
+                order, plm = permute_tokens(objective, inputs, real_bs, tables, key)
+                reading = reading._replace(order=order)
+                columns = columns._replace(reading=reading, plm=plm)
             case Sbo() as objective:
                 assert masks is not None, "spans are hidden"
                 columns = columns._replace(sbo=find_boundaries(objective, inputs, masks))

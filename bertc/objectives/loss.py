@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
 from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Clm, Mlm, Nsp, Rtd, Sbo, Sop, Tlm
+from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.resolved import Network, Stage
 from bertc.objectives.adaptive import adaptive_loss
 from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
@@ -58,6 +58,11 @@ def losses(
                 assert columns.clm is not None, "clm without its columns"
                 told = _told(encoder, "clm", columns.clm.targets, hidden_bsh, weights)
                 found["clm"] = _summed(told, columns.clm.weights)
+            case Plm():
+                assert columns.plm is not None, "plm without its columns"
+                states_bkh = columns.states(hidden_bsh, "plm")
+                told = _told(encoder, "plm", columns.plm.targets, states_bkh, weights)
+                found["plm"] = _summed(told, columns.plm.weights)
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
                 left_bkh, right_bkh = (

@@ -74,12 +74,12 @@ def _draw(
         ends.append(end_bd)
         earlier_bd = end_bd
     # possible_bd: words to be had beyond the first; -1 or more where there is not even one.
-    beyond_bd = _harmonic(unit(length_bits_bd[:, : head_bd.shape[1]]), possible_bd, most)
+    beyond_bd = harmonic(unit(length_bits_bd[:, : head_bd.shape[1]]), possible_bd, most)
     drawn = [torch.where(beyond_bd >= j, end_bd, 0) for j, end_bd in enumerate(ends)]
     return head_bd, torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
 
 
-def _harmonic(chance_bd: torch.Tensor, possible_bd: torch.Tensor, most: int) -> torch.Tensor:
+def harmonic(chance_bd: torch.Tensor, possible_bd: torch.Tensor, most: int) -> torch.Tensor:
     """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n, (b, d) long."""
     sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
     total_bd = torch.full_like(chance_bd, sums[0])

@@ -6,6 +6,7 @@ from bertc.ir.data import FULL
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
 from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.objective import Plm
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
@@ -19,7 +20,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _encoder(value, _causal(program)), _generator(value)),
+        stages=_stages(program, _main(program, value), _generator(value)),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -35,7 +36,13 @@ def _causal(program: Program) -> bool:
     return reads_on(stage_views(program)[0].value("objective"))
 
 
-def _encoder(value: dict[str, Any], causal: bool) -> Encoder:
+def _main(program: Program, value: dict[str, Any]) -> Encoder:
+    terms = (term for stage in stage_views(program) for term in stage.value("objective"))
+    permutes = any(isinstance(term.objective, Plm) for term in terms)
+    return _encoder(value, _causal(program), permutes)
+
+
+def _encoder(value: dict[str, Any], causal: bool, two_streams: bool) -> Encoder:
     layers = value["layers"]
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
@@ -56,6 +63,7 @@ def _encoder(value: dict[str, Any], causal: bool) -> Encoder:
         attention_owner=owners(value["share"], "attention", layers),
         ffn_owner=owners(value["share"], "ffn", layers),
         causal=causal,
+        two_streams=two_streams,
         pooler=value["pooler"],
         head=value["head"],
         dropout=value["dropout"],
@@ -73,7 +81,7 @@ def _generator(value: dict[str, Any]) -> Encoder | None:
     # run_pretraining.py: untied tables are as wide as the generator's layers.
     embedding = node.hidden if node.tie == "none" else value["embedding"]
     own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    return _encoder({**value, **own}, causal=False)
+    return _encoder({**value, **own}, causal=False, two_streams=False)
 
 
 def _stages(program: Program, encoder: Encoder, generator: Encoder | None) -> tuple[Stage, ...]:

@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
+from bertc.ir.objective import Masked, Nsp, Plm, Sbo, Sop, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
@@ -26,6 +26,7 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
         _stream_possible(stage, diagnostics)
+        _order_possible(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
@@ -228,6 +229,32 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             stage.program.span("segments"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="segments=2, or segments=0 to tell the segments apart by separators alone",
+        )
+
+
+def _order_possible(stage: StageView, diagnostics: Diagnostics) -> None:
+    """A permutation is of the row as it stands, in blocks that fill it."""
+    terms, span, seq = stage.value("objective"), stage.span("objective"), stage.value("seq")
+    found = next((t.objective for t in terms if isinstance(t.objective, Plm)), None)
+    if found is None:
+        return
+    others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | Nsp | Sop)]
+    if others:
+        diagnostics.error(
+            "E250",
+            f"plm reads rows as they stand, and {others[0]} reads something else",
+            span,
+            label="a row is read in one way only",
+            help="objective=plm, or a stage for each",
+        )
+    if found.block and seq % found.block:
+        near = largest_divisor(seq, found.block)
+        diagnostics.error(
+            "E251",
+            f"rows of {seq} tokens are no number of blocks of {found.block}",
+            span,
+            notes=note(f"seq = {seq}", stage.span("seq")),
+            help=f"plm(block={near}), or plm for one permutation of a row",
         )
 
 

@@ -150,9 +150,11 @@ def trained_names(stage: Stage) -> set[str]:
     for network in stage.networks():
         objectives = [term.objective for term in network.terms]
         pooled = any(isinstance(objective, Nsp | Sop) for objective in objectives)
+        unread = () if pooled else ("pooler.weight", "pooler.bias")
+        unread = unread if network.unseen else (*unread, "embeddings.unseen")
         for weight in network.encoder.weights() if objectives else ():
             tied = network.name == "generator" and is_tied(stage.replacements, weight.name)
-            if pooled or not weight.name.startswith("pooler."):
+            if weight.name not in unread:
                 found.add(f"{'encoder' if tied else network.name}.{weight.name}")
         heads = (w for objective in objectives for w in objective.weights(network.encoder))
         found |= {f"heads.{weight.name}" for weight in heads}

@@ -89,7 +89,7 @@ def evaluate(
     examples, device = 0, nats_v.device
     guesses = torch.zeros(2, dtype=torch.float64, device=device)
     # Masks may be there for a generator that is trained no more.
-    predicts = not {"mlm", "tlm", "clm"}.isdisjoint(kinds(stage))
+    predicts = not {"mlm", "tlm", "clm", "plm"}.isdisjoint(kinds(stage))
     model.eval()
     try:
         for batch in batches:
@@ -108,7 +108,7 @@ def evaluate(
             found = torch.stack([*statistics, counts_t]).double()
             totals[language] = totals.get(language, 0) + found
             if predicts:
-                guesses += _guess(columns.mlm or columns.clm, nats_v)
+                guesses += _guess(columns.mlm or columns.clm or columns.plm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()

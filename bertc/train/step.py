@@ -15,7 +15,7 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
 from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Clm, Mlm, Nsp, Rtd, Sbo, Sop, Tlm
+from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Network, Stage
 from bertc.nn import Memory, Model
@@ -135,6 +135,8 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
             return torch.stack([part.asked_by(objective.kind).sum() for part in parts]).sum()
         case Clm():
             return torch.stack([part.clm.weights.sum() for part in parts if part.clm]).sum()
+        case Plm():
+            return torch.stack([part.plm.weights.sum() for part in parts if part.plm]).sum()
         case Sbo():
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():

@@ -9,7 +9,7 @@ from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
 from bertc.estimate.parameters import count
 from bertc.ir.resolved import Resolved
-from bertc.nn import Reading, build
+from bertc.nn import Order, Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes import Machine
 from tests.bench.memory import allocated_bytes
@@ -80,6 +80,7 @@ LEDGER = [
     "batch=16 precision=fp32 recompute=on",
     "batch=16 precision=fp32 generator=0.5 objective=rtd*50+mlm",
     "batch=16 microbatch=4 precision=bf16 generator=1 E=32 objective=rtd(over=masked)+mlm",
+    "batch=16 precision=fp32 objective=plm attention=relative(untie=true)",
 ]
 
 
@@ -104,6 +105,9 @@ KEPT = [
     "dropout=0 objective=span+sbo format=single-segment",
     "dropout=0 attention=relative objective=mlm(p=100%)",
     "dropout=dropout(0, 0, 0.1)",
+    "dropout=0 objective=plm",
+    "dropout=0.1 objective=plm+sop norm=pre E=16",
+    "dropout=0 objective=plm attention=relative(untie=true, segments=true) head=linear",
 ]
 
 
@@ -122,10 +126,15 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
     asked = torch.zeros(batch, stage.predictions(), dtype=torch.long)
     kinds = {term.objective.kind for term in stage.objective}
     columns = Columns(
-        reading=Reading(token_ids=ids, segment_ids=torch.zeros_like(ids)),
+        reading=Reading(
+            token_ids=ids,
+            segment_ids=torch.zeros_like(ids),
+            order=Order(ids, ids, asked) if stage.unseen() else None,
+        ),
         originals=ids,
         pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()) if "sop" in kinds else None,
-        mlm=Predictions(asked, asked, asked.float()),
+        mlm=Predictions(asked, asked, asked.float()) if "mlm" in kinds else None,
+        plm=Predictions(asked, asked, asked.float()) if "plm" in kinds else None,
         sbo=Boundaries(asked, asked, asked, asked, asked.float()) if "sbo" in kinds else None,
     )
     if stage.networks()[-1].asked is not None:

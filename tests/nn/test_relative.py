@@ -129,3 +129,18 @@ def test_products_are_those_that_torch_counts(extra: str) -> None:
     found = estimate(resolved).flops
     assert found.forward_per_example == pytest.approx(forward, abs=1)
     assert found.train_per_example == pytest.approx(train, rel=1e-4)
+
+
+def test_long_rows_are_worked_on_in_strips_to_the_same_end() -> None:
+    wide = resolve(f"{BASE} attention=relative(untie=true)", ["seq=300"])
+    model = build(wide).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4, generator=torch.Generator().manual_seed(5))
+    row = torch.randint(5, 50, (1, 300), generator=torch.Generator().manual_seed(1))
+    places = torch.arange(300)[None]
+    whole = model.encode(row)
+    found = model.read(Reading(row, asked=places))
+    torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
+    resolved = resolve(f"{BASE} attention=relative batch={BATCH} microbatch={BATCH}", ["seq=300"])
+    forward, _ = counted_by_torch(resolved, resolved.stages[0])
+    assert estimate(resolved).flops.forward_per_example == pytest.approx(forward, abs=1)

@@ -62,8 +62,9 @@ def corrupted(
 
 def chosen(columns: Columns) -> torch.Tensor:
     """Marks (b, s) on the tokens to predict, once it is sure that each is named once."""
-    assert columns.mlm is not None
-    positions, weights = columns.mlm.positions, columns.mlm.weights
+    told = columns.mlm or columns.plm
+    assert told is not None
+    positions, weights = told.positions, told.weights
     marks = torch.zeros_like(columns.originals).scatter_add_(1, positions, weights.long())
     assert marks.max() <= 1
     return marks.bool()

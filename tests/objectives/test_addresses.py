@@ -12,6 +12,8 @@ TERMS = (
     "mlm(unit=word)+nsp",
     "mlm(unit=ngram(3))+sop",
     "mlm(unit=span, replace_per=span, random_from=corpus)+sbo",
+    "plm",
+    "plm(k=3, unit=pieces, block=12)+sop",
     "mlm(count=stochastic, mask_specials=true, random_from=ordinary)",
 )
 
@@ -47,4 +49,4 @@ def test_the_same_address_gives_the_same_mask_and_another_a_new_one(terms: str) 
         corrupted(terms, inputs, seed=1),
     ):
         same = (base & chosen(other)).sum() / base.sum()
-        assert same < 0.35  # two masks of 15% share 15% of their tokens
+        assert same < 0.5  # two masks share as many of their tokens as they are of all

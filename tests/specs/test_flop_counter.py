@@ -11,10 +11,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
 from bertc.estimate import estimate
-from bertc.ir.objective import Clm, Mlm, Sbo
+from bertc.ir.objective import Clm, Mlm, Plm, Sbo
 from bertc.ir.resolved import Resolved, Stage
 from bertc.ir.table import Cluster, share_by_zipf
-from bertc.nn import Memory, Reading, build
+from bertc.nn import Memory, Order, Reading, build
 from bertc.objectives import (
     Boundaries,
     Columns,
@@ -44,6 +44,7 @@ def columns(stage: Stage) -> Columns:
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
+        order=Order(rows, rows, asked) if stage.unseen() else None,
     )
     hides = bool(kinds & {"mlm", "tlm", "rtd"})
     return asking(
@@ -55,6 +56,7 @@ def columns(stage: Stage) -> Columns:
             mlm=Predictions(asked, asked, weights) if hides else None,
             sbo=Boundaries(asked, asked, asked, asked, weights) if "sbo" in kinds else None,
             clm=NextTokens(rows, rows.float()) if "clm" in kinds else None,
+            plm=Predictions(asked, asked, weights) if "plm" in kinds else None,
             rtd=Replacements(asked, weights, weights.double(), rows.float())
             if "rtd" in kinds
             else None,
@@ -92,7 +94,9 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
             loss, *_ = objective(batch, torch.ones(len(stage.objective)))
             forward = counter.get_total_flops()
             loss.backward()  # type: ignore[no-untyped-call]
-    over_vocabulary = sum(isinstance(term.objective, Mlm | Clm | Sbo) for term in stage.objective)
+    over_vocabulary = sum(
+        isinstance(term.objective, Mlm | Clm | Plm | Sbo) for term in stage.objective
+    )
     bias = 2 * over_vocabulary * resolved.encoder.scores(stage.predictions())
     return forward // BATCH, counter.get_total_flops() // BATCH - bias
 

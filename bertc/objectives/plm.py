@@ -1,0 +1,144 @@
+"""Permutation language modelling: which tokens are told, and in which order they come.
+
+Axes: b examples, s positions of a row, k predictions, l places within a block.
+"""
+
+from typing import assert_never
+
+import torch
+
+from bertc.ir.objective import Plm
+from bertc.nn import Order
+from bertc.objectives.arrival import union
+from bertc.objectives.columns import Inputs, Predictions, Tables
+from bertc.objectives.draws import (
+    LAST,
+    another,
+    below,
+    bits,
+    lane_of,
+    order_keys,
+    smallest,
+    unit,
+)
+from bertc.objectives.ngrams import harmonic
+from bertc.objectives.selection import lowest
+from bertc.objectives.words import find_words, read_text
+
+
+def permute_tokens(
+    objective: Plm, inputs: Inputs, real_bs: torch.Tensor, tables: Tables, key: int
+) -> tuple[Order, Predictions]:
+    """In which order the tokens of a row come, and the predictions asked of it.
+
+    Tokens in no prediction come first: all see them, and they see each other alone. Then come the
+    rest, the special ones among them, which are never told (XLNet data_utils.py, _local_perm).
+    """
+    b, seq = inputs.token_ids.shape
+    block = objective.block or seq
+    drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + block)
+    span_bits_bs, fill_bits_bs, order_bits_bl = torch.split(drawn, [seq, seq, block], dim=1)
+    predictions = objective.predictions(seq)
+    counts_b = (inputs.lengths * predictions // seq).clamp(min=1)
+    marks_bs = find_spans(objective, inputs, real_bs, tables, span_bits_bs)
+    chosen_bk = fill_up(marks_bs, real_bs, fill_bits_bs, counts_b, predictions)
+
+    ordinary_bs = read_text(inputs.token_ids, real_bs, tables, specials=False).ordinary
+    # Slots not used mark a column beyond the row, which is dropped.
+    told = torch.zeros(b, seq + 1, dtype=torch.bool, device=real_bs.device)
+    told_bs = told.scatter_(1, chosen_bk, True)[:, :seq]
+    positions_bk = chosen_bk.clamp(max=seq - 1)
+    used_bk = (chosen_bk < seq) & ordinary_bs.gather(1, positions_bk)
+    positions_bk = torch.where(used_bk, positions_bk, 0)
+    targets_bk = inputs.token_ids.gather(1, positions_bk)
+
+    place_bs = shuffled(order_bits_bl, seq)
+    first_bs = ordinary_bs & ~told_bs
+    rank_bs = torch.where(first_bs, -1, torch.where(real_bs, place_bs, LAST))
+    before_bs = torch.where(first_bs, 0, place_bs + (~ordinary_bs).long())
+    order = Order(rank_bs, before_bs, positions_bk)
+    return order, Predictions(positions_bk, targets_bk, used_bk.float())
+
+
+def shuffled(bits_bl: torch.Tensor, seq: int) -> torch.Tensor:
+    """Places (b, s) of the tokens: shuffled within blocks of l, in all blocks alike.
+
+    As the release shuffles them for its permutations of blocks (data_utils.py, _local_perm).
+    """
+    b, block = bits_bl.shape
+    keys_bl = order_keys(bits_bl, torch.ones_like(bits_bl, dtype=torch.bool))
+    place_bl = lane_of(smallest(keys_bl, block), block)
+    begins = torch.arange(0, seq, block, device=bits_bl.device)
+    return (begins[:, None] + place_bl[:, None, :]).flatten(1)
+
+
+def find_spans(
+    objective: Plm,
+    inputs: Inputs,
+    real_bs: torch.Tensor,
+    tables: Tables,
+    bits_bs: torch.Tensor,
+) -> torch.Tensor:
+    """Marks (b, s) on spans of n words or pieces, each in a context of k n others.
+
+    The context is split around the span at random; the next one begins where it ends. Where it
+    would depends on where it begins, so that is worked out for every position at once, and the
+    chain that begins at the front is followed in steps that double.
+    """
+    text = read_text(inputs.token_ids, real_bs, tables, specials=False)
+    words = find_words(inputs.token_ids, text, tables)
+    b, seq = inputs.token_ids.shape
+    lane_bs = torch.arange(seq, device=bits_bs.device).expand(b, seq)
+    most_bs = torch.full_like(lane_bs, objective.max - 1)
+    n_bs = harmonic(unit(bits_bs), most_bs, objective.max) + 1
+    left_bs = below(another(bits_bs), objective.k * n_bs)
+
+    # Word m begins at begin[m]; the first word at or after a position is that of its last token
+    # before, and one more unless it begins there.
+    at_bs = (lane_bs + left_bs).clamp(max=seq - 1)
+    number_bs = words.number.gather(1, at_bs)
+    number_bs = number_bs + (words.begin.gather(1, number_bs) < at_bs)
+    first_bs = words.begin.gather(1, number_bs)
+    match objective.unit:
+        case "pieces":
+            end_bs = first_bs + n_bs
+        case "words":
+            end_bs = words.begin.gather(1, (number_bs + n_bs).clamp(max=seq + 1))
+        case _:
+            assert_never(objective.unit)
+    # A span that reaches the end of the text is none (data_utils.py, _sample_mask).
+    stands_bs = (lane_bs + left_bs < seq) & (end_bs < inputs.lengths[:, None])
+    next_bs = end_bs + objective.k * n_bs - left_bs
+    next_bs = torch.where(stands_bs, next_bs, seq).clamp(max=seq)
+    begins_bs = chained(next_bs, 1 + seq // (objective.k + 1))
+    return union(first_bs, torch.where(begins_bs & stands_bs, end_bs, 0), seq)
+
+
+def chained(next_bs: torch.Tensor, longest: int) -> torch.Tensor:
+    """Marks (b, s) on the positions reached from 0 by going to ``next``; s is the end.
+
+    A chain has at most ``longest`` of them.
+    """
+    b, seq = next_bs.shape
+    jump = torch.cat([next_bs, torch.full_like(next_bs[:, :1], seq)], dim=1)
+    marks = torch.zeros(b, seq + 1, dtype=torch.long, device=next_bs.device)
+    marks[:, 0] = 1
+    for _ in range(longest.bit_length()):
+        marks = marks.scatter_reduce(1, jump, marks, "amax")
+        jump = jump.gather(1, jump)
+    return marks[:, :seq] > 0
+
+
+def fill_up(
+    marks_bs: torch.Tensor,
+    real_bs: torch.Tensor,
+    bits_bs: torch.Tensor,
+    counts_b: torch.Tensor,
+    predictions: int,
+) -> torch.Tensor:
+    """Positions (b, k): of the marks as many as are asked for, from the front, then any others."""
+    seq = marks_bs.shape[1]
+    lane_s = torch.arange(seq, device=marks_bs.device)
+    keys_bs = order_keys(bits_bs & LAST, real_bs)
+    marked_bs = lane_s - (1 << seq.bit_length())  # below all others, with the lane in its low bits
+    return lowest(torch.where(marks_bs, marked_bs, keys_bs), counts_b, predictions)

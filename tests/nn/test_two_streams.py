@@ -1,0 +1,155 @@
+"""Two streams against their definition: who sees whom, one state after the other.
+
+Axes: b rows, s tokens, u of them unseen, h hidden.
+"""
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.nn import Model, Order, Reading, build
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+B, S = 2, 6
+XLNET = "attention=relative(untie=true, segments=true) segments=0 norm=post(embeddings=false) "
+BASE = "layers=3 hidden=16 heads=2 vocab=50 seq=16 objective=plm head=linear "
+KINDS = [
+    XLNET,
+    XLNET + "E=8 share=all",
+    "attention=relative norm=pre",
+    "",
+    "norm=pre share=attention E=24 positions=sinusoidal",
+]
+# Six tokens in the order 3, 2, 4, 0; 1 and 5 come first of all and are not told.
+RANK = torch.tensor([[3, -1, 1, 0, 2, -1]] * B)
+BEFORE = torch.tensor([[3, 0, 1, 0, 2, 0]] * B)
+UNSEEN = torch.tensor([[0, 2, 3, 4]] * B)
+ORDER = Order(RANK, BEFORE, UNSEEN)
+SEES = {
+    0: {1, 2, 3, 4, 5},
+    1: {1, 5},
+    2: {1, 3, 5},
+    3: {1, 5},
+    4: {1, 2, 3, 5},
+    5: {1, 5},
+}
+"""Whom each token sees, itself left out where it is told."""
+
+
+def made(extra: str) -> Model:
+    model = build(resolve(BASE + extra)).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
+    return model
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
+
+
+SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 1, 2]])
+
+
+def segments(model: Model) -> torch.Tensor:
+    table = model.resolved.encoder.segments
+    return SEGMENTS.clamp(max=table - 1) if table else SEGMENTS
+
+
+def states(model: Model, token_ids: torch.Tensor, order: Order | None = ORDER) -> torch.Tensor:
+    return model.read(Reading(token_ids, segments(model), order=order))
+
+
+def touched(model: Model, at: int, order: Order = ORDER) -> tuple[set[int], set[int]]:
+    """Which first and second states a change of token ``at`` reaches."""
+    changed = ids()
+    changed[:, at] = (changed[:, at] - 5 + 7) % 45 + 5
+    moved = (states(model, ids(), order) - states(model, changed, order)).abs().amax((0, 2)) > 1e-6
+    found = set(moved.nonzero()[:, 0].tolist())
+    unseen = order.unseen[0].tolist()
+    return {i for i in found if i < S}, {unseen[i - S] for i in found if i >= S}
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_six_tokens_see_what_stands_before_them_in_the_order(extra: str) -> None:
+    model = made(extra)
+    for at in range(S):
+        first, second = touched(model, at)
+        assert first == {i for i, seen in SEES.items() if at in seen} | {at}
+        # Nobody is told by who sees it: the token itself changes nothing there.
+        assert second == {i for i in (0, 2, 3, 4) if at in SEES[i] - {i}}
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_without_an_order_every_token_sees_every_other(extra: str) -> None:
+    model = made(extra)
+    everyone = Order(torch.full((B, S), -1), torch.zeros(B, S, dtype=torch.long), UNSEEN)
+    both = states(model, ids(), everyone)
+    assert both.shape == (B, S + 4, 16)
+    torch.testing.assert_close(both[:, :S], states(model, ids(), None), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_states_asked_for_are_those_of_the_whole_row(extra: str) -> None:
+    model = made(extra)
+    whole = states(model, ids())
+    asked = torch.tensor([[S, S + 1, S + 2, S + 3, 5], [S + 3, 0, 0, 1, S + 1]])
+    found = model.read(Reading(ids(), segments(model), order=ORDER, asked=asked))
+    expected = whole.gather(1, asked[..., None].expand(-1, -1, 16))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("extra", KINDS)
+def test_who_sees_nothing_gives_numbers_and_not_its_token(extra: str, rate: float) -> None:
+    model = made(f"{extra} dropout={rate}")
+    nothing = Order(torch.arange(S).expand(B, S), torch.arange(S).expand(B, S), UNSEEN[:, :1])
+    assert 0 not in touched(model, 0, nothing)[1]
+    model.train()
+    found = states(model, ids(), nothing)
+    assert found.isfinite().all()
+    found.square().sum().backward()
+    for name, parameter in model.encoder.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    unseen = model.encoder.embeddings.unseen
+    assert unseen is not None
+    assert unseen.grad is not None
+    assert unseen.grad.abs().sum() > 0
+
+
+def test_packed_and_padded_rows_keep_to_their_own() -> None:
+    model = made(XLNET)
+    whole = states(model, ids())
+    wide = torch.nn.functional.pad
+    order = Order(wide(RANK, (0, 3), value=-1), wide(BEFORE, (0, 3), value=9), UNSEEN)
+    mask = torch.arange(S + 3).expand(B, -1) < S
+    found = model.read(Reading(wide(ids(), (0, 3)), wide(SEGMENTS, (0, 3)), mask, order=order))
+    kept = torch.cat([found[:, :S], found[:, S + 3 :]], dim=1)
+    torch.testing.assert_close(kept, whole, atol=1e-5, rtol=1e-4)
+    numbers = torch.tensor([[1] * S + [2] * S])
+    order = Order(
+        RANK.reshape(1, -1), BEFORE.reshape(1, -1), torch.cat([UNSEEN[:1], UNSEEN[1:] + S], 1)
+    )
+    both = Reading(ids().reshape(1, -1), SEGMENTS.reshape(1, -1), sequence_ids=numbers, order=order)
+    found = model.read(both)[0]
+    rows = [torch.cat([found[:S], found[2 * S :][:4]]), torch.cat([found[S : 2 * S], found[-4:]])]
+    torch.testing.assert_close(torch.stack(rows), whole, atol=1e-5, rtol=1e-4)
+
+
+def test_once_learned_it_needs_no_order() -> None:
+    model = made(XLNET)
+    mask = torch.arange(S + 2)[None] >= 2
+    left = torch.nn.functional.pad(ids(), (2, 0)), torch.nn.functional.pad(SEGMENTS, (2, 0))
+    found = model.encode(*left, mask.expand(B, -1))[:, 2:]
+    torch.testing.assert_close(found, model.encode(ids(), SEGMENTS), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"{BASE}{extra} batch={BATCH} microbatch={BATCH}")
+    forward, train = counted_by_torch(resolved, resolved.stages[0])
+    found = estimate(resolved).flops
+    assert found.forward_per_example == pytest.approx(forward, abs=1)
+    assert found.train_per_example == pytest.approx(train, rel=1e-3)

@@ -1,0 +1,153 @@
+"""Which tokens are told and in which order, against the sampler told one draw after another."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from bertc.ir.objective import Plm
+from bertc.nn import Order
+from bertc.objectives import Columns, Inputs
+from bertc.objectives.draws import another, below, bits, unit
+from bertc.objectives.plm import chained, find_spans, shuffled
+from tests.objectives.material import CLS, SEP, chosen, corrupted, rows, tables
+from tests.objectives.references import words_of
+
+SEQ = 96
+
+
+def order_of(columns: Columns) -> Order:
+    order = columns.reading.order
+    assert order is not None
+    return order
+
+
+def spans(objective: Plm, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    """Marks on the spans, and the random numbers they are made of."""
+    seq = inputs.token_ids.shape[1]
+    drawn = bits(3, inputs.copies, inputs.example_ids, seq)
+    real = torch.arange(seq) < inputs.lengths[:, None]
+    return find_spans(objective, inputs, real, tables(), drawn), drawn
+
+
+def one_by_one(
+    objective: Plm, ids: Sequence[int], length: int, n_at: Sequence[int], left_at: Sequence[int]
+) -> set[int]:
+    """As the release walks through a text: context, span, context, and the next."""
+    start = [i < 700 for i in range(1000)]
+    words = words_of(ids[:length], start, [i < 10 for i in range(1000)])
+    begins = sorted({b for b, _ in words} | {i for i in range(length) if ids[i] < 10})
+    told: set[int] = set()
+    at = 0
+    while at < length:
+        n, left = n_at[at], left_at[at]
+        later = [b for b in begins if b >= at + left]
+        if not later:
+            break
+        first = later[0]
+        ends = [first + n] if objective.unit == "pieces" else [*later[n : n + 1], length][:1]
+        if ends[0] >= length:
+            break
+        told |= set(range(first, ends[0]))
+        at = ends[0] + objective.k * n - left
+    return told
+
+
+@pytest.mark.parametrize("unit_of", ["pieces", "words"])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_spans_are_those_of_the_walk(unit_of: str, k: int) -> None:
+    objective = Plm.model_validate({"k": k, "unit": unit_of})
+    inputs = rows(60, SEQ)
+    marks, drawn = spans(objective, inputs)
+    total = sum(1 / n for n in range(1, 6))
+    reached = torch.tensor([sum(1 / n for n in range(1, m + 1)) for m in range(1, 5)])
+    n_at = 1 + (unit(drawn)[..., None] * total >= reached).sum(2)
+    left_at = below(another(drawn), k * n_at)
+    for row in range(60):
+        expected = one_by_one(
+            objective,
+            inputs.token_ids[row].tolist(),
+            int(inputs.lengths[row]),
+            n_at[row].tolist(),
+            left_at[row].tolist(),
+        )
+        assert set(marks[row].nonzero()[:, 0].tolist()) == expected
+
+
+def test_lengths_and_share_are_those_of_the_closed_form() -> None:
+    # All tokens begin words, so a span of n has k n others around it: 1 of k + 1 is told.
+    inputs = rows(400, 512, full=True, pairs=False)
+    inputs = inputs._replace(token_ids=inputs.token_ids % 600 + 10)
+    marks, _ = spans(Plm(unit="pieces"), inputs)
+    assert marks.float().mean().item() == pytest.approx(1 / 7, rel=0.03)
+    lengths = Counter[int]()
+    for row in marks.tolist():
+        runs = "".join("x" if mark else " " for mark in row).split()
+        lengths.update(map(len, runs))
+    total = sum(1 / n for n in range(1, 6))
+    # Of two neighbours nothing may be between: 1 in 36 n^2 makes one longer run.
+    for n in range(1, 6):
+        assert lengths[n] / lengths.total() == pytest.approx(1 / n / total, rel=0.12)
+
+
+def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
+    inputs = rows(200, 512, full=True)
+    columns = corrupted("plm(unit=pieces, block=256)", inputs)
+    assert columns.plm is not None
+    assert columns.plm.positions.shape == (200, 85)
+    # [CLS] and [SEP] are drawn like others and dropped (3 of 512).
+    assert 84 < columns.plm.weights.sum(1).mean() < 85
+    assert torch.equal(
+        columns.plm.targets,
+        inputs.token_ids.gather(1, columns.plm.positions),
+    )
+    assert torch.equal(columns.reading.token_ids, inputs.token_ids)
+    short = corrupted("plm", rows(50, 96))
+    assert short.plm is not None
+    wanted = (rows(50, 96).lengths * 16 // 96).clamp(min=1)
+    assert (short.plm.weights.sum(1) <= wanted).all()
+
+
+def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
+    inputs = rows(100, 48)
+    columns = corrupted("plm(k=2)", inputs)
+    assert columns.plm is not None
+    order, told = order_of(columns), chosen(columns)
+    special = (inputs.token_ids == CLS) | (inputs.token_ids == SEP)
+    real = torch.arange(48) < inputs.lengths[:, None]
+    assert not (told & special).any()
+    first = order.rank == -1
+    assert torch.equal(first, real & ~told & ~special)
+    # Who is seen by all sees nobody but its like.
+    assert (order.before[first] == 0).all()
+    assert (order.before[told] == order.rank[told]).all()
+    assert (order.before[special & real] == order.rank[special & real] + 1).all()
+    sees = order.rank[:, None, :] < order.before[:, :, None]
+    assert not sees.transpose(1, 2)[~real].any()
+
+
+def test_every_row_is_a_permutation_of_its_own() -> None:
+    places = shuffled(bits(1, torch.zeros(300, dtype=torch.long), torch.arange(300), 8), 8)
+    assert torch.equal(places.sort(1).values, torch.arange(8).expand(300, 8))
+    share = torch.stack([(places == i).float().mean(0) for i in range(8)])
+    assert (share - 1 / 8).abs().max() < 0.06
+
+
+def test_blocks_are_shuffled_alike_one_after_the_other() -> None:
+    places = shuffled(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
+    assert torch.equal(places[:, :16] + 16, places[:, 16:32])
+    assert torch.equal(places[:, :16] + 32, places[:, 32:])
+    columns = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
+    order, told = order_of(columns), chosen(columns)
+    sees = order.rank[:, None, :] < order.before[:, :, None]
+    lane = torch.arange(48) // 16
+    earlier = (lane[:, None] > lane) & told[:, None, :] & told[:, :, None]
+    assert sees[earlier].all()
+
+
+def test_chains_are_followed_to_their_end() -> None:
+    step = torch.tensor([[2, 3, 3, 6, 5, 7, 8, 8], [1, 2, 3, 4, 5, 6, 7, 8]])
+    marks = chained(step, 8)
+    assert marks[0].nonzero()[:, 0].tolist() == [0, 2, 3, 6]
+    assert marks[1].all()
