@@ -251,7 +251,7 @@ def _order_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             "E251",
             f"rows of {seq} tokens are no number of blocks of {found.block}",
             span,
-            notes=_note(f"seq = {seq}", stage.span("seq")),
+            notes=note(f"seq = {seq}", stage.span("seq")),
             help=f"plm(block={near}), or plm for one permutation of a row",
         )
 
