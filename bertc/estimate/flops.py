@@ -5,7 +5,8 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.resolved import Stage, head_matmuls
+from bertc.ir.head_cost import head_matmuls
+from bertc.ir.resolved import Stage
 from bertc.passes.stages import asks_about_pairs
 
 _LAYERS = ("attention", "ffn")

@@ -16,9 +16,10 @@ from bertc.estimate.figures import Parameters
 from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
+from bertc.ir.head_cost import head_kept
 from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sbo
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.resolved import Network, Stage, head_kept
+from bertc.ir.resolved import Network, Stage
 
 LONG = 8
 MOMENTS_BYTES = 8

@@ -186,7 +186,10 @@ class RelativeAttention(Node):
         values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
         if self.segments:
             values += queries * (width + heads)
-        return Kept(values=values + (1 if fused else 3) * heads * queries * seq)
+        placed = queries - (seq if queries >= seq else 0)
+        values += placed * heads * 2 * seq  # the scores of all distances, of which some are picked
+        picked = 2 * placed * seq  # by integers of eight bytes
+        return Kept(values=values + (1 if fused else 3) * heads * queries * seq, fp32=picked)
 
     def common_kept(self, seq: int, queries: int) -> int:
         """Values that all layers keep together: which keys stand in the query's own segment."""

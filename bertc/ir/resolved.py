@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import ONES, Constant, Kept, Matmul, Node, Normal, Weight
+from bertc.ir.base import ONES, Constant, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator, GeneratorNetwork
@@ -313,46 +313,3 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
     return (replace(weight, name=f"{prefix}.{weight.name}") for weight in weights)
-
-
-def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ...]:
-    """Products of the heads of one network over ``batch`` examples."""
-    encoder, products = network.encoder, list[Matmul]()
-    if not network.terms:  # its guesses are drawn all the same
-        products += encoder.head_matmuls(batch * stage.predictions())
-    for term in network.terms:
-        match term.objective:
-            case Clm() | Plm() as objective:
-                products += objective.matmuls(encoder, batch, stage.seq)
-            case Mlm() | Tlm() as objective if objective is stage.masking:
-                products += objective.matmuls(encoder, batch, stage.seq)
-            case Sbo() as objective:
-                products += objective.matmuls(encoder, batch, stage.predictions())
-            case Nsp() | Sop() as objective:
-                products += objective.matmuls(encoder, batch * stage.texts)
-            case Rtd() as objective:
-                products += objective.matmuls(encoder, batch * _judged(stage, objective))
-    return tuple(products)
-
-
-def head_kept(stage: Stage, network: Network) -> Kept:
-    """What the heads of one network keep for the backward pass, for one example."""
-    encoder, total = network.encoder, Kept()
-    for term in network.terms:
-        match term.objective:
-            case Clm() | Plm() as objective:
-                total += objective.kept(encoder, stage.seq)
-            case Mlm() | Tlm() as objective if objective is stage.masking:
-                total += objective.kept(encoder, stage.seq)
-            case Sbo() as objective:
-                total += objective.kept(encoder, stage.predictions())
-            case Nsp() | Sop() as objective:
-                total += objective.kept(encoder).times(stage.texts)
-            case Rtd() as objective:
-                total += objective.kept(encoder, _judged(stage, objective))
-    return total
-
-
-def _judged(stage: Stage, objective: Rtd) -> int:
-    """Positions a row that are asked about."""
-    return stage.seq if objective.over == "all" else stage.predictions()
