@@ -9,6 +9,7 @@ from pydantic import Field
 from bertc.ir.base import Kept, Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
+from bertc.ir.growth import Growth
 from bertc.ir.objective import Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
@@ -20,11 +21,13 @@ class Stage(Node):
     """One phase of a run and the encoder it trains. ``first_step`` counts from the run's start.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
-    whole run unless the stage brings an optimiser of its own.
+    whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
+    the one before, and differs from it. The optimiser's updates are counted from ``counted_from``.
     """
 
     name: str
     encoder: Encoder
+    grow: Growth | None
     steps: int
     first_step: int
     batch: int
@@ -42,6 +45,7 @@ class Stage(Node):
     warmup_steps: int
     schedule_start: int
     schedule_steps: int
+    counted_from: int
 
     @property
     def tokens_per_step(self) -> int:
@@ -144,6 +148,18 @@ class Resolved(Node):
             if step < stage.first_step + stage.steps:
                 return stage
         return self.stages[-1]
+
+    def trained_at(self, step: int) -> Stage:
+        """The stage whose network a run holds after ``step`` steps, until the next one begins."""
+        return self.stage_at(max(0, step - 1))
+
+    def as_in(self, network: Stage) -> "Resolved":
+        """The program as if every stage trained the network of one of them."""
+        stages = (
+            stage.model_copy(update={"encoder": network.encoder, "grow": None})
+            for stage in self.stages
+        )
+        return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:
         """sha256 of everything that decides what is computed; names and origins do not."""

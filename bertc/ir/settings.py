@@ -14,6 +14,7 @@ from bertc.ir.data import Docstrings, Format, Language, Share, Smoothing, Vocabu
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
+from bertc.ir.growth import Growth, Stack
 from bertc.ir.head import Head, TransformHead
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
@@ -103,6 +104,9 @@ class Settings(Node):
 
     # how
     optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    grow: Growth = default(
+        Stack(), "StackingBERT double.py", "how a stage with more layers begins from the one before"
+    )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
     seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
@@ -137,8 +141,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing", "mixing", "format",
-    "pack", "optimizer",
+    "layers", "grow", "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing",
+    "mixing", "format", "pack", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

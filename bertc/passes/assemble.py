@@ -17,7 +17,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _encoder(value)),
+        stages=_stages(program, value),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -28,8 +28,7 @@ def assemble(program: Program) -> Resolved:
     )
 
 
-def _encoder(value: dict[str, Any]) -> Encoder:
-    layers = value["layers"]
+def _encoder(value: dict[str, Any], layers: int) -> Encoder:
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
         vocab_size=value["vocab"].size,
@@ -54,21 +53,27 @@ def _encoder(value: dict[str, Any]) -> Encoder:
     )
 
 
-def _stages(program: Program, encoder: Encoder) -> tuple[Stage, ...]:
-    total, first, stages = total_steps(program), 0, []
+def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
+    total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
     for view in stage_views(program):
-        stages.append(_stage(view, encoder, first, total))
+        encoder = _encoder(value, view.value("layers"))
+        grows = bool(stages) and stages[-1].encoder != encoder
+        counted_from = first if grows else counted_from
+        stages.append(_stage(view, encoder, grows, first, total, counted_from))
         first += view.value("steps")
     return tuple(stages)
 
 
-def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
+def _stage(
+    view: StageView, encoder: Encoder, grows: bool, first: int, total: int, counted_from: int
+) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
     own_schedule = "optimizer" in view.own
     schedule_steps = steps if own_schedule else total
     return Stage(
         name=view.name,
         encoder=encoder,
+        grow=view.value("grow") if grows else None,
         steps=steps,
         first_step=first,
         batch=view.value("batch"),
@@ -86,6 +91,7 @@ def _stage(view: StageView, encoder: Encoder, first: int, total: int) -> Stage:
         warmup_steps=warmup_steps(optimizer, schedule_steps),
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
+        counted_from=counted_from,
     )
 
 

@@ -43,7 +43,8 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
     hidden = program.settings["hidden"].value
-    for heads in sorted(set(layer_values(program.settings["heads"].value, 1))):
+    written = program.settings["heads"].value
+    for heads in sorted({written} if isinstance(written, int) else set(written)):
         if hidden % heads:
             near = sorted(
                 (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
@@ -62,7 +63,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
 
 def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
     value = {name: given.value for name, given in program.settings.items()}
-    layers = value["layers"]
+    layers = max(view.value("layers") for view in stage_views(program))
     per_layer = sum(
         4 * value["hidden"] * heads * value["head_dim"] + 2 * value["hidden"] * ffn
         for heads, ffn in zip(

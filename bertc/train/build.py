@@ -37,6 +37,8 @@ class Trial:
 def build(resolved: Resolved, out: Path | None) -> str:
     """Build, compile and run the first stage's training step; write ``out``; say how it went.
 
+    The model is the one that training begins with: later stages may be deeper.
+
     Rows of random tokens stand for the text, which is not read.
 
     Raises:
@@ -44,6 +46,7 @@ def build(resolved: Resolved, out: Path | None) -> str:
         CannotWriteError: if the model folder cannot be written.
     """
     plan = replace(make_plan(resolved), compile=True)
+    resolved = resolved.as_in(resolved.stages[0])
     model = allocate(resolved, plan.device)
     tensors = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32

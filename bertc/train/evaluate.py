@@ -51,7 +51,7 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
                 "the text is not the one that this run was trained on",
                 help="restore the files, so that held-out text is text the model has not seen",
             )
-        stage = resolved.stage_at(max(0, progress.step - 1))
+        stage = resolved.trained_at(progress.step)
         index = resolved.stages.index(stage)
         data, rows = corpus.stage(index), plan.microbatches[index]
         found = evaluate(

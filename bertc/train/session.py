@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import ALONE, Layout, Plan, World
@@ -21,6 +21,7 @@ from bertc.train import changes, checkpoints
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
+from bertc.train.growth import grown
 from bertc.train.machine import detect, make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
@@ -34,7 +35,7 @@ _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydanti
 
 @dataclass
 class Session:
-    """Everything the loop works on."""
+    """Everything the loop works on. ``stage`` is the one whose network the model is."""
 
     resolved: Resolved
     folder: RunFolder
@@ -45,6 +46,7 @@ class Session:
     model: Model
     moments: Moments
     progress: Progress
+    stage: Stage
     metrics: Metrics | Unwritten
     display: Display
     ranks: Ranks
@@ -55,6 +57,22 @@ class Session:
     def copies(self) -> int:
         """How many processes hold the same gradient."""
         return _layout(self.plan, self.ranks.world).copies
+
+    def enter(self, stage: Stage) -> None:
+        """Begin a stage: where its network is another one, make it of the one that there is.
+
+        What was saved last stays as it is: going on from there makes the same network again.
+        """
+        if stage.grow is not None and stage is not self.stage:
+            # Each process makes the whole of the new network from the whole of the old one.
+            weights, moments = gathered(self.engine.parameters), gathered(self.moments)
+            model, moments = grown(self.resolved, self.stage, stage, weights, moments)
+            self.model, self.engine, self.moments = laid_out(
+                model, moments, self.plan, self.ranks.world
+            )
+            depths = (len(s.encoder.layers) for s in (self.stage, stage))
+            self.display.note("the network grows from {} to {} layers".format(*depths))
+        self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:
         """All weights in main memory, in the first process; every one takes part."""
@@ -68,6 +86,7 @@ class Session:
         """
         if self.saved == self.progress.step:
             return
+        assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
         weights, moments = self.weights(), gathered(self.moments, self.ranks.first)
         if self.ranks.first:
             self._write(weights, moments)
@@ -79,6 +98,7 @@ class Session:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
             "run": identity(self.resolved),
+            "stage": self.stage.name,
             "data": self.corpus.fingerprint,
             "threads": torch.get_num_threads(),
             "versions": versions(),
@@ -146,13 +166,12 @@ def open_session(
         _note_beginning(resolved, folder, spec_text, lock, plan, corpus)
 
     device = torch.device(plan.device)
-    state = restore(found, resolved) if found else begin(resolved)
+    stage = resolved.trained_at(ranks.share(found.step if found else 0))
+    state = restore(found, resolved) if found else begin(resolved, stage)
     model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
     if progress.step:
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
-    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    engine = make_engine(model, _layout(plan, ranks.world), device)
-    moments = {name: engine.spread(m, name[2:]) for name, m in state.moments.items()}
+    model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
     with written as metrics:
         yield Session(
@@ -165,12 +184,22 @@ def open_session(
             model=model,
             moments=moments,
             progress=progress,
+            stage=stage,
             metrics=metrics,
             display=display,
             ranks=ranks,
             engine=engine,
             saved=ranks.share(progress.step if found else -1),
         )
+
+
+def laid_out(
+    model: Model, moments: Moments, plan: Plan, world: World
+) -> tuple[Model, Engine, Moments]:
+    """A model and its moments over the processes, on their devices."""
+    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
+    return model, engine, {n: engine.spread(m, n[2:]) for n, m in moments.items()}
 
 
 def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> Corpus:

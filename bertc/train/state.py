@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
 from bertc.train.foreach import Moments
@@ -41,9 +41,9 @@ class State:
     progress: Progress
 
 
-def begin(resolved: Resolved) -> State:
-    """The state before the first step, which the seed decides, in main memory."""
-    model = build(resolved)
+def begin(resolved: Resolved, stage: Stage) -> State:
+    """The initial state of a stage's network, which the seed decides, in main memory."""
+    model = build(resolved.as_in(stage))
     return State(model, zero_moments(dict(model.named_parameters())), Progress())
 
 
@@ -53,6 +53,7 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     Raises:
         DataError: if its tensors are not those of the weight table.
     """
+    resolved = resolved.as_in(resolved.trained_at(checkpoint.step))
     table, folder = model_weights(resolved), checkpoint.folder
     weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)

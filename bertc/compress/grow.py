@@ -1,0 +1,76 @@
+"""Growing: which weight of the old network each weight of the deeper one begins as.
+
+Names and shapes alone, from the two weight tables; ``bertc.train.growth`` moves the tensors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from bertc.ir.growth import Growth, Identity, Interleave, Stack
+from bertc.ir.resolved import Resolved, model_weights
+
+LAYERS = {"encoder.attention": "attention_owner", "encoder.ffn": "ffn_owner"}
+"""Parts that exist once a layer, by the name of their tensors, and who owns them."""
+OUTPUTS = ("output", "outer")
+"""The maps of attention and of the feed-forward part back to the residual stream."""
+
+
+@dataclass(frozen=True)
+class WeightMap:
+    """What the weights of a network are at first.
+
+    ``copies`` maps a weight to the old one that it is a copy of; those in ``zeros`` are zero; all
+    others have their initial values.
+    """
+
+    copies: Mapping[str, str]
+    zeros: frozenset[str] = frozenset()
+
+    def moments(self) -> "WeightMap":
+        """The same for the two moments of each weight: what is not copied was never updated."""
+        return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in self.pairs()})
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """New names and old ones."""
+        return tuple(self.copies.items())
+
+
+def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
+    """Where the weights of ``new`` come from. What is shared has one owner, so is copied once.
+
+    A layer takes after the layer that ``growth`` names; an owner stands for its borrowers.
+    """
+    known = {weight.name for weight in model_weights(old)}
+    copies, zeros = dict[str, str](), set[str]()
+    for name in (weight.name for weight in model_weights(new)):
+        source = _source(name, old, new, growth)
+        if source in known:
+            copies[name] = source
+        elif source == "" and _silent(name, growth):
+            zeros.add(name)
+    return WeightMap(copies, frozenset(zeros))
+
+
+def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
+    """The old name of a weight; empty for one of a layer that is new."""
+    for part, owners in LAYERS.items():
+        if name.startswith(f"{part}."):
+            layer, _, rest = name.removeprefix(f"{part}.").partition(".")
+            depths = len(old.encoder.layers), len(new.encoder.layers)
+            source = growth.source(int(layer), *depths)
+            if source is None:
+                return ""
+            return f"{part}.{getattr(old.encoder, owners)[source]}.{rest}"
+    return name
+
+
+def _silent(name: str, growth: Growth) -> bool:
+    """Whether a weight of a new layer is zero, so that the layer adds nothing."""
+    match growth:
+        case Identity():
+            return name.split(".")[-2] in OUTPUTS
+        case Stack() | Interleave():
+            return False
+        case unreachable:
+            assert_never(unreachable)

@@ -1,0 +1,177 @@
+"""Stages that grow: what a deeper one begins with, and a run that is the same however resumed."""
+
+import pytest
+import torch
+
+from bertc.diagnostics import StoppedError
+from bertc.interop import read_model
+from bertc.ir.growth import Identity, Interleave, Stack
+from bertc.ir.norm import PreNorm
+from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups
+from bertc.nn import build
+from bertc.train import session
+from bertc.train.evaluate import evaluate_run
+from bertc.train.fill import fill
+from bertc.train.growth import grown
+from bertc.train.loop import train
+from bertc.train.optimizers import zero_moments
+
+STAGES = {"flat": {"layers": 1, "steps": 10}, "deep": {"layers": 2, "steps": 14}}
+
+
+def begun(resolved, seed=3):
+    """The last stage's model and moments, begun from random ones of the stage before."""
+    before, after = resolved.stages[-2:]
+    old = build(resolved.as_in(before))
+    draw = torch.Generator().manual_seed(seed)
+    for parameter in old.parameters():
+        parameter.data.normal_(std=0.1, generator=draw)
+    moments = {
+        name: torch.rand(moment.shape, generator=draw)
+        for name, moment in zero_moments(dict(old.named_parameters())).items()
+    }
+    return old, moments, *grown(resolved, before, after, dict(old.named_parameters()), moments)
+
+
+def layer(model, number):
+    return {
+        f"{part}.{name}": parameter
+        for part in ("attention", "ffn")
+        for name, parameter in getattr(model.encoder, part)[str(number)].named_parameters()
+    }
+
+
+@pytest.mark.parametrize(
+    ("grow", "before", "after", "sources"),
+    [
+        (Stack(), 2, 4, [0, 1, 0, 1]),
+        (Stack(), 2, 5, [0, 1, 0, 1, 0]),
+        (Interleave(), 2, 4, [0, 0, 1, 1]),
+        (Interleave(), 2, 3, [0, 0, 1]),
+    ],
+)
+def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
+    resolved = tiny(stages={"a": {"layers": before}, "b": {"layers": after, "grow": grow}})
+    old, _, new, moments = begun(resolved)
+    for number, source in enumerate(sources):
+        theirs = layer(old, source)
+        for name, parameter in layer(new, number).items():
+            assert torch.equal(parameter, theirs[name])
+            assert parameter.data_ptr() != theirs[name].data_ptr()
+    assert torch.equal(new.encoder.embeddings.token.weight, old.encoder.embeddings.token.weight)
+    assert all(torch.equal(p, dict(old.heads.named_parameters())[n]) for n, p in
+               new.heads.named_parameters())  # fmt: skip
+    assert not any(moment.any() for moment in moments.values())
+
+
+def test_moments_can_be_carried_along(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 2, "grow": Stack(moments="carry")}}
+    _, before, new, moments = begun(tiny(stages=stages))
+    for name in dict(new.named_parameters()):
+        source = name.replace("attention.1.", "attention.0.").replace("ffn.1.", "ffn.0.")
+        assert torch.equal(moments[f"m.{name}"], before[f"m.{source}"])
+        assert torch.equal(moments[f"v.{name}"], before[f"v.{source}"])
+
+
+def test_identity_layers_change_nothing_at_first_and_learn(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 3, "grow": Identity()}}
+    old, _, new, _ = begun(tiny(stages=stages, norm=PreNorm()))
+    ids = torch.randint(5, 100, (2, 12))
+    assert torch.equal(old.eval().encode(ids), new.eval().encode(ids))
+    new.encode(ids).square().sum().backward()
+    gradients = {name: p.grad for name, p in layer(new, 2).items()}
+    assert gradients["attention.output.weight"].any()
+    assert gradients["ffn.outer.weight"].any()
+
+
+@pytest.mark.parametrize(
+    ("share", "owners"),
+    [(ShareAll(), {0}), (ShareGroups(groups=2), {0, 2}), (ShareFfn(), {0, 1, 2, 3})],
+)
+def test_what_is_shared_has_one_owner(tiny, share, owners):
+    stages = {"a": {"layers": 2}, "b": {"layers": 4}}
+    old, _, new, _ = begun(tiny(stages=stages, share=share))
+    assert {int(name) for name in new.encoder.attention} == owners
+    if isinstance(share, ShareAll):
+        assert all(torch.equal(p, q) for p, q in
+                   zip(old.parameters(), new.parameters(), strict=True))  # fmt: skip
+    if isinstance(share, ShareGroups):  # layers 0 0 2 2 after 0 1: layer 2 is layer 0 again
+        for name, parameter in layer(new, 2).items():
+            assert torch.equal(parameter, layer(old, 0)[name])
+
+
+class _Stop:
+    """Stops a run when it is about to do a step, as SIGTERM does."""
+
+    def __init__(self, monkeypatch, step):
+        real = session.Session.save
+
+        def save(self):
+            real(self)
+            if self.progress.step == step:
+                raise StoppedError("here")
+
+        monkeypatch.setattr(session.Session, "save", save)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"optimizer": Lamb(lr=1e-2, warmup=2, bias_correction=True)},
+        {"optimizer": Adam(lr=1e-3, warmup=2), "grow": Interleave(moments="carry"),
+         "objective": (Term(objective=Mlm()), Term(objective=Sop())), "embedding": 16,
+         "recompute": "on", "share": ShareFfn()},
+        {"grow": Identity(), "norm": PreNorm(), "pack": True},
+    ],
+    ids=["stack", "lamb", "carry", "identity"],
+)  # fmt: skip
+def test_a_run_that_grows_is_the_same_however_resumed(
+    tiny, tmp_path, same_run, monkeypatch, settings
+):
+    resolved = tiny(stages=STAGES, **settings)
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    for step in (8, 10, 12, 20):  # in the first stage, at the boundary, in the second stage
+        run = tmp_path / f"stopped-{step}"
+        with monkeypatch.context() as patch:
+            _Stop(patch, step)
+            with pytest.raises(StoppedError):
+                train(resolved, run, **options)
+        # Until it goes on, the network is as deep as the checkpoint.
+        depth = 1 if step <= 10 else 2
+        reached, tensors = read_model(run)
+        assert len(reached.encoder.layers) == depth
+        assert ("encoder.ffn.1.norm.weight" in tensors) == (
+            depth == 2 and not isinstance(settings.get("share"), ShareFfn)
+        )
+        assert evaluate_run(run, **options).step == step
+        assert fill(run, "hens cackle in the [MASK]").masks
+        train(resolved, run, resume=True, **options)
+        same_run(tmp_path / "straight", run)
+
+
+def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(tiny, tmp_path, same_run):
+    resolved = tiny(stages=STAGES)
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    run = tmp_path / "killed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.Session, "enter", _no_second_stage)
+        with pytest.raises(RuntimeError):
+            train(resolved, run, **options)
+    train(resolved, run, resume=True, **options)
+    same_run(tmp_path / "straight", run)
+
+
+def _no_second_stage(self, stage):
+    if stage.grow:
+        raise RuntimeError("killed")
+    self.stage = stage
+
+
+def test_the_count_of_updates_begins_again_with_the_moments(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
+    assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
