@@ -4,7 +4,6 @@ from typing import Any
 
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
-from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
@@ -69,7 +68,7 @@ def _stage(
 ) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
     own_schedule = "optimizer" in view.own
-    schedule_steps = steps if own_schedule else total
+    schedule_steps = optimizer.schedule_steps(steps if own_schedule else total)
     return Stage(
         name=view.name,
         encoder=encoder,
@@ -88,15 +87,8 @@ def _stage(
         padded=view.format.kind != "full-sentences" or view.translates,
         pack=view.value("pack"),
         optimizer=optimizer,
-        warmup_steps=warmup_steps(optimizer, schedule_steps),
+        warmup_steps=optimizer.warmup_steps(schedule_steps),
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
     )
-
-
-def warmup_steps(optimizer: Adam | Lamb, schedule_steps: int) -> int:
-    """Warm-up in steps, from a number of steps or a fraction of the schedule."""
-    if isinstance(optimizer.warmup, int):
-        return optimizer.warmup
-    return round(optimizer.warmup * schedule_steps)

@@ -1,15 +1,14 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span
+from bertc.diagnostics import Diagnostics, Note, Span
 from bertc.ir.data import PAIRED
 from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
-from bertc.ir.program import Given, Program
-from bertc.passes.assemble import warmup_steps
+from bertc.ir.program import Program
 from bertc.passes.dimensions import total_steps
 from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, rewrite, stage_views
 
 LARGEST_MODEL = 10**15
 
@@ -32,13 +31,6 @@ def _note(message: str, span: Span | None) -> tuple[Note, ...]:
     return (Note(message, span),) if span else ()
 
 
-def _fix(given: Given | None, instead: str) -> Fix | None:
-    """Write a setting anew, where this spec writes it."""
-    if given is None or given.origin.kind != "written" or given.origin.span is None:
-        return None
-    return Fix(given.origin.span, instead)
-
-
 def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
@@ -56,7 +48,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 label=f"{hidden} / {heads} leaves {hidden % heads}",
                 notes=_note(f"hidden = {hidden}", program.span("hidden")),
                 help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
-                fix=_fix(program.settings["heads"], f"heads={near[0]}"),
+                fix=rewrite(program.settings["heads"], f"heads={near[0]}"),
             )
             return
 
@@ -123,7 +115,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
-            fix=_fix(stage.given("format"), "format=segment-pair"),
+            fix=rewrite(stage.given("format"), "format=segment-pair"),
         )
     if asking and not stage.program.settings["pooler"].value:
         diagnostics.error(
@@ -141,7 +133,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             stage.span("pack"),
             notes=_note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",
-            fix=_fix(stage.given("format"), "format=doc-sentences"),
+            fix=rewrite(stage.given("format"), "format=doc-sentences"),
         )
     segments = stage.program.settings["segments"].value
     if (paired or stage.translates) and segments == 1:
@@ -167,9 +159,9 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
             stage.span("seq") or stage.program.span("positions"),
             notes=_note(f"positions = {positions.rows} rows", stage.program.span("positions")),
             help=f"seq={room}" if positions.offset else more_rows,
-            fix=_fix(stage.given("seq"), f"seq={room}")
+            fix=rewrite(stage.given("seq"), f"seq={room}")
             if positions.offset
-            else _fix(written, more_rows),
+            else rewrite(written, more_rows),
         )
 
 
@@ -189,12 +181,13 @@ def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
 def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -> None:
     optimizer = stage.value("optimizer")
     steps = stage.value("steps") if "optimizer" in stage.own else total_steps(program)
-    warmup = warmup_steps(optimizer, steps)
+    length = optimizer.schedule_steps(steps)
+    warmup = optimizer.warmup_steps(length)
     written = stage.span("optimizer") or stage.span("steps")
-    if warmup > steps:
+    if warmup > length:
         diagnostics.error(
             "E209",
-            f"warm-up takes {warmup} steps of a schedule of {steps}",
+            f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
             notes=_note(f"steps = {steps}", stage.span("steps")),
             help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",

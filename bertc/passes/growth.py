@@ -3,12 +3,12 @@
 from itertools import pairwise
 from typing import get_args
 
-from bertc.diagnostics import Diagnostics, Fix, Note
+from bertc.diagnostics import Diagnostics, Note
 from bertc.ir.growth import Identity
 from bertc.ir.program import Program
 from bertc.ir.sharing import SharedPart
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, rewrite, stage_views
 
 
 def growth(program: Program, diagnostics: Diagnostics) -> Program:
@@ -28,8 +28,6 @@ def growth(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnostics) -> None:
     before, after = earlier.value("layers"), later.value("layers")
-    given = later.given("layers")
-    own = given if given and given.origin.kind == "written" and "layers" in later.own else None
     span = earlier.span("layers")
     diagnostics.error(
         "E230",
@@ -38,7 +36,7 @@ def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnos
         label="a stage may be deeper than the one before, not shallower",
         notes=(Note(f"layers = {before}", span),) if span else (),
         help=f"layers={before}",
-        fix=Fix(own.origin.span, f"layers={before}") if own and own.origin.span else None,
+        fix=rewrite(later.own.get("layers"), f"layers={before}"),
     )
 
 
@@ -58,6 +56,7 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
                     label="a copy is as wide as the original",
                     notes=_grown_here(stage, before),
                     help=f"{setting}={widths[0]}, or grow=identity with norm=pre",
+                    fix=rewrite(program.settings[setting], f"{setting}={widths[0]}"),
                 )
                 return
 
@@ -74,6 +73,7 @@ def _identity_possible(
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
             help="grow=stack, or norm=pre",
+            fix=rewrite(stage.given("grow"), "grow=stack"),
         )
         return
     for part in get_args(SharedPart):
@@ -90,6 +90,7 @@ def _identity_possible(
                 if share.origin.span
                 else (),
                 help="grow=stack, or share=none",
+                fix=rewrite(stage.given("grow"), "grow=stack"),
             )
             return
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.diagnostics import Span
+from bertc.diagnostics import Fix, Span
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair
 from bertc.ir.objective import Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
@@ -81,3 +81,10 @@ def default_format(
     if asks_about_pairs(objective):
         return SegmentPair()
     return DocSentences() if pack else FullSentences()
+
+
+def rewrite(given: Given | None, instead: str) -> Fix | None:
+    """Write a setting anew, where this spec writes it."""
+    if given is None or given.origin.kind != "written" or given.origin.span is None:
+        return None
+    return Fix(given.origin.span, instead)
