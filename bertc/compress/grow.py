@@ -20,20 +20,22 @@ OUTPUTS = ("output", "outer")
 class WeightMap:
     """What the weights of a network are at first.
 
-    ``copies`` maps a weight to the old one that it is a copy of; those in ``zeros`` are zero; all
-    others have their initial values.
+    ``copies`` maps a weight to the old one that it is a copy of; those in ``zeros`` are zero; those
+    in ``fresh`` belong to new layers, and have their initial values as all others have.
     """
 
     copies: Mapping[str, str]
     zeros: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
 
     def moments(self) -> "WeightMap":
         """The same for the two moments of each weight: what is not copied was never updated."""
-        return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in self.pairs()})
+        pairs = self.copies.items()
+        return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in pairs})
 
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """New names and old ones."""
-        return tuple(self.copies.items())
+    def made(self, name: str) -> bool:
+        """Whether a weight belongs to a layer that is new."""
+        return name in self.zeros or name in self.fresh
 
 
 def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
@@ -42,14 +44,14 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
     A layer takes after the layer that ``growth`` names; an owner stands for its borrowers.
     """
     known = {weight.name for weight in model_weights(old)}
-    copies, zeros = dict[str, str](), set[str]()
+    copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
         if source in known:
             copies[name] = source
-        elif source == "" and _silent(name, growth):
-            zeros.add(name)
-    return WeightMap(copies, frozenset(zeros))
+        elif source == "":
+            (zeros if _silent(name, growth) else fresh).add(name)
+    return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
 
 def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:

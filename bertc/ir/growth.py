@@ -1,4 +1,4 @@
-"""How a stage whose network is deeper than the one before begins from it.
+"""What a run begins from, and how a network that is deeper than the one before begins from it.
 
 A kind says for each layer of the new depth which layer of the old one it is a copy of; widths,
 embeddings and heads stay. Which tensors that are, sharing included, is for ``bertc.compress``.
@@ -55,3 +55,25 @@ class Identity(_Growth):
 
 
 Growth = Annotated[Stack | Interleave | Identity, Field(discriminator="kind")]
+
+
+class Drawn(Node):
+    """Initial values alone, which the seed decides."""
+
+    kind: Literal["random"] = "random"
+
+
+class FromRun(Node):
+    """The weights of an earlier run, of an imported model or of a Hugging Face folder.
+
+    The encoder's all have to fit, by name, sharing and shape; the pooler and heads are taken where
+    both have them. The optimiser begins anew.
+    """
+
+    kind: Literal["run"] = "run"
+    path: Annotated[str, Field(min_length=1)]
+    positional = ("path",)
+    bare_string = ("path",)
+
+
+Init = Annotated[Drawn | FromRun, Field(discriminator="kind")]

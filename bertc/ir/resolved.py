@@ -9,7 +9,7 @@ from pydantic import Field
 from bertc.ir.base import Kept, Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
-from bertc.ir.growth import Growth
+from bertc.ir.growth import Growth, Init
 from bertc.ir.objective import Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
@@ -22,7 +22,8 @@ class Stage(Node):
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
-    the one before, and differs from it. The optimiser's updates are counted from ``counted_from``.
+    another one: that of the stage before, or for the first stage that of the run's ``init``. The
+    optimiser's updates are counted from ``counted_from``.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Run(Node):
     """What holds for a run as a whole."""
 
     seed: int
+    init: Init
     save_every: int
     eval_every: int
     log_every: int

@@ -14,7 +14,7 @@ from bertc.ir.data import Docstrings, Format, Language, Share, Smoothing, Vocabu
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
-from bertc.ir.growth import Growth, Stack
+from bertc.ir.growth import Drawn, Growth, Init, Stack
 from bertc.ir.head import Head, TransformHead
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
@@ -104,8 +104,9 @@ class Settings(Node):
 
     # how
     optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    init: Init = default(Drawn(), HOUSE, "the weights that a run begins with")
     grow: Growth = default(
-        Stack(), "StackingBERT double.py", "how a stage with more layers begins from the one before"
+        Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
     )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")

@@ -4,6 +4,7 @@ from typing import Any
 
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
+from bertc.ir.growth import FromRun
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
@@ -56,7 +57,8 @@ def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
     total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
     for view in stage_views(program):
         encoder = _encoder(value, view.value("layers"))
-        grows = bool(stages) and stages[-1].encoder != encoder
+        begins = isinstance(value["init"], FromRun)
+        grows = stages[-1].encoder != encoder if stages else begins
         counted_from = first if grows else counted_from
         stages.append(_stage(view, encoder, grows, first, total, counted_from))
         first += view.value("steps")

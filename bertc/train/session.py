@@ -1,10 +1,8 @@
 """A run in progress: what it is made of, how it begins or is taken up again, how it is saved."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +11,25 @@ from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
+from bertc.ir.growth import FromRun
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import ALONE, Layout, Plan, World
-from bertc.train import changes, checkpoints
+from bertc.train import checkpoints
+from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.growth import grown
-from bertc.train.machine import detect, make_plan
+from bertc.train.machine import make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
 from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, begin, restore
 from bertc.train.stopping import Stop
+from bertc.train.surroundings import note_beginning, versions
 from bertc.train.tables import vocabulary_tables
-
-_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
 
 
 @dataclass
@@ -162,14 +161,18 @@ def open_session(
     with ranks.alike():
         plan = plan_of(resolved, lock, display, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)
+    source = None
     if ranks.first:
-        _note_beginning(resolved, folder, spec_text, lock, plan, corpus)
+        source = None if found else source_of(resolved, corpus.vocabulary)
+        note_beginning(resolved, folder, spec_text, lock, plan, corpus, source)
+        for text in source.lines() if source else ():
+            display.note(text)
 
     device = torch.device(plan.device)
     stage = resolved.trained_at(ranks.share(found.step if found else 0))
-    state = restore(found, resolved) if found else begin(resolved, stage)
+    state = restore(found, resolved) if found else begin(resolved, stage, source)
     model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
-    if progress.step:
+    if progress.step or isinstance(resolved.run.init, FromRun):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
@@ -214,26 +217,6 @@ def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -
         ranks.wait()
     assert corpus is not None, "each had its turn"
     return corpus
-
-
-def _note_beginning(
-    resolved: Resolved,
-    folder: RunFolder,
-    spec_text: str,
-    lock: dict[str, Any],
-    plan: Plan,
-    corpus: Corpus,
-) -> None:
-    """Write what the run begins with, or hold it against what it began with."""
-    if not folder.holds_a_run:
-        # Only now: a first try whose text cannot be read must not take the folder's name.
-        folder.start(resolved, spec_text)
-    if lock:
-        old, new = lock["data"], corpus.fingerprint
-        changes.refuse([] if old == new else [f"the text: fingerprint {old} -> {new}"])
-    else:
-        corpus.vocabulary.save(folder.tokenizer)
-        folder.write_lock(_surroundings(resolved, plan, corpus))
 
 
 def _layout(plan: Plan, world: World) -> Layout:
@@ -306,21 +289,3 @@ def _restore_threads(began: int, display: Display) -> None:
             f"{torch.get_num_threads()}; going on with {began}, for the same sums"
         )
         torch.set_num_threads(began)
-
-
-def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus) -> dict[str, Any]:
-    """What decides the result beside the program, for lock.json."""
-    return {
-        "schema": 1,
-        "resolved": resolved.fingerprint(),
-        "data": corpus.fingerprint,
-        "threads": torch.get_num_threads(),
-        "plan": asdict(plan),
-        "machine": asdict(detect(resolved.run.device)),
-        "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that take part in the arithmetic or the files."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

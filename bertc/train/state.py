@@ -6,7 +6,9 @@ from typing import Any
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
+from bertc.train.beginning import Source
 from bertc.train.foreach import Moments
+from bertc.train.growth import move
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import zero_moments
 
@@ -41,10 +43,13 @@ class State:
     progress: Progress
 
 
-def begin(resolved: Resolved, stage: Stage) -> State:
-    """The initial state of a stage's network, which the seed decides, in main memory."""
+def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
+    """The initial state of a stage's network, in main memory: of the source, or of the seed."""
     model = build(resolved.as_in(stage))
-    return State(model, zero_moments(dict(model.named_parameters())), Progress())
+    weights = dict(model.named_parameters())
+    if source:
+        move(source.places, source.tensors, weights)
+    return State(model, zero_moments(weights), Progress())
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from bertc.diagnostics import BertcError, UsageError
+from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Dropout
-from bertc.ir.growth import Stack
+from bertc.ir.growth import FromRun, Stack
 from bertc.ir.norm import PreNorm
 from bertc.ir.objective import Mlm, Sop, Term
 from bertc.ir.optimizer import Lamb
@@ -186,6 +187,19 @@ def test_a_network_grows_in_all_processes(together, tiny, tmp_path, same_run, st
         assert newest_step(tmp_path / f"killed-{step}") == {6: 4, 11: 8}[step]
         assert together(2, resolved, f"killed-{step}", resume=True) == ([0, 0], [])
         same_run(tmp_path / "straight", tmp_path / f"killed-{step}")
+
+
+def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp_path):
+    train(tiny(), tmp_path / "first", cache=tmp_path / "cache", quiet=True)
+    source = tmp_path / "first"
+    vocabulary = TokenizerFile(path=str(source / "tokenizer"), size=120)
+    init = FromRun(path=str(source))
+    for strategy in ("ddp", "fsdp"):
+        settings = {"init": init, "vocab": vocabulary, "layers": 4, "dropout": CALM}
+        resolved = tiny(**settings, strategy=strategy)
+        one = straight(resolved, tmp_path, f"one-{strategy}")
+        assert together(2, resolved, strategy) == ([0, 0], [])
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
 
 
 def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, capsys):
