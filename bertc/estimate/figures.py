@@ -121,6 +121,20 @@ class StageEstimate(_Figures):
     time: Time
 
 
+class FromStart(_Figures):
+    """A run that grows beside one that trains the last stage's network all along.
+
+    ``flops_total`` and ``seconds_total`` are of the same steps; the FLOPs of the run that grows pay
+    for ``steps_of_same_flops`` of them, with the mean step, in ``seconds_of_same_flops``.
+    """
+
+    layers: int
+    flops_total: int
+    seconds_total: float
+    steps_of_same_flops: int
+    seconds_of_same_flops: float
+
+
 class Estimate(_Figures):
     """What a whole program costs: sums over its stages, and the memory of the fullest one."""
 
@@ -133,8 +147,9 @@ class Estimate(_Figures):
     time: Time
     stages: tuple[StageEstimate, ...]
     spread: Spread | None = None
+    from_start: FromStart | None = None
 
     def as_json(self) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema."""
-        alone = {"spread"} if self.spread is None else None
-        return self.model_dump(mode="json", by_alias=True, exclude=alone)
+        without = {name for name in ("spread", "from_start") if getattr(self, name) is None}
+        return self.model_dump(mode="json", by_alias=True, exclude=without)

@@ -95,6 +95,8 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
     settings = {
         "activation": (old.encoder.ffn.activation, new.encoder.ffn.activation),
         "norm": (old.encoder.norm, new.encoder.norm),
+        "positions": (old.encoder.positions, new.encoder.positions),
+        "attention": (old.encoder.attention, new.encoder.attention),
     }
     notes = []
     for name, pair in settings.items():

@@ -297,11 +297,11 @@ class _Clock:
         seconds = max(1e-9, progress.seconds - self._seconds)
         speed = (progress.tokens - self._tokens) / seconds
         # In tokens of this stage: those of a deeper network, or of longer rows, take longer.
-        cost = executed_flops(stage) / stage.seq
+        cost = executed_flops(stage, stage.batch).train / stage.seq
         left = sum(
             max(0, s.first_step + s.steps - max(progress.step, s.first_step))
             * s.batch
-            * (executed_flops(s) / cost)
+            * (executed_flops(s, s.batch).train / cost)
             for s in resolved.stages
         )
         self._session.display.step(

@@ -49,7 +49,7 @@ def columns(stage: Stage) -> Columns:
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     """FLOPs of one example: forward, and forward with backward."""
     with torch.device("meta"):
-        model = build(resolved, device="meta")
+        model = build(resolved.as_in(stage), device="meta")
         batch = columns(stage)
         with FlopCounterMode(display=False) as counter:
             hidden = model.read(batch.reading)
