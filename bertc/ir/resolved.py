@@ -49,6 +49,11 @@ class Stage(Node):
     counted_from: int
 
     @property
+    def layers(self) -> int:
+        """How deep its network is."""
+        return len(self.encoder.layers)
+
+    @property
     def tokens_per_step(self) -> int:
         """Tokens read by one optimiser step, padding included."""
         return self.batch * self.seq

@@ -69,8 +69,8 @@ class Session:
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
-            depths = (len(s.encoder.layers) for s in (self.stage, stage))
-            self.display.note("the network grows from {} to {} layers".format(*depths))
+            depths = f"from {self.stage.layers} to {stage.layers} layers"
+            self.display.note(f"the network grows {depths}: {stage.grow.kind}")
         self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bertc.diagnostics import StoppedError
+from bertc.diagnostics import ResumeRefusedError, StoppedError
 from bertc.interop import read_model
 from bertc.ir.growth import Identity, Interleave, Stack
 from bertc.ir.norm import PreNorm
@@ -175,3 +175,16 @@ def _no_second_stage(self, stage):
 def test_the_count_of_updates_begins_again_with_the_moments(tiny):
     stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
     assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
+
+
+def test_what_changed_in_growing_is_named(tiny, tmp_path):
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(tiny(stages=STAGES), tmp_path / "run", **options)
+    other = {**STAGES, "deep": {"layers": 3, "steps": 14, "grow": Interleave()}}
+    with pytest.raises(ResumeRefusedError) as refused:
+        train(tiny(stages=other), tmp_path / "run", resume=True, **options)
+    assert "deep.layers: 2 -> 3" in refused.value.message
+    assert "deep.grow: stack -> interleave" in refused.value.message
+    same = {**STAGES, "deep": {"layers": 1, "steps": 14}}
+    with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
+        train(tiny(stages=same), tmp_path / "run", resume=True, **options)
