@@ -14,8 +14,9 @@ def fit(
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Where the weights of ``new`` come from, and what stands in the way, a reason each.
 
-    ``held`` are the names that the old model has: its pooler and heads may be absent, and are then
-    not copied. All of its encoder has to be of use, and all of the new one's to come from there.
+    ``held`` are the names that the old model has: its pooler, heads and generator may be absent,
+    and are then not copied. All of its encoder has to be of use, and all of the new one's to come
+    from there.
     """
     depths = len(old.encoder.layers), len(new.encoder.layers)
     if depths[0] > depths[1]:
@@ -67,11 +68,13 @@ def _lost(names: Collection[str]) -> list[str]:
 
 
 def _part(name: str) -> str:
-    return ".".join(name.split(".")[:2])
+    """A head, the pooler, the generator as a whole, or a part of the encoder."""
+    first, second, *_ = name.split(".")
+    return first if first == "generator" else f"{first}.{second}"
 
 
 def _optional(name: str) -> bool:
-    return name.startswith("heads.") or _part(name) == "encoder.pooler"
+    return name.startswith(("heads.", "generator.")) or _part(name) == "encoder.pooler"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

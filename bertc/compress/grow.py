@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from bertc.ir.encoder import Encoder
 from bertc.ir.growth import Growth, Identity, Interleave, Stack
 from bertc.ir.resolved import Resolved, model_weights
 
-LAYERS = {"encoder.attention": "attention_owner", "encoder.ffn": "ffn_owner"}
-"""Parts that exist once a layer, by the name of their tensors, and who owns them."""
+OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
+"""Parts that exist once a layer, and who owns them."""
 OUTPUTS = ("output", "outer")
 """The maps of attention and of the feed-forward part back to the residual stream."""
 
@@ -56,15 +57,20 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
 
 def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
     """The old name of a weight; empty for one of a layer that is new."""
-    for part, owners in LAYERS.items():
-        if name.startswith(f"{part}."):
-            layer, _, rest = name.removeprefix(f"{part}.").partition(".")
-            depths = len(old.encoder.layers), len(new.encoder.layers)
-            source = growth.source(int(layer), *depths)
-            if source is None:
-                return ""
-            return f"{part}.{getattr(old.encoder, owners)[source]}.{rest}"
-    return name
+    network, part, *rest = name.split(".")
+    before, after = _network(old, network), _network(new, network)
+    if before is None or after is None or part not in OWNERS:
+        return name
+    layer, *leaf = rest
+    source = growth.source(int(layer), len(before.layers), len(after.layers))
+    if source is None:
+        return ""
+    owner: int = getattr(before, OWNERS[part])[source]
+    return ".".join((network, part, str(owner), *leaf))
+
+
+def _network(resolved: Resolved, name: str) -> Encoder | None:
+    return {"encoder": resolved.encoder, "generator": resolved.generator}.get(name)
 
 
 def _silent(name: str, growth: Growth) -> bool:

@@ -12,8 +12,8 @@ from bertc.estimate.figures import (
     StageEstimate,
 )
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
+from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
-from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.estimate.sharing import (
     layout_on,
@@ -40,7 +40,7 @@ def estimate(
         UsageError: if no device of that name is known, or there are more than examples in a batch.
     """
     target = device_named(device)
-    parameters = count(resolved.encoder, resolved.terms())
+    parameters = count(resolved.stages[-1], resolved.terms())
     room = Room(
         target.memory_bytes,
         target.kind,
@@ -51,7 +51,7 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     stages = tuple(
-        _stage(stage, count(stage.encoder, resolved.terms()), target, room, layout, convention)
+        _stage(stage, count(stage, resolved.terms()), target, room, layout, convention)
         for stage in resolved.stages
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
@@ -107,7 +107,7 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
     Raises:
         UsageError: if there are more processes than examples in a batch.
     """
-    total = count(resolved.encoder, resolved.terms()).total
+    total = count(resolved.stages[-1], resolved.terms()).total
     return layout_on(resolved, total, machine.memory_bytes, world)
 
 
@@ -124,7 +124,7 @@ def largest_microbatches(
     compiled = compiles(resolved, machine.device) and not layout.sharded
     room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
     return tuple(
-        process_fit(stage, count(stage.encoder, resolved.terms()), room, layout)
+        process_fit(stage, count(stage, resolved.terms()), room, layout)
         for stage in resolved.stages
     )
 
@@ -137,7 +137,7 @@ def _stage(
     layout: Layout,
     convention: Convention,
 ) -> StageEstimate:
-    trained = count(stage.encoder, stage.objective)
+    trained = count(stage, stage.objective, trained=True)
     memory = process_memory(stage, whole, room, layout)
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)

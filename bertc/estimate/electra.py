@@ -2,16 +2,29 @@
 
 google-research/electra, flops_computation.py: a multiply-add is 2; backward costs as much as
 forward; the token lookup is a dense product with a one-hot vector; elementwise work counts per
-element as below; the vocabulary head runs on 80 of 512 positions. Objectives other than masked
-language modelling are not counted, and every encoder has two token types.
+element as below; the vocabulary head runs on 80 of 512 positions and the head that finds replaced
+tokens on all. Other objectives are not counted, and every encoder has two token types.
 """
 
 from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.objective import Mlm, Rtd
+from bertc.ir.resolved import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
 """FLOPs an element."""
 PREDICTED, OF_POSITIONS = 80, 512
 SEGMENTS = 2
+
+
+def network_flops(network: Network, seq: int) -> int:
+    """Forward pass of a network and of its heads over one example."""
+    forward = body_flops(network.encoder, seq)
+    objectives = [term.objective for term in network.terms]
+    if not objectives or any(isinstance(objective, Mlm) for objective in objectives):
+        forward += mlm_head_flops(network.encoder, seq)
+    if any(isinstance(objective, Rtd) for objective in objectives):
+        forward += binary_head_flops(network.encoder, seq)
+    return forward
 
 
 def body_flops(encoder: Encoder, seq: int) -> int:

@@ -1,6 +1,6 @@
 """The estimate as a value; its dump is the JSON of ``bertc estimate --json``."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,11 +35,12 @@ class _Figures(BaseModel):
 class Parameters(_Figures):
     """Trainable weights: shared ones once, but in ``applied`` once for every layer that uses them.
 
-    ``encoder`` is embeddings + layers + pooler; ``total`` is encoder + heads; tied tables count
-    once. ``by_part`` adds up to ``total``.
+    ``encoder`` is embeddings + layers + pooler; ``generator`` what it has beside them, if there is
+    one; ``total`` is both + heads; tied tables count once. ``by_part`` adds up to ``total``.
     """
 
     encoder: int
+    generator: int
     embeddings: int
     layers: int
     pooler: int
@@ -151,5 +152,11 @@ class Estimate(_Figures):
 
     def as_json(self) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema."""
-        without = {name for name in ("spread", "from_start") if getattr(self, name) is None}
-        return self.model_dump(mode="json", by_alias=True, exclude=without)
+        # What there is not is not spoken of.
+        left_out: dict[str, Any] = {
+            name: True for name in ("spread", "from_start") if getattr(self, name) is None
+        }
+        if not self.parameters.generator:
+            left_out["parameters"] = {"generator"}
+            left_out["stages"] = {"__all__": {"parameters": {"generator"}}}
+        return self.model_dump(mode="json", by_alias=True, exclude=left_out)

@@ -5,9 +5,10 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.objective import Masked
 from bertc.ir.resolved import Stage, head_matmuls
 from bertc.passes.stages import asks_about_pairs
+
+_LAYERS = ("attention", "ffn")
 
 
 class Executed(NamedTuple):
@@ -30,14 +31,14 @@ def stage_flops(
         case "exact":
             forward, train, _ = executed
         case "electra":
-            forward = electra.body_flops(stage.encoder, stage.seq)
-            if any(isinstance(term.objective, Masked) for term in stage.objective):
-                forward += electra.mlm_head_flops(stage.encoder, stage.seq)
-            train = 2 * forward
+            costs = [(n, electra.network_flops(n, stage.seq)) for n in stage.networks()]
+            forward = sum(cost for _, cost in costs)
+            train = sum(cost * (2 if network.terms else 1) for network, cost in costs)
         case "6n":
             # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
             # A shared weight works once for every layer that applies it.
-            forward = 2 * stage.seq * (parameters.applied - parameters.embeddings)
+            tables = parameters.by_part.get("embeddings", 0)
+            forward = 2 * stage.seq * (parameters.applied - tables)
             train = 3 * forward
         case _:
             assert_never(convention)
@@ -71,17 +72,19 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 def executed_flops(stage: Stage, examples: int) -> Executed:
     """Matmuls as ``nn`` and the objectives run them, for one of ``examples`` read at once.
 
-    What is computed once for all of them counts in part.
+    What is computed once for all of them counts in part. A network that learns nothing has no
+    backward pass.
     """
-    # A pooler that nothing reads is not run; else it pools every example of a row.
-    pooled = stage.texts if asks_about_pairs(stage.objective) else 0
-    encoder = stage.encoder.matmuls(examples, stage.seq, stage.asked())
     forward = train = layers = 0
-    for product in (*encoder, *head_matmuls(stage, examples)):
-        times = pooled if product.part == "pooler" else 1
-        forward += times * product.flops
-        train += times * product.train_flops
-        layers += product.flops if product.part in ("attention", "ffn") else 0
+    for network in stage.networks():
+        # A pooler that nothing reads is not run; else it pools every example of a row.
+        pooled = stage.texts if asks_about_pairs(network.terms) else 0
+        body = network.encoder.matmuls(examples, stage.seq, network.asked)
+        for product in (*body, *head_matmuls(stage, network, examples)):
+            times = pooled if product.part == "pooler" else 1
+            forward += times * product.flops
+            train += times * (product.train_flops if network.terms else product.flops)
+            layers += product.flops if network.terms and product.part in _LAYERS else 0
     return Executed(*(_mean(total, examples) for total in (forward, train, layers)))
 
 

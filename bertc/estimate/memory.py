@@ -3,14 +3,8 @@
 from dataclasses import replace
 
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.moments import (
-    FP32,
-    MOMENTS_BYTES,
-    Moment,
-    Room,
-    Step,
-    layer_bytes,
-)
+from bertc.estimate.layers import FP32, Room, layer_bytes
+from bertc.estimate.moments import MOMENTS_BYTES, Moment, Step
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
 
@@ -45,7 +39,9 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept."""
-    layers = layer_bytes(stage.encoder, stage.seq, stage.asked(), room)
+    layers = tuple(
+        layer_bytes(network.encoder, stage.seq, network.asked, room) for network in stage.networks()
+    )
     return Step(stage, parameters, room, layers, accumulating=False, recompute=False)
 
 

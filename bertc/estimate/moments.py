@@ -7,50 +7,24 @@ compiler: the inputs of every product, norm and activation, dropout masks, the w
 the scores at predicted positions.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, assert_never
+from typing import assert_never
 
 from bertc.estimate.figures import Parameters
+from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.objective import Mlm, Rtd, Sbo
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.resolved import Stage, head_kept
+from bertc.ir.resolved import Network, Stage, head_kept
 
-FP32 = 4
 LONG = 8
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
 CHUNK = 2**19
 """Scores that the cross entropy of an eager CPU step turns into fp32 at once."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """Where a step runs: the memory of the device, its kind, what it computes in and how."""
-
-    memory_bytes: int
-    device: Literal["cpu", "cuda"]
-    precision: Literal["fp32", "bf16"]
-    compiled: bool
-    recompute: Literal["auto", "on", "off"]
-
-    @property
-    def value_bytes(self) -> int:
-        """Of an activation."""
-        return 2 if self.precision == "bf16" else FP32
-
-    def bytes_of(self, kept: Kept) -> int:
-        """CPU kernels keep dropout masks as values, those of a GPU as bytes."""
-        mask_bytes = self.value_bytes if self.device == "cpu" else 1
-        return kept.values * self.value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
-
-    def fused(self, encoder: Encoder) -> bool:
-        """Whether attention keeps no scores: a CPU has no fused kernel with dropout."""
-        return not (self.device == "cpu" and encoder.dropout.attention)
 
 
 @dataclass(frozen=True)
@@ -60,27 +34,90 @@ class Moment:
     fixed: int
     per_example: int
 
+    def __add__(self, other: "Moment") -> "Moment":
+        return Moment(self.fixed + other.fixed, self.per_example + other.per_example)
+
     def at(self, examples: int) -> int:
         """With that many examples at once."""
         return self.fixed + examples * self.per_example
 
 
 @dataclass(frozen=True)
-class LayerBytes:
-    """What one layer needs: of weights and of copies of them, and of one example."""
+class Pass:
+    """One network's part of a step: what it has in memory from its forward to its backward."""
 
-    attention_weights: int
-    ffn_weights: int
-    copies: int
-    attention_kept: int
-    ffn_kept: int
-    attention_working: int
-    ffn_working: int
+    stage: Stage
+    network: Network
+    room: Room
+    layers: tuple[LayerBytes, ...]
+    recompute: bool
 
     @property
+    def encoder(self) -> Encoder:
+        """The network itself."""
+        return self.network.encoder
+
+    @cached_property
     def kept(self) -> int:
-        """By both parts, for backward."""
-        return self.attention_kept + self.ffn_kept
+        """Bytes that forward leaves of one example for backward."""
+        return self.body_kept + self.room.bytes_of(head_kept(self.stage, self.network))
+
+    @cached_property
+    def body_kept(self) -> int:
+        """Of them those without the heads'."""
+        if not self.network.terms:
+            return 0
+        around = self.room.bytes_of(embeddings_kept(self.stage, self.network))
+        if self.recompute:
+            return around + len(self.layers) * self.input
+        return around + sum(layer.kept for layer in self.layers)
+
+    @property
+    def input(self) -> int:
+        """Of a layer."""
+        return self.stage.seq * self.encoder.hidden * self.room.value_bytes
+
+    @cached_property
+    def copies(self) -> int:
+        """Of the layers' weights, kept from forward on."""
+        if self.recompute or not self.network.terms:
+            return 0
+        return sum(layer.copies for layer in self.layers)
+
+    @cached_property
+    def heads(self) -> int:
+        """Weights of its heads, and of what they read beside the states."""
+        weights = sum(
+            weight.numel
+            for term in self.network.terms
+            for weight in term.objective.weights(self.encoder)
+        )
+        return weights + sum(weight.numel for weight in self.encoder.pooler_weights())
+
+    @property
+    def reads(self) -> int:
+        """Heads over the vocabulary."""
+        return sum(isinstance(term.objective, Mlm | Sbo) for term in self.network.terms)
+
+    @property
+    def table(self) -> int:
+        """Numbers in the token table."""
+        return self.encoder.vocab_size * self.encoder.embedding
+
+    @property
+    def scores(self) -> int:
+        """Of one example."""
+        return self.stage.predictions() * self.encoder.vocab_size
+
+    @cached_property
+    def gradients(self) -> int:
+        """Bytes of the gradients of its own layers and heads."""
+        gradients = Gradients(self.encoder, accumulating=False)
+        made = 0
+        for number, layer in enumerate(self.layers):
+            gradients.add("ffn", number, layer.ffn_weights)
+            made = gradients.add("attention", number, layer.attention_weights)
+        return made + self.heads * FP32
 
 
 @dataclass(frozen=True)
@@ -94,39 +131,38 @@ class Step:
     stage: Stage
     parameters: Parameters
     room: Room
-    layers: tuple[LayerBytes, ...]
+    layers: tuple[tuple[LayerBytes, ...], ...]
     accumulating: bool
     recompute: bool
 
-    @property
-    def encoder(self) -> Encoder:
-        """The network that the stage trains."""
-        return self.stage.encoder
-
-    def moments(self) -> tuple[Moment, ...]:
-        """In the order of time."""
-        return (*self._scores(), *self._layers(), *self._end())
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """Of the networks, in the order in which they read."""
+        return tuple(
+            Pass(self.stage, network, self.room, layers, self.recompute)
+            for network, layers in zip(self.stage.networks(), self.layers, strict=True)
+        )
 
     @cached_property
     def kept(self) -> int:
         """Bytes that forward leaves of one example for backward."""
-        return self._encoder_kept + self.room.bytes_of(head_kept(self.stage))
+        return sum(one.kept for one in self.passes)
 
-    @cached_property
-    def _encoder_kept(self) -> int:
-        around = self.room.bytes_of(embeddings_kept(self.stage))
-        if self.recompute:
-            return around + len(self.layers) * self._input
-        return around + sum(layer.kept for layer in self.layers)
-
-    @property
-    def _input(self) -> int:
-        return self.stage.seq * self.encoder.hidden * self.room.value_bytes
-
-    @cached_property
-    def _copies(self) -> int:
-        """Of the layers' weights, kept from forward on."""
-        return 0 if self.recompute else sum(layer.copies for layer in self.layers)
+    def moments(self) -> tuple[Moment, ...]:
+        """In the order of time: backward comes to the networks from the last one on."""
+        found = []
+        for place, one in enumerate(self.passes):
+            earlier, later = self.passes[:place], self.passes[place + 1 :]
+            # Those that read earlier still have all they kept; those that read later, gradients.
+            fixed = self._start + sum(each.copies for each in earlier)
+            if not self.accumulating:
+                fixed += sum(each.gradients for each in later)
+            # The gradient of a table that both read waits until both have added to it.
+            fixed += sum(each.table * FP32 for each in later[:1])
+            others = Moment(fixed, sum(each.kept for each in earlier))
+            own = (*self._scores(one), *(self._layers(one) if one.network.terms else ()))
+            found += [others + moment for moment in own]
+        return (*found, *self._end())
 
     @cached_property
     def _start(self) -> int:
@@ -135,44 +171,40 @@ class Step:
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
         return states + batch_bytes(self.stage, self.room)
 
-    @property
-    def _table(self) -> int:
-        return self.encoder.vocab_size * self.encoder.embedding
-
-    def _scores(self) -> Iterator[Moment]:
+    def _scores(self, one: Pass) -> Iterator[Moment]:
         """At the scores, and where the gradient of their table becomes fp32."""
-        stage, room = self.stage, self.room
-        row_scores = stage.predictions() * self.encoder.vocab_size
-        reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
-        heads = self.parameters.heads + self.parameters.pooler + reads * self._table
-        fixed = self._start + self._copies
+        room, stage = self.room, self.stage
+        fixed = one.copies
         if room.precision == "bf16":
-            fixed += heads * room.value_bytes
-        slope = self._table * room.value_bytes
+            fixed += (one.heads + one.reads * one.table) * room.value_bytes
+        if not one.reads and one.network.terms:
+            yield Moment(fixed, one.kept)
+            return
+        slope = one.table * room.value_bytes
         if room.compiled:
             # The compiled form makes their gradient beside them, on a CPU through fp32.
             beside = room.value_bytes + (FP32 if room.device == "cpu" else 0)
-            yield Moment(fixed + slope, self.kept + row_scores * beside)
+            yield Moment(fixed + slope, one.kept + one.scores * beside)
         else:
             # A chunk before and after its bias is added (in fp32 there is no before), and the last.
             at_once = 1 if room.precision == "fp32" else 2
-            scores = (stage.microbatch or stage.batch) * row_scores
+            scores = (stage.microbatch or stage.batch) * one.scores
             chunks = min((at_once + 1) * CHUNK, at_once * scores) * FP32
-            yield Moment(fixed + max(slope, chunks), self.kept)
+            yield Moment(fixed + max(slope, chunks), one.kept)
         if room.precision == "bf16":
             # The table as cast is gone by then: its gradient stands in its place.
-            yield Moment(fixed + self._table * FP32, self._encoder_kept)
+            yield Moment(one.copies + one.table * FP32, one.body_kept)
 
-    def _layers(self) -> Iterator[Moment]:
+    def _layers(self, one: Pass) -> Iterator[Moment]:
         """In each layer, the last first: at its feed-forward part, then at its attention."""
-        left, copied = self._encoder_kept, self._copies
-        gradients = Gradients(self.encoder, self.accumulating)
+        left, copied = one.body_kept, one.copies
+        gradients = Gradients(one.encoder, self.accumulating)
         # The gradient of the token table waits for its second half until the embeddings' turn.
-        fixed = self._start + self._table * FP32
-        for number in reversed(range(len(self.layers))):
-            layer = self.layers[number]
+        fixed = one.table * FP32 if one.reads else 0
+        for number in reversed(range(len(one.layers))):
+            layer = one.layers[number]
             if self.recompute:
-                left += layer.kept - self._input
+                left += layer.kept - one.input
                 copied += layer.copies
             made = gradients.add("ffn", number, layer.ffn_weights)
             yield Moment(fixed + copied + made, left + layer.ffn_working)
@@ -185,9 +217,10 @@ class Step:
     def _end(self) -> Iterator[Moment]:
         """At the gradient of the token table, dense like the table, and at the update."""
         gradients = self.parameters.total * FP32
-        begun = self._table * FP32 if self.accumulating else gradients
-        embedded = self.stage.seq * self.encoder.embedding * FP32
-        yield Moment(self._start + begun + self._table * FP32, embedded)
+        first = self.passes[0]
+        begun = first.table * FP32 if self.accumulating else gradients
+        embedded = self.stage.seq * first.encoder.embedding * FP32
+        yield Moment(self._start + begun + first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients
         yield Moment(self._start + held + self._update_bytes(), 0)
 
@@ -202,94 +235,24 @@ class Step:
                 assert_never(unreachable)
 
 
-class Gradients:
-    """Bytes of the layers' gradients as backward adds them.
-
-    Where there are gradients of earlier micro-batches a new one is added to them at once, but that
-    of shared weights only after the last layer that uses them.
-    """
-
-    def __init__(self, encoder: Encoder, accumulating: bool) -> None:
-        self._owners = {"attention": encoder.attention_owner, "ffn": encoder.ffn_owner}
-        self._users = {part: Counter(owners) for part, owners in self._owners.items()}
-        self._accumulating = accumulating
-        self._seen: set[tuple[str, int]] = set()
-        self._bytes = 0
-
-    def add(self, part: Literal["attention", "ffn"], layer: int, part_bytes: int) -> int:
-        """The bytes once the part of that layer has its gradients."""
-        owner = self._owners[part][layer]
-        if (part, owner) in self._seen:
-            return self._bytes
-        self._seen.add((part, owner))
-        if self._accumulating and self._users[part][owner] == 1:
-            return self._bytes + part_bytes
-        self._bytes += part_bytes
-        return self._bytes
-
-
-def layer_bytes(
-    encoder: Encoder, seq: int, asked: int | None, room: Room
-) -> tuple[LayerBytes, ...]:
-    """An entry a layer; those of equal widths are worked out once."""
-    alike: dict[tuple[int, ...], LayerBytes] = {}
-    found = []
-    for number, widths in enumerate(encoder.layers):
-        queries = encoder.queries(number, seq, asked)
-        address = (widths.heads, widths.head_dim, widths.ffn, queries)
-        if address not in alike:
-            alike[address] = _layer_bytes(seq, queries, encoder, room, number)
-        found.append(alike[address])
-    return tuple(found)
-
-
-def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
-    widths, fused = encoder.layers[number], room.fused(encoder)
-    heads, head_dim = widths.heads, widths.head_dim
-    attention = sum(weight.numel for weight in encoder.attention_weights(number))
-    ffn = sum(weight.numel for weight in encoder.ffn_weights(number))
-    if room.precision == "bf16":
-        copies = (attention + ffn) * room.value_bytes
-    else:
-        joined = encoder.attention.joined(encoder.hidden, heads, head_dim)
-        copies = 0 if room.compiled else joined * FP32
-    around = _around(encoder, queries)
-    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, queries, fused) + around
-    if encoder.norm.kind == "pre" and queries < seq:  # what the queries look at is normed too
-        kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
-    ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
-    if encoder.dropout.ffn:
-        ffn_kept += Kept(masks=queries * widths.ffn)
-    return LayerBytes(
-        attention_weights=attention * FP32,
-        ffn_weights=ffn * FP32,
-        copies=copies,
-        attention_kept=room.bytes_of(kept),
-        ffn_kept=room.bytes_of(ffn_kept),
-        attention_working=encoder.attention.working(heads, head_dim, seq, queries, fused)
-        * room.value_bytes,
-        ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
-    )
-
-
 def batch_bytes(stage: Stage, room: Room) -> int:
     """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
-    reads = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
+    reads = sum(isinstance(term.objective, Mlm | Sbo | Rtd) for term in stage.objective)
     rows = 2 * LONG * stage.seq  # token ids and segment ids
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)
-    corrupted = LONG * stage.seq + predicted
+    corrupted = LONG * stage.seq * len(stage.networks()) + predicted
     return stage.batch * (rows * (2 if room.device == "cpu" else 1) + corrupted)
 
 
-def embeddings_kept(stage: Stage) -> Kept:
+def embeddings_kept(stage: Stage, network: Network) -> Kept:
     """What the embeddings keep of one example, and the states after the last layer."""
-    encoder, seq, asked = stage.encoder, stage.seq, stage.asked()
+    encoder, seq, asked = network.encoder, stage.seq, network.asked
     hidden, embedding = encoder.hidden, encoder.embedding
     dropped = 1 if encoder.dropout.hidden else 0
     states = seq if asked is None else asked
     # One head alone takes what was asked for as it is.
-    own = states if asked is None or len(stage.objective) > 1 else 0
+    own = states if asked is None or len(network.terms) > 1 else 0
     total = Kept(values=own * hidden, masks=dropped * seq * embedding)
     if encoder.norms_embeddings:
         total += Kept(values=seq * embedding, fp32=2 * seq)
@@ -298,9 +261,3 @@ def embeddings_kept(stage: Stage) -> Kept:
     if encoder.factorised:
         total += Kept(values=seq * embedding)
     return total
-
-
-def _around(encoder: Encoder, seq: int) -> Kept:
-    """The input, mean and deviation of a part's norm, and the mask of its residual branch."""
-    dropped = 1 if encoder.dropout.hidden else 0
-    return Kept(values=seq * encoder.hidden, fp32=2 * seq, masks=dropped * seq * encoder.hidden)

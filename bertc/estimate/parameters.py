@@ -7,36 +7,66 @@ from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.encoder import Encoder
 from bertc.ir.objective import Term
+from bertc.ir.resolved import NetworkName, Stage, is_tied, learner
 
 Tally = Counter[str]
 """Weights by part."""
 
 
-def count(encoder: Encoder, terms: Iterable[Term]) -> Parameters:
-    """The weights of an encoder and of the heads of ``terms``.
+def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Parameters:
+    """The weights of a stage's networks and of the heads of ``terms``.
 
-    Layers of equal widths are counted once and multiplied, so that the cost does not grow with
-    depth.
+    With ``trained`` of those networks alone that the stage trains. Layers of equal widths are
+    counted once and multiplied, so that the cost does not grow with depth.
     """
-    embeddings = _tally(encoder.embedding_weights())
-    pooler = _tally(encoder.pooler_weights())
     # mlm and tlm have one head.
-    heads = _tally({w.name: w for term in terms for w in term.objective.weights(encoder)}.values())
-    final = _tally(encoder.final_weights())
-    layers = final + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner))
-    applied = final + _layers(encoder, encoder.attention_owner, encoder.ffn_owner)
-    whole = embeddings + layers + pooler
-    outside = embeddings.total() + pooler.total() + heads.total()
-    return Parameters(
-        encoder=whole.total(),
-        embeddings=embeddings.total(),
-        layers=layers.total(),
-        pooler=pooler.total(),
-        heads=heads.total(),
-        total=(whole + heads).total(),
-        applied=applied.total() + outside,
-        by_part=dict(whole + heads),
+    heads = _tally(
+        {
+            weight.name: weight
+            for term in terms
+            for weight in term.objective.weights(
+                stage.network(learner(term.objective, stage.generator))
+            )
+        }.values()
     )
+    names = {network.name for network in stage.networks() if network.terms}
+    encoder, applied = _bodies(stage, "encoder", "encoder" in names or not trained)
+    generator, again = _bodies(stage, "generator", "generator" in names or not trained)
+    if trained and "encoder" not in names:  # what is tied is trained with the generator
+        generator += _tally(_tied(stage))
+    whole = encoder + generator + heads
+    parts = {part: encoder[part] for part in ("embeddings", "pooler")}
+    return Parameters(
+        encoder=encoder.total(),
+        generator=generator.total(),
+        embeddings=parts["embeddings"],
+        layers=encoder.total() - sum(parts.values()),
+        pooler=parts["pooler"],
+        heads=heads.total(),
+        total=whole.total(),
+        applied=(applied + again + heads).total(),
+        by_part=dict(whole),
+    )
+
+
+def _bodies(stage: Stage, name: NetworkName, counted: bool) -> tuple[Tally, Tally]:
+    """A network without heads and without what is tied, shared weights once and as applied."""
+    if not counted or (name == "generator" and stage.generator is None):
+        return Tally(), Tally()
+    encoder = stage.network(name)
+    tied = _tied(stage) if name == "generator" else ()
+    outside = _tally(encoder.embedding_weights()) - _tally(tied) + _tally(encoder.pooler_weights())
+    outside += _tally((*encoder.common_weights(), *encoder.final_weights()))
+    return (
+        outside + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner)),
+        outside + _layers(encoder, encoder.attention_owner, encoder.ffn_owner),
+    )
+
+
+def _tied(stage: Stage) -> tuple[Weight, ...]:
+    """What the generator has of the encoder."""
+    weights = stage.generator.embedding_weights() if stage.generator else ()
+    return tuple(w for w in weights if is_tied(stage.replacements, w.name))
 
 
 def _layers(encoder: Encoder, attention: Iterable[int], ffn: Iterable[int]) -> Tally:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from bertc.estimate.devices import Device
 from bertc.estimate.figures import Memory, Parameters
+from bertc.estimate.layers import FP32, Room
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
-from bertc.estimate.moments import FP32, MOMENTS_BYTES, Room
-from bertc.ir.encoder import Encoder
+from bertc.estimate.moments import MOMENTS_BYTES
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.plan import Fit
 from bertc.passes.world import Layout, World, lay_out
@@ -34,7 +34,7 @@ def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -
 
 def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Memory:
     """One stage in the process with the most examples; ``parameters`` are those of the run."""
-    own, held = _own(stage, layout), _held(stage.encoder, parameters, layout)
+    own, held = _own(stage, layout), _held(stage, parameters, layout)
     memory = stage_memory(own, parameters, held.wider(room))
     return memory.model_copy(
         update={
@@ -47,7 +47,7 @@ def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Lay
 
 def process_fit(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Fit:
     """What of one stage fits in the process with the most examples."""
-    held = _held(stage.encoder, parameters, layout)
+    held = _held(stage, parameters, layout)
     return stage_fit(_own(stage, layout), parameters, held.wider(room))
 
 
@@ -75,7 +75,7 @@ def _own(stage: Stage, layout: Layout) -> Stage:
     )
 
 
-def _held(encoder: Encoder, parameters: Parameters, layout: Layout) -> _Held:
+def _held(stage: Stage, parameters: Parameters, layout: Layout) -> _Held:
     """Sharded, weights outside the layers are whole while a step runs, and two parts of a layer.
 
     One of them is in use and one on its way.
@@ -83,8 +83,11 @@ def _held(encoder: Encoder, parameters: Parameters, layout: Layout) -> _Held:
     total = parameters.total
     if not layout.sharded:
         return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
+    encoder = stage.encoder
     parts = len({*encoder.attention_owner}) + len({*encoder.ffn_owner})
-    whole = total - parameters.layers + min(parameters.layers, 2 * parameters.layers // parts)
+    # A generator's layers are cut too; those in use are taken to be the encoder's.
+    cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm"))
+    whole = total - cut + min(cut, 2 * parameters.layers // parts)
     weights = FP32 * (total // layout.shards + whole)
     moments = MOMENTS_BYTES * (total // layout.shards)
     return _Held(weights, moments, (FP32 + MOMENTS_BYTES) * total - weights - moments)

@@ -96,12 +96,14 @@ def _sections(
     def part_row(part: str) -> Row:
         return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
 
+    beside: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
     return [
         (
             "parameters",
             [
                 *(part_row(part) for part in parts),
                 ("encoder", lambda c: f"{c.parameters.encoder:,}"),
+                *([beside] if whole.parameters.generator else []),
                 ("total", lambda c: f"{c.parameters.total:,}"),
                 ("applied", lambda c: f"{c.parameters.applied:,}"),
             ],

@@ -147,6 +147,21 @@ XLM_NAMES = {
 """XLMConfig's settings and those of BertConfig that mean the same."""
 
 
+class HfElectra(HfConfig):
+    """ElectraConfig; as BertConfig, its defaults are the small release's."""
+
+    model_type: Literal["electra"] = "electra"
+    embedding_size: Width = 128
+    hidden_size: Width = 256
+    num_attention_heads: Heads = 4
+    intermediate_size: Width = 1024
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size
+
+
 IGNORED = {
     **dict.fromkeys(
         ("transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "model_name"),
@@ -163,7 +178,8 @@ IGNORED = {
     ),
     **dict.fromkeys(
         ("classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
-         "problem_type", "finetuning_task", "task_specific_params"),
+         "problem_type", "finetuning_task", "task_specific_params", "summary_type",
+         "summary_use_proj", "summary_activation", "summary_last_dropout"),
         "belongs to heads of fine-tuning, whose weights are refused where present",
     ),
     **dict.fromkeys(
@@ -220,9 +236,10 @@ _BY_LAYOUT: dict[str, type[HfConfig]] = {
     "roberta": HfRoberta,
     "albert": HfAlbert,
     "xlm": HfXlm,
+    "electra": HfElectra,
 }
 _CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
-    Annotated[HfBert | HfRoberta | HfAlbert | HfXlm, Field(discriminator="model_type")]
+    Annotated[HfBert | HfRoberta | HfAlbert | HfXlm | HfElectra, Field(discriminator="model_type")]
 )
 
 
@@ -239,7 +256,7 @@ def read_config(path: Path) -> HfConfig:
     if not isinstance(layout, str) or layout not in _BY_LAYOUT:
         raise DataError(
             f"{path}: model_type is {shown(layout)}",
-            help="bertc imports the layouts bert, roberta, albert and xlm",
+            help=f"bertc imports the layouts {', '.join(_BY_LAYOUT)}",
         )
     spelled = {name: name for name in settings}
     if layout == "xlm":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -22,6 +22,7 @@ from bertc.interop.names import (
     parts_of,
     prefixed,
 )
+from bertc.interop.networks import GENERATOR, alone, tensors_alone
 from bertc.interop.tensors import write_tensors
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, model_weights
@@ -62,6 +63,10 @@ class Exported:
     architecture: str
     notes: tuple[str, ...]
 
+    def at(self, folder: Path) -> "Exported":
+        """The same in its final place."""
+        return replace(self, folder=folder)
+
     def summary(self) -> str:
         """What was written and what loads it, a fact a line."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
@@ -76,12 +81,14 @@ def export_model(
     folder: Path,
     *,
     strict: bool = False,
+    prefer: LayoutName | None = None,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
     Weights that the layout's class does not hold (SpanBERT's boundary head) are kept beside in
-    ``bertc_heads.safetensors``. Where no layout fits, bertc's own is written, with a note, unless
-    ``strict``.
+    ``bertc_heads.safetensors``, a generator in a folder ``generator`` of its own. Where no layout
+    fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the
+    model came in.
 
     Raises:
         DataError: with ``strict``, naming the setting that no layout can say.
@@ -89,22 +96,66 @@ def export_model(
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     _check_complete(resolved, tensors)
-    found, parts = layout(resolved, vocabulary.pad), parts_of(tensors)
-    chosen = None if isinstance(found, Obstacle) else hf_class(found, parts)
-    if not isinstance(found, Obstacle) and chosen is not None:
-        return _export_hf(resolved.encoder, tensors, vocabulary, folder, (found, chosen))
-    obstacle = found if isinstance(found, Obstacle) else _no_class(found)
-    if strict:
+    target = _target(alone(resolved, "encoder"), tensors, vocabulary.pad, prefer)
+    if strict and isinstance(target, Obstacle):
         raise DataError(
-            str(obstacle), help="change the setting, or use the run's model folder with bertc.load"
+            str(target), help="change the setting, or use the run's model folder with bertc.load"
         )
-    note = f"{obstacle}; this folder is in bertc's own layout, for bertc.load"
     with replacing(folder) as fresh:
-        write_tensors(fresh / "model.safetensors", tensors)
-        (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
-        (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
-        vocabulary.save(fresh)
-    return Exported(folder, "bertc", "", (note,))
+        if isinstance(target, Obstacle):
+            return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
+        own = tensors_alone(resolved, tensors, "encoder")
+        written = _write_hf(resolved.encoder, own, vocabulary, fresh, target).at(folder)
+        if resolved.generator is None:
+            return written
+        program, own = alone(resolved, "generator"), tensors_alone(resolved, tensors, "generator")
+        (fresh / GENERATOR).mkdir()
+        target = _target(program, own, vocabulary.pad, "electra")
+        if isinstance(target, Obstacle):
+            other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
+        else:
+            other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target)
+        first, *rest = other.at(folder / GENERATOR).summary().splitlines()
+        return replace(written, notes=(*written.notes, f"the generator: {first}", *rest))
+
+
+def _target(
+    program: Resolved, tensors: Mapping[str, Tensor], pad: int, prefer: LayoutName | None
+) -> "Target | Obstacle":
+    """The layout of one network and its class, or what stands in the way."""
+    learned = {term.objective.kind for term in program.terms()} | {"pooler"}
+    parts = parts_of(tensors) & learned
+    found = layout(_holding(program, parts), pad, prefer)
+    if isinstance(found, Obstacle):
+        return found
+    chosen = hf_class(found, parts)
+    return _no_class(found) if chosen is None else (found, chosen)
+
+
+def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
+    """The program without the terms whose heads are not there: they stand in nobody's way."""
+    stages = (
+        stage.model_copy(
+            update={"objective": tuple(t for t in stage.objective if t.objective.kind in parts)}
+        )
+        for stage in program.stages
+    )
+    return program.model_copy(update={"stages": tuple(stages)})
+
+
+def _write_own(
+    resolved: Resolved,
+    tensors: Mapping[str, Tensor],
+    vocabulary: Vocabulary,
+    fresh: Path,
+    obstacle: Obstacle,
+) -> Exported:
+    note = f"{obstacle}; this folder is in bertc's own layout, for bertc.load"
+    write_tensors(fresh / "model.safetensors", tensors)
+    (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
+    (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
+    vocabulary.save(fresh)
+    return Exported(fresh, "bertc", "", (note,))
 
 
 def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
@@ -124,33 +175,36 @@ def _no_class(found: LayoutName) -> Obstacle:
     )
 
 
-def _export_hf(
+def _write_hf(
     encoder: Encoder,
     tensors: Mapping[str, Tensor],
     vocabulary: Vocabulary,
-    folder: Path,
-    target: tuple[LayoutName, HfClass],
+    fresh: Path,
+    target: "Target",
 ) -> Exported:
     name, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
     placed = keys(name, encoder, held)
     assert len(placed) == len(held), f"the {name} layout has no place for {set(held) - set(placed)}"
-    with replacing(folder) as fresh:
-        write_tensors(
-            fresh / "model.safetensors",
-            {prefixed(name, chosen, n, key): tensors[n] for n, key in placed.items()},
-        )
-        config = hf_config(encoder, vocabulary, name, chosen)
-        (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        if beside:
-            write_tensors(fresh / BESIDE, beside)
-        vocabulary.save(fresh)
+    write_tensors(
+        fresh / "model.safetensors",
+        {prefixed(name, chosen, n, key): tensors[n] for n, key in placed.items()},
+    )
+    config = hf_config(encoder, vocabulary, name, chosen)
+    (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    if beside:
+        write_tensors(fresh / BESIDE, beside)
+    vocabulary.save(fresh)
     notes = tuple(
         f"{chosen.name} has no {part}: its weights are beside, in {BESIDE}"
         for part in sorted(parts_of(beside))
     )
-    return Exported(folder, name, chosen.name, notes)
+    return Exported(fresh, name, chosen.name, notes)
+
+
+Target = tuple[LayoutName, HfClass]
+"""The layout of a folder and the class that reads it."""
 
 
 def hf_config(
@@ -178,11 +232,12 @@ def hf_config(
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-    if name == "albert":
+    if name in ("albert", "electra"):
         config["embedding_size"] = encoder.embedding
+    if name == "albert":
         config["num_hidden_groups"] = len(groups(encoder))
         config["inner_group_num"] = 1
-    if name != "bert":
+    if name in ("roberta", "albert"):
         config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
     return config
 

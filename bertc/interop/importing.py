@@ -12,6 +12,7 @@ from bertc.interop.config import HfConfig, read_config
 from bertc.interop.exporting import BESIDE
 from bertc.interop.json_file import shown_name
 from bertc.interop.names import BUFFERS, COPIES, MODULES, keys, part_of, parts_of, plain
+from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
 from bertc.interop.tensors import (
     FLOATS,
@@ -21,11 +22,14 @@ from bertc.interop.tensors import (
     read_header,
     read_tensors,
 )
-from bertc.ir.program import Program
+from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.objective import Term
+from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.passes import resolve
 
 MOST_NAMED = 5
+RTD_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,46 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
     """
     if not folder.is_dir():
         raise MissingInputError(f"{folder} is no folder", help="name a Hugging Face model folder")
+    imported = _import_network(folder, tokenizer)
+    if not (folder / GENERATOR / "config.json").is_file():
+        return imported
+    return _with_generator(imported, _import_network(folder / GENERATOR, tokenizer), folder)
+
+
+def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imported:
+    """The program of both networks, tied where their tables are the same."""
+    other, mine, theirs = generator.resolved.encoder, encoder.tensors, generator.tensors
+    tables = [name for name in mine if name.startswith("encoder.embeddings.")]
+    same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
+    whole = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
+    token = "encoder.embeddings.token.weight" in same
+    network = GeneratorNetwork(
+        layers=len(other.layers),
+        hidden=other.hidden,
+        heads=other.layers[0].heads,
+        ffn=other.layers[0].ffn,
+        tie="embeddings" if whole else "tokens" if token else "none",
+    )
+    terms = (
+        *(Term(weight=RTD_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
+        *generator.resolved.terms(),
+    )
+    origin = Origin("written")
+    program = encoder.program.with_settings(
+        {"generator": Given(network, origin), "objective": Given(terms, origin)}
+    )
+    resolved = resolve(program)
+    if alone(resolved, "generator").encoder != other:
+        raise DataError(
+            f"{folder / GENERATOR} is no generator of the network beside it",
+            help="but for widths and depth the two have the same settings; import each by itself",
+        )
+    tensors = joined(resolved, mine, theirs)
+    return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
+
+
+def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
+    """One network with its heads."""
     config = read_config(folder / "config.json")
     main = _open(find_weights(folder), config)
     copies = _adopt_copies(main, config)

@@ -31,11 +31,12 @@ class Obstacle:
         return f"{self.setting} stands in the way: {self.why}"
 
 
-def layout(resolved: Resolved, pad: int) -> LayoutName | Obstacle:
+def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> LayoutName | Obstacle:
     """The layout of a program whose vocabulary pads with id ``pad``.
 
-    No token types are XLM's; positions with an offset are RoBERTa's; shared layers or factorised
-    embeddings are ALBERT's.
+    What finds replaced tokens is ELECTRA's, and a network that came from that layout or trains with
+    such a one; no token types are XLM's; positions with an offset are RoBERTa's; shared layers or
+    factorised embeddings are ALBERT's.
     """
     encoder = resolved.encoder
     if obstacle := _everywhere(encoder):
@@ -48,6 +49,9 @@ def layout(resolved: Resolved, pad: int) -> LayoutName | Obstacle:
         return _xlm(encoder, shared, predicts) or "xlm"
     if obstacle := _with_segments(encoder, predicts):
         return obstacle
+    finds = any(term.objective.kind == "rtd" for term in resolved.terms())
+    if finds or prefer == "electra":
+        return _electra(encoder, shared, predicts) or "electra"
     if shared or encoder.factorised:
         return _sharing(encoder) or _albert(encoder) or "albert"
     if encoder.positions.offset:
@@ -69,15 +73,13 @@ def _everywhere(encoder: Encoder) -> Obstacle | None:
         case FullAttention():
             pass
         case RelativeAttention():
-            return Obstacle("attention=relative", "all three layouts attend by content alone")
+            return Obstacle("attention=relative", "all layouts attend by content alone")
         case _:
             assert_never(encoder.attention)
     if encoder.positions.kind != "learned":
         return Obstacle(
-            f"positions={encoder.positions.kind}", "all three layouts have a table of positions"
+            f"positions={encoder.positions.kind}", "all layouts have a table of positions"
         )
-    if encoder.head.kind != "transform":
-        return Obstacle(f"head={encoder.head.kind}", "all three layouts have a dense layer in it")
     match encoder.ffn:
         case Mlp():
             pass
@@ -172,18 +174,33 @@ def _albert(encoder: Encoder) -> Obstacle | None:
     return None
 
 
+def _electra(encoder: Encoder, shared: bool, predicts: bool) -> Obstacle | None:
+    if shared:
+        return Obstacle("share", "every layer of the ELECTRA layout has its own weights")
+    if encoder.positions.offset:
+        return Obstacle(
+            f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
+            "the ELECTRA layout counts positions from 0",
+        )
+    return _head_activation(encoder, "electra") if predicts else None
+
+
+def _head_activation(encoder: Encoder, name: LayoutName) -> Obstacle | None:
+    if encoder.ffn.activation != "gelu":
+        return Obstacle(
+            f"activation={encoder.ffn.activation}",
+            f"the masked-LM head of the {TITLES[name]} layout is always gelu",
+        )
+    return None
+
+
 def _roberta(encoder: Encoder, pad: int, predicts: bool) -> Obstacle | None:
     if encoder.positions.offset != pad + 1:
         return Obstacle(
             f"positions=learned({encoder.positions.rows}, offset={encoder.positions.offset})",
             f"the RoBERTa layout counts positions from the padding id + 1 = {pad + 1}",
         )
-    if predicts and encoder.ffn.activation != "gelu":
-        return Obstacle(
-            f"activation={encoder.ffn.activation}",
-            f"the masked-LM head of the {TITLES['roberta']} layout is always gelu",
-        )
-    return None
+    return _head_activation(encoder, "roberta") if predicts else None
 
 
 def _list(numbers: tuple[int, ...] | list[int]) -> str:

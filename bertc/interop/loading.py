@@ -10,6 +10,7 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.importing import check_names, import_model
 from bertc.interop.json_file import read_json
 from bertc.interop.names import part_of, parts_of
+from bertc.interop.networks import GENERATOR, joined
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.nn import Model, build
@@ -53,6 +54,8 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     model = folder / "model" if (folder / "model").is_dir() else folder
     if (model / "config.json").is_file():
         tensors = import_model(model).tensors
+        if (model / GENERATOR / RESOLVED).is_file():
+            tensors = joined(resolved, tensors, read_model(model / GENERATOR)[1])
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             raise DataError(

@@ -1,7 +1,7 @@
 """The name of every weight in the Hugging Face layouts, as data (transformers 5.23).
 
 A weight is called ``<module>.weight`` or ``<module>.bias`` on both sides, so the tables name
-modules. ``{n}`` is the layer in the BERT and RoBERTa layouts and the group in ALBERT's. Keys of the
+modules. ``{n}`` is the layer, but in ALBERT's layout the group. Keys of the
 encoder are written without the prefix (``bert.``) that classes with a head put before them.
 """
 
@@ -12,18 +12,20 @@ from typing import Literal
 
 from bertc.ir.encoder import Encoder
 
-LayoutName = Literal["bert", "roberta", "albert", "xlm"]
+LayoutName = Literal["bert", "roberta", "albert", "xlm", "electra"]
 TITLES: dict[LayoutName, str] = {
     "bert": "BERT",
     "roberta": "RoBERTa",
     "albert": "ALBERT",
     "xlm": "XLM",
+    "electra": "ELECTRA",
 }
 PREFIX: dict[LayoutName, str] = {
     "bert": "bert",
     "roberta": "roberta",
     "albert": "albert",
     "xlm": "transformer",
+    "electra": "electra",
 }
 """What the classes with heads call their encoder."""
 
@@ -43,8 +45,8 @@ _BERT_BODY = {
     "encoder.ffn.{n}.inner": "encoder.layer.{n}.intermediate.dense",
     "encoder.ffn.{n}.outer": "encoder.layer.{n}.output.dense",
     "encoder.ffn.{n}.norm": "encoder.layer.{n}.output.LayerNorm",
-    "encoder.pooler": "pooler.dense",
 }
+_POOLER = {"encoder.pooler": "pooler.dense"}
 _ALBERT_LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
 _ALBERT_BODY = {
     **_EMBEDDINGS,
@@ -77,6 +79,7 @@ _XLM_BODY = {
 MODULES: dict[LayoutName, dict[str, str]] = {
     "bert": {
         **_BERT_BODY,
+        **_POOLER,
         "heads.mlm.dense": "cls.predictions.transform.dense",
         "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
         "heads.mlm": "cls.predictions",
@@ -84,6 +87,7 @@ MODULES: dict[LayoutName, dict[str, str]] = {
     },
     "roberta": {
         **_BERT_BODY,
+        **_POOLER,
         "heads.mlm.dense": "lm_head.dense",
         "heads.mlm.norm": "lm_head.layer_norm",
         "heads.mlm": "lm_head",
@@ -96,8 +100,17 @@ MODULES: dict[LayoutName, dict[str, str]] = {
         "heads.sop": "sop_classifier.classifier",
     },
     "xlm": {**_XLM_BODY, "heads.mlm": "pred_layer.proj"},
+    "electra": {
+        **_BERT_BODY,
+        "encoder.embeddings.project": "embeddings_project",
+        "heads.mlm.dense": "generator_predictions.dense",
+        "heads.mlm.norm": "generator_predictions.LayerNorm",
+        "heads.mlm": "generator_lm_head",
+        "heads.rtd.dense": "discriminator_predictions.dense",
+        "heads.rtd": "discriminator_predictions.dense_prediction",
+    },
 }
-"""bertc's module and the layout's. NSP and SOP labels agree: 0 true or in order, 1 not."""
+"""bertc's module and the layout's. Labels agree: 0 true, in order or original, 1 not."""
 
 COPIES: dict[LayoutName, dict[str, str]] = {
     "bert": {
@@ -113,6 +126,7 @@ COPIES: dict[LayoutName, dict[str, str]] = {
         "predictions.decoder.bias": "predictions.bias",
     },
     "xlm": {"pred_layer.proj.weight": "embeddings.weight"},
+    "electra": {"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
 }
 """Tied tensors that a file may hold a second time, and the key they are copies of."""
 
@@ -151,6 +165,11 @@ CLASSES: dict[LayoutName, tuple[HfClass, ...]] = {
         _hf_class("AlbertModel", "pooler"),
     ),
     "xlm": (_hf_class("XLMWithLMHeadModel", "mlm"), _hf_class("XLMModel")),
+    "electra": (
+        _hf_class("ElectraForPreTraining", "rtd"),
+        _hf_class("ElectraForMaskedLM", "mlm"),
+        _hf_class("ElectraModel"),
+    ),
 }
 """Classes by what they hold, the fullest first."""
 

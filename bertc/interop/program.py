@@ -7,14 +7,16 @@ from typing import Any
 from bertc.diagnostics import DataError
 from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm
 from bertc.interop.layout import albert_group
+from bertc.interop.names import TITLES
 from bertc.interop.tokenizer import lower_cased
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
 from bertc.ir.embedding import LearnedPositions
 from bertc.ir.encoder import Dropout
+from bertc.ir.generator import NoGenerator, UnigramGenerator
 from bertc.ir.head import LinearHead, TransformHead
 from bertc.ir.norm import PostNorm
-from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop, SpanUnit, Term
+from bertc.ir.objective import Mlm, Nsp, Objective, Rtd, Sbo, Sop, SpanUnit, Term
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.passes.vocabulary import FILE_NAMES
@@ -61,6 +63,8 @@ def to_program(
         "languages": languages,
         "language_embeddings": bool(languages),
         "objective": tuple(Term(objective=o) for o in _objectives(parts, beside)),
+        # A discriminator's folder has no generator; one beside it takes this one's place.
+        "generator": UnigramGenerator() if "rtd" in parts else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
     origin = Origin("written")
@@ -85,10 +89,11 @@ def _check(config: HfConfig, parts: frozenset[str], path: Path) -> None:
             f"{path}: type_vocab_size = 1, and {pairs[0]} asks about two segments",
             help="bertc needs two token types for that",
         )
-    if config.model_type == "roberta" and "mlm" in parts and MEANING[config.hidden_act] != "gelu":
+    always = config.model_type in ("roberta", "electra")
+    if always and "mlm" in parts and MEANING[config.hidden_act] != "gelu":
         raise DataError(
-            f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the RoBERTa "
-            "layout is always gelu",
+            f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the "
+            f"{TITLES[config.model_type]} layout is always gelu",
             help="bertc has one activation for both; save the model without its head",
         )
 
@@ -120,8 +125,10 @@ def _objectives(
     found: list[Objective] = []
     if "sbo" in parts:
         found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]
-    elif "mlm" in parts or not parts & PAIR_HEADS:
+    elif "mlm" in parts or not parts & {*PAIR_HEADS, "rtd"}:
         found.append(Mlm())
+    if "rtd" in parts:
+        found.insert(0, Rtd())
     if "nsp" in parts:
         found.append(Nsp())
     if "sop" in parts:
@@ -146,7 +153,7 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     if any((folder / name).is_file() for name in FILE_NAMES):
         return TokenizerFile(path=str(tokenizer), lower=lower_cased(folder), size=size)
     match config.model_type:
-        case "bert" | "xlm":
+        case "bert" | "xlm" | "electra":
             return WordPiece(size=size)
         case "roberta":
             return ByteBpe(size=size)

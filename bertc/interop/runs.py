@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertc.diagnostics import MissingInputError
+from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.loading import RESOLVED, read_model
+from bertc.interop.names import LayoutName
 from bertc.interop.tokenizer import tokenizer_files
 from bertc.passes.vocabulary import FILE_NAMES
 from bertc.syntax import show
@@ -41,7 +43,13 @@ def export_run(run: Path, folder: Path) -> Exported:
     """
     resolved, tensors = read_model(run)
     place = run / "tokenizer" if (run / "tokenizer").is_dir() else run
-    return export_model(resolved, tensors, tokenizer_files(place), folder, strict=True)
+    words, came_in = tokenizer_files(place), _layout(run / "model" / "config.json")
+    return export_model(resolved, tensors, words, folder, strict=True, prefer=came_in)
+
+
+def _layout(config: Path) -> LayoutName | None:
+    """The layout of a run's model folder, if it is one of transformers."""
+    return read_config(config).model_type if config.is_file() else None
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
@@ -65,5 +73,6 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         (fresh / RESOLVED).write_text(program + "\n", encoding="utf-8")
         (fresh / "tokenizer").mkdir()
         tokenizer.save(fresh / "tokenizer")
-        export_model(imported.resolved, imported.tensors, tokenizer, fresh / "model")
+        layout = imported.config.model_type
+        export_model(imported.resolved, imported.tensors, tokenizer, fresh / "model", prefer=layout)
     return ImportedRun(run, imported)

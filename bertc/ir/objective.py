@@ -91,6 +91,7 @@ class Masked(Node):
     masking: Masking = DynamicMasking()
     count: Literal["nearest", "up", "stochastic"] = "nearest"  # BERT: int(round(len * p))
     mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
+    distinct: bool = True  # false: a token may be drawn again and counts again (ELECTRA)
     max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p asks for
     # Tokens are drawn with weight (how often they stand in the text)^-rare (XLM --sample_alpha,
     # DistilBERT --mlm_smoothing; both released with 0 and 0.7).
@@ -101,6 +102,12 @@ class Masked(Node):
     def _rare_tokens(self) -> Self:
         if self.rare and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"rare weighs single tokens, and unit is {self.unit.kind}")
+        return self
+
+    @model_validator(mode="after")
+    def _draws_tokens(self) -> Self:
+        if not self.distinct and not isinstance(self.unit, TokenUnit):
+            raise ValueError(f"distinct=false draws single tokens, and unit={self.unit.kind}")
         return self
 
     def predictions(self, seq: int) -> int:
@@ -219,7 +226,43 @@ class Sop(_PairTerm):
     kind: Literal["sop"] = "sop"
 
 
-Objective = Annotated[Mlm | Tlm | Sbo | Nsp | Sop, Field(discriminator="kind")]
+class Rtd(Node):
+    """Was this token replaced? 0: it is the original, 1: another (ELECTRA 3).
+
+    Asked of every real token, or of those alone that were chosen to be replaced. They are those
+    that ``mlm`` predicts, or without it a part ``p`` of the tokens.
+    """
+
+    kind: Literal["rtd"] = "rtd"
+    over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
+    p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
+    positional = ("over",)
+
+    def choice(self) -> Mlm:
+        """Which tokens are replaced where no other term says so, and hidden from a generator."""
+        return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """A dense layer and one score (run_pretraining.py _get_discriminator_output)."""
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        return (
+            *affine("rtd.dense", hidden, hidden, encoder.initializer, "head"),
+            *affine("rtd", ("labels", 1), hidden, encoder.initializer, "head"),
+        )
+
+    def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:
+        """The head over ``rows`` states."""
+        return (
+            Matmul("head", rows, encoder.hidden, encoder.hidden),
+            Matmul("head", rows, encoder.hidden, 1),
+        )
+
+    def kept(self, encoder: Encoder, rows: int) -> Kept:
+        """The dense layer before and after its activation, and of a score its loss's parts."""
+        return Kept(values=rows * (2 * encoder.hidden + 1), fp32=3 * rows)
+
+
+Objective = Annotated[Mlm | Tlm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
 
 
 class Term(Node):

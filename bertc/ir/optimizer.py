@@ -27,13 +27,13 @@ class Polynomial(_Decay):
     """lr x (1 - progress)^power, down to the end's rate.
 
     ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
-    warm-up ends (BERT and ALBERT, optimization.py); ``warmup`` measures it from the end of
-    warm-up (fairseq, XLNet).
+    warm-up ends (BERT and ALBERT, optimization.py); ``throughout`` too, and warm-up is scaled by it
+    (ELECTRA, optimization.py); ``warmup`` measures it from the end of warm-up (fairseq, XLNet).
     """
 
     kind: Literal["polynomial"] = "polynomial"
     power: Annotated[float, Field(gt=0, le=10)] = 1.0
-    decay_from: Literal["start", "warmup"] = "warmup"
+    decay_from: Literal["start", "throughout", "warmup"] = "warmup"
     positional = ("power",)
 
 

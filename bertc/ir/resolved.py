@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from pydantic import Field
@@ -9,16 +11,48 @@ from pydantic import Field
 from bertc.ir.base import Kept, Matmul, Node, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
+from bertc.ir.generator import Generator, GeneratorNetwork
 from bertc.ir.growth import Growth, Init
-from bertc.ir.objective import Masked, Mlm, Nsp, Pairs, Sbo, Sop, Term, Tlm
+from bertc.ir.objective import Masked, Mlm, Nsp, Objective, Pairs, Rtd, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
 
 
+NetworkName = Literal["generator", "encoder"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network at work in a stage.
+
+    ``terms`` are those it learns; without any it is used as it is. ``asked`` is the number of
+    positions a row whose states are read, None if they are no fewer than there are.
+    """
+
+    name: NetworkName
+    encoder: Encoder
+    terms: tuple[Term, ...]
+    asked: int | None
+
+
+def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
+    """The network that learns an objective: what is hidden is for a generator to tell."""
+    match objective:
+        case Mlm() | Tlm() | Sbo():
+            return "encoder" if generator is None else "generator"
+        case Nsp() | Sop() | Rtd():
+            return "encoder"
+        case _:
+            assert_never(objective)
+
+
 class Stage(Node):
-    """One phase of a run and the encoder it trains. ``first_step`` counts from the run's start.
+    """One phase of a run and the networks it trains. ``first_step`` counts from the run's start.
+
+    ``generator`` is the network that draws the tokens which stand in for others, if one does;
+    ``replacements`` says whatever does.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
@@ -28,6 +62,8 @@ class Stage(Node):
 
     name: str
     encoder: Encoder
+    generator: Encoder | None
+    replacements: Generator
     grow: Growth | None
     steps: int
     first_step: int
@@ -63,15 +99,18 @@ class Stage(Node):
         """The most examples that one row holds."""
         return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
 
+    def hiding(self) -> tuple[Masked, ...]:
+        """What chooses the tokens that are predicted or replaced, each term in rows of its own."""
+        terms = tuple(t.objective for t in self.objective if isinstance(t.objective, Masked))
+        replacing = self.replacing()
+        return terms or ((replacing.choice(),) if replacing else ())
+
     @property
     def masking(self) -> Masked | None:
-        """Of the terms that hide tokens, each in rows of its own, the one that hides the most."""
+        """Of the terms that hide tokens the one that hides the most."""
         most: Masked | None = None
-        for term in self.objective:
-            other = term.objective
-            if isinstance(other, Masked) and (
-                most is None or other.predictions(self.seq) > most.predictions(self.seq)
-            ):
+        for other in self.hiding():
+            if most is None or other.predictions(self.seq) > most.predictions(self.seq):
                 most = other
         return most
 
@@ -81,13 +120,33 @@ class Stage(Node):
         return any(isinstance(term.objective, Tlm) for term in self.objective)
 
     def predictions(self) -> int:
-        """Positions a row whose token is predicted by masked language modelling; 0 without it."""
+        """Positions a row whose token is predicted or replaced; 0 if there are none."""
         return self.masking.predictions(self.seq) if self.masking else 0
 
-    def asked(self) -> int | None:
-        """Positions a row whose states the objective reads; None: no fewer than there are."""
-        read = 0
-        for term in self.objective:
+    def replacing(self) -> Rtd | None:
+        """The term that asks which tokens were replaced, if one does."""
+        return next((t.objective for t in self.objective if isinstance(t.objective, Rtd)), None)
+
+    def networks(self) -> tuple[Network, ...]:
+        """Those at work, in the order in which they read."""
+        order: tuple[NetworkName, ...] = ("generator", "encoder")
+        found = []
+        for name in order if self.generator else order[1:]:
+            terms = tuple(t for t in self.objective if learner(t.objective, self.generator) == name)
+            if terms or (name == "generator" and self.replacing()):
+                found.append(Network(name, self.network(name), terms, self._asked(terms)))
+        return tuple(found)
+
+    def network(self, name: NetworkName) -> Encoder:
+        """The network of that name."""
+        found = self.generator if name == "generator" else self.encoder
+        assert found is not None, "asked only of what is there"
+        return found
+
+    def _asked(self, terms: tuple[Term, ...]) -> int | None:
+        """Positions a row whose states these terms read; None: no fewer than there are."""
+        read = 0 if terms else self.predictions()
+        for term in terms:
             match term.objective:
                 case Mlm() | Tlm() as objective:
                     read += objective.predictions(self.seq) * (objective is self.masking)
@@ -95,6 +154,10 @@ class Stage(Node):
                     read += 2 * self.predictions()
                 case Nsp() | Sop():
                     read += self.texts
+                case Rtd(over="all"):
+                    return None
+                case Rtd():
+                    read += self.predictions()
                 case unreachable:
                     assert_never(unreachable)
         return read if read < self.seq else None
@@ -137,6 +200,15 @@ class Resolved(Node):
         return self.stages[-1].encoder
 
     @property
+    def generator(self) -> Encoder | None:
+        """The network that draws replacements, if one does."""
+        return self.stages[-1].generator
+
+    def network(self, name: NetworkName) -> Encoder:
+        """The network of that name, as the last stage leaves it."""
+        return self.stages[-1].network(name)
+
+    @property
     def steps(self) -> int:
         """Optimiser steps of the whole run."""
         return sum(stage.steps for stage in self.stages)
@@ -161,11 +233,9 @@ class Resolved(Node):
         return self.stage_at(max(0, step - 1))
 
     def as_in(self, network: Stage) -> "Resolved":
-        """The program as if every stage trained the network of one of them."""
-        stages = (
-            stage.model_copy(update={"encoder": network.encoder, "grow": None})
-            for stage in self.stages
-        )
+        """The program as if every stage trained the networks of one of them."""
+        networks = {"encoder": network.encoder, "generator": network.generator}
+        stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:
@@ -176,29 +246,58 @@ class Resolved(Node):
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once however many stages use it."""
-    terms, encoder = resolved.terms(), resolved.encoder
-    # mlm and tlm have one head.
-    found = {w.name: w for term in terms for w in term.objective.weights(encoder)}
+    found = {
+        weight.name: weight  # mlm and tlm have one head
+        for term in resolved.terms()
+        for weight in term.objective.weights(
+            resolved.network(learner(term.objective, resolved.generator))
+        )
+    }
     return tuple(found.values())
 
 
+def is_tied(replacements: Generator, name: str) -> bool:
+    """Whether a generator's weight of that name is the encoder's own."""
+    match replacements:
+        case GeneratorNetwork(tie="embeddings"):
+            return name.startswith("embeddings.") and not name.startswith("embeddings.project.")
+        case GeneratorNetwork(tie="tokens"):
+            return name.startswith("embeddings.token.")
+        case _:
+            return False
+
+
+def own_weights(stage: Stage, name: NetworkName) -> tuple[Weight, ...]:
+    """The weights of one network as it calls them, without those that are tied to another's."""
+    return tuple(
+        weight
+        for weight in stage.network(name).weights()
+        if name == "encoder" or not is_tied(stage.replacements, weight.name)
+    )
+
+
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
-    """The weight table of the whole model: the encoder's, then ``heads.`` and the heads'."""
-    heads = (
-        Weight(f"heads.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
-        for w in head_weights(resolved)
-    )
-    encoder = (
-        Weight(f"encoder.{w.name}", w.shape, w.axes, w.init, w.part, w.role)
-        for w in resolved.encoder.weights()
-    )
-    return (*encoder, *heads)
+    """The weight table of the whole model: ``encoder.``, ``generator.`` if any, and ``heads.``.
+
+    Depth is in the names: ``embeddings``, ``attention.3``, ``ffn.3``, heads last.
+    """
+    last = resolved.stages[-1]
+    table = list(_named("encoder", own_weights(last, "encoder")))
+    if last.generator is not None:
+        table += _named("generator", own_weights(last, "generator"))
+    return (*table, *_named("heads", head_weights(resolved)))
 
 
-def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
-    """Products of the heads of one stage over ``batch`` examples."""
-    encoder, products = stage.encoder, list[Matmul]()
-    for term in stage.objective:
+def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
+    return (replace(weight, name=f"{prefix}.{weight.name}") for weight in weights)
+
+
+def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ...]:
+    """Products of the heads of one network over ``batch`` examples."""
+    encoder, products = network.encoder, list[Matmul]()
+    if not network.terms:  # its guesses are drawn all the same
+        products += encoder.head_matmuls(batch * stage.predictions())
+    for term in network.terms:
         match term.objective:
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 products += objective.matmuls(encoder, batch, stage.seq)
@@ -206,13 +305,15 @@ def head_matmuls(stage: Stage, batch: int) -> tuple[Matmul, ...]:
                 products += objective.matmuls(encoder, batch, stage.predictions())
             case Nsp() | Sop() as objective:
                 products += objective.matmuls(encoder, batch * stage.texts)
+            case Rtd() as objective:
+                products += objective.matmuls(encoder, batch * _judged(stage, objective))
     return tuple(products)
 
 
-def head_kept(stage: Stage) -> Kept:
-    """What the heads of one stage keep for the backward pass, for one example."""
-    encoder, total = stage.encoder, Kept()
-    for term in stage.objective:
+def head_kept(stage: Stage, network: Network) -> Kept:
+    """What the heads of one network keep for the backward pass, for one example."""
+    encoder, total = network.encoder, Kept()
+    for term in network.terms:
         match term.objective:
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 total += objective.kept(encoder, stage.seq)
@@ -220,4 +321,11 @@ def head_kept(stage: Stage) -> Kept:
                 total += objective.kept(encoder, stage.predictions())
             case Nsp() | Sop() as objective:
                 total += objective.kept(encoder).times(stage.texts)
+            case Rtd() as objective:
+                total += objective.kept(encoder, _judged(stage, objective))
     return total
+
+
+def _judged(stage: Stage, objective: Rtd) -> int:
+    """Positions a row that are asked about."""
+    return stage.seq if objective.over == "all" else stage.predictions()

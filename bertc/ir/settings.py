@@ -14,6 +14,7 @@ from bertc.ir.data import Docstrings, Format, Language, Share, Smoothing, Vocabu
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
+from bertc.ir.generator import Generator, NoGenerator
 from bertc.ir.growth import Drawn, Growth, Init, Stack
 from bertc.ir.head import Head, TransformHead
 from bertc.ir.norm import Norm, PostNorm
@@ -80,6 +81,9 @@ class Settings(Node):
     # what it learns, from what
     objective: tuple[Term, ...] = default(
         (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms"
+    )
+    generator: Generator = default(
+        NoGenerator(), HOUSE, "what stands in for tokens, for rtd to find"
     )
     data: tuple[Share, ...] = default(
         (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"

@@ -3,6 +3,7 @@
 Axes: b batch, s sequence, e embedding, h hidden.
 """
 
+from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -33,6 +34,15 @@ class Embeddings(nn.Module):
         self.project = Linear(table, "embeddings.project") if node.factorised else None
         self.offset = node.positions.offset
         self.dropout = node.dropout.hidden
+
+    def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
+        """Use parts of another's in place of its own: the very modules, which stay the lender's.
+
+        So whatever happens to their tensors happens to both, and they are listed once.
+        """
+        for name in names:
+            delattr(self, name)
+            vars(self)[name] = getattr(lender, name)
 
     def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""

@@ -1,9 +1,9 @@
-"""A whole model: the encoder and the heads of its objectives."""
+"""A whole model: the encoder, the generator if there is one, and the heads of all objectives."""
 
 import torch
 from torch import nn
 
-from bertc.ir.resolved import Resolved, head_weights, model_weights
+from bertc.ir.resolved import NetworkName, Resolved, head_weights, is_tied, model_weights
 from bertc.nn.encoder import Encoder
 from bertc.nn.reading import Reading
 from bertc.nn.weights import Tensors, initialise
@@ -19,6 +19,7 @@ class Model(nn.Module):
         super().__init__()
         self.resolved = resolved
         self.encoder = Encoder(resolved.encoder)
+        self.generator = _generator(resolved, self.encoder) if resolved.generator else None
         self.heads = Tensors(head_weights(resolved))
         self.compute_dtype = torch.float32
 
@@ -45,10 +46,20 @@ class Model(nn.Module):
             )
         )
 
-    def read(self, reading: Reading) -> torch.Tensor:
+    def read(self, reading: Reading, network: NetworkName = "encoder") -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
-        hidden: torch.Tensor = self.encoder(reading, self.compute_dtype)
+        hidden: torch.Tensor = self.network(network)(reading, self.compute_dtype)
         return hidden
+
+    def network(self, name: NetworkName) -> Encoder:
+        """The network of that name."""
+        found = self.generator if name == "generator" else self.encoder
+        assert found is not None, "asked only of what is there"
+        return found
+
+    def networks(self) -> tuple[Encoder, ...]:
+        """All there are."""
+        return (self.encoder,) if self.generator is None else (self.encoder, self.generator)
 
     def pool(self, hidden: torch.Tensor) -> torch.Tensor:
         """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
@@ -58,11 +69,20 @@ class Model(nn.Module):
         """
         return self.encoder.pool(hidden[:, 0])
 
-    def head_weights(self) -> dict[str, torch.Tensor]:
-        """The heads' tensors by name, and as ``token`` the table (vocab, embedding) they tie to."""
+    def head_weights(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
+        """The heads' tensors by name, and as ``token`` a network's table (vocab, embedding)."""
         named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
-        named["token"] = self.encoder.embeddings.token.weight
+        named["token"] = self.network(network).embeddings.token.weight
         return named
+
+
+def _generator(resolved: Resolved, encoder: Encoder) -> Encoder:
+    """The generator, which has of the encoder what is tied."""
+    generator, ties = Encoder(resolved.network("generator")), resolved.stages[-1].replacements
+    names = (weight.name for weight in generator.node.embedding_weights())
+    tied = dict.fromkeys(name.split(".")[1] for name in names if is_tied(ties, name))
+    generator.embeddings.borrow(encoder.embeddings, tied)
+    return generator
 
 
 def build(resolved: Resolved, device: str = "cpu") -> Model:

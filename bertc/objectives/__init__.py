@@ -6,11 +6,12 @@ from bertc.objectives.columns import (
     Inputs,
     Predictions,
     Questions,
+    Replacements,
     Tables,
     TermLoss,
 )
 from bertc.objectives.corruption import corrupt, mask_key
-from bertc.objectives.heads import mlm_logits, pair_logits, sbo_logits
+from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits, sbo_logits
 from bertc.objectives.loss import losses
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Inputs",
     "Predictions",
     "Questions",
+    "Replacements",
     "Tables",
     "TermLoss",
     "corrupt",
@@ -26,5 +28,6 @@ __all__ = [
     "mask_key",
     "mlm_logits",
     "pair_logits",
+    "rtd_logits",
     "sbo_logits",
 ]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 
+from bertc.ir.resolved import NetworkName
 from bertc.nn import Reading, rows_at
 
 
@@ -68,25 +70,35 @@ class Questions(NamedTuple):
     weights: torch.Tensor  # (b, m) float, 1 or 0
 
 
-class Columns(NamedTuple):
-    """What the encoder reads and what each term of the objective needs."""
+class Replacements(NamedTuple):
+    """Tokens that others stand in for; unused slots hold position 0 and weight 0."""
 
-    reading: Reading  # its token ids corrupted
+    positions: torch.Tensor  # (b, k) long, in the order of the text
+    weights: torch.Tensor  # (b, k) float, 1 or 0
+    chances: torch.Tensor  # (b, k) double in [0, 1), what decides a generator's guess
+    judged: torch.Tensor  # (b, s) float where all tokens are asked about, else as ``weights``
+
+
+class Columns(NamedTuple):
+    """What the networks read and what each term of the objective needs.
+
+    ``reading`` is the encoder's, its token ids corrupted. A generator has a ``masked`` one of its
+    own, and the encoder's then holds the originals until ``replaced``.
+    """
+
+    reading: Reading
     originals: torch.Tensor  # (b, s) long
     pairs: Questions | None
     mlm: Predictions | None
     sbo: Boundaries | None
     translated: torch.Tensor | None = None  # (b,) float, 1 for tlm's rows; None without tlm
+    rtd: Replacements | None = None
+    masked: Reading | None = None
 
-    def places(self) -> dict[str, torch.Tensor]:
-        """Where the terms read the encoder's states: positions (b, ...) by what reads them."""
-        found: dict[str, torch.Tensor] = {}
-        if self.mlm is not None:
-            found["mlm"] = self.mlm.positions
-        if self.sbo is not None:
-            found["left"], found["right"] = self.sbo.left, self.sbo.right
-        if self.pairs is not None:
-            found["pairs"] = self.pairs.positions
+    def read_by(self, network: NetworkName) -> Reading:
+        """What a network reads."""
+        found = self.masked if network == "generator" else self.reading
+        assert found is not None, "a generator's stage has a reading for it"
         return found
 
     def asked_by(self, kind: Literal["mlm", "tlm"]) -> torch.Tensor:
@@ -97,10 +109,36 @@ class Columns(NamedTuple):
         own_b = self.translated if kind == "tlm" else 1 - self.translated
         return self.mlm.weights * own_b[:, None]
 
-    def states(self, hidden: torch.Tensor, name: str) -> torch.Tensor:
-        """The encoder's states (b, ..., h) at one of ``places``."""
-        places = self.places()
-        if self.reading.asked is None:
+    def replaced(self, guesses_bk: torch.Tensor) -> "Columns":
+        """With a generator's guesses where tokens are replaced; the first of a row never is."""
+        assert self.rtd is not None, "only where replacements are asked about"
+        token_ids = put(self.originals, self.rtd, guesses_bk)
+        return self._replace(reading=self.reading._replace(token_ids=token_ids))
+
+    def places(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
+        """Where the terms read a network's states: positions (b, ...) by what reads them."""
+        found: dict[str, torch.Tensor] = {}
+        if self.mlm is not None and network == self._telling:
+            found["mlm"] = self.mlm.positions
+        if self.sbo is not None and network == self._telling:
+            found["left"], found["right"] = self.sbo.left, self.sbo.right
+        if self.pairs is not None and network == "encoder":
+            found["pairs"] = self.pairs.positions
+        if self.rtd is not None and network == "encoder":
+            found["rtd"] = self.rtd.positions
+        return found
+
+    @property
+    def _telling(self) -> NetworkName:
+        """The network that tells what is masked."""
+        return "encoder" if self.masked is None else "generator"
+
+    def states(
+        self, hidden: torch.Tensor, name: str, network: NetworkName = "encoder"
+    ) -> torch.Tensor:
+        """A network's states (b, ..., h) at one of its ``places``."""
+        places = self.places(network)
+        if self.read_by(network).asked is None:
             return rows_at(hidden, places[name])
         # They were asked for in the order of ``places``.
         names = list(places)
@@ -119,3 +157,16 @@ class TermLoss:
     sum: torch.Tensor  # cross entropy in nats
     count: torch.Tensor  # predictions made
     correct: torch.Tensor  # predictions whose target scored highest
+    guesses: torch.Tensor | None = None  # (b, k) long, drawn as the scores have it, if asked for
+
+
+def put(token_ids_bs: torch.Tensor, where: Replacements, others_bk: torch.Tensor) -> torch.Tensor:
+    """Token ids (b, s) with others in some places: not in the first, and once in any."""
+    b, s = token_ids_bs.shape
+    positions_bk = where.positions
+    # Two guesses about one token would race; the second, and slots not used, go beyond the row.
+    again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
+    slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)
+    wider = token_ids_bs.new_empty(b, s + 1)
+    wider[:, :s] = token_ids_bs
+    return wider.scatter_(1, slots_bk, others_bk)[:, :s]

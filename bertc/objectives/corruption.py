@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Masked, Mlm, Nsp, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.objective import Masked, Mlm, Nsp, Rtd, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading, places
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
+from bertc.objectives.rtd import choose_replaced, draw_replacements
 from bertc.objectives.sbo import find_boundaries
 
 
@@ -32,43 +33,67 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
     token_ids_bs = inputs.token_ids
-    mlm: Predictions | None = None
+    masks: Predictions | None = None
     boundary: Sbo | None = None
     pairs: Questions | None = None
+    replacing: Rtd | None = None
+    for hiding in stage.hiding():
+        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
+        own_b1 = (translated_b == isinstance(hiding, Tlm))[:, None]
+        token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
+        masks = asked if masks is None else _either(own_b1, asked, masks)
     for term in stage.objective:
         match term.objective:
-            case Mlm() | Tlm() as objective:
-                hidden_bs, asked = mask_tokens(objective, inputs, real_bs, tables, key)
-                own_b1 = (translated_b == isinstance(objective, Tlm))[:, None]
-                token_ids_bs = hidden_bs if mlm is None else hidden_bs.where(own_b1, token_ids_bs)
-                mlm = asked if mlm is None else _either(own_b1, asked, mlm)
+            case Mlm() | Tlm():
+                pass  # they hide tokens, above
             case Sbo() as objective:
                 boundary = objective
             case Nsp() | Sop():
                 pairs = _ask(inputs)
+            case Rtd() as objective:
+                replacing = objective
             case _:
                 assert_never(term.objective)
-    sequence_ids_bs = _number(inputs, real_bs) if stage.pack else None
     languages_bs = inputs.languages.gather(1, inputs.segment_ids)
     columns = Columns(
         reading=Reading(
             token_ids=token_ids_bs,
             segment_ids=inputs.segment_ids,
             attention_mask=real_bs if stage.padded and not stage.pack else None,
-            sequence_ids=sequence_ids_bs,
+            sequence_ids=_number(inputs, real_bs) if stage.pack else None,
             language_ids=languages_bs if stage.encoder.languages else None,
         ),
         originals=inputs.token_ids,
         pairs=pairs,
-        mlm=mlm,
-        sbo=find_boundaries(boundary, inputs, mlm) if boundary and mlm else None,
+        mlm=masks,
+        sbo=find_boundaries(boundary, inputs, masks) if boundary and masks else None,
     )
     if stage.translates:
         columns = _beside_translations(stage, columns, translated_b)
-    if stage.asked() is None:
-        return columns
-    asked_bk = torch.cat(list(columns.places().values()), dim=1)
-    return columns._replace(reading=columns.reading._replace(asked=asked_bk))
+    if stage.generator is not None:
+        original = columns.reading._replace(token_ids=inputs.token_ids)
+        columns = columns._replace(reading=original, masked=columns.reading)
+    if replacing and masks:
+        rtd = choose_replaced(replacing, inputs, masks, real_bs, key)
+        columns = columns._replace(rtd=rtd)
+        if stage.generator is None:  # they depend on no network, so they are known already
+            others_bk = draw_replacements(stage.replacements, tables, inputs, rtd, key)
+            columns = columns._replace(mlm=None).replaced(others_bk)
+    return asking(stage, columns)
+
+
+def asking(stage: Stage, columns: Columns) -> Columns:
+    """With the positions at which each network's states are read, where those are few."""
+    for network in stage.networks():
+        if network.asked is None:
+            continue
+        asked_bk = torch.cat(list(columns.places(network.name).values()), dim=1)
+        reading = columns.read_by(network.name)._replace(asked=asked_bk)
+        if network.name == "generator":
+            columns = columns._replace(masked=reading)
+        else:
+            columns = columns._replace(reading=reading)
+    return columns
 
 
 def _either(own_b1: torch.Tensor, asked: Predictions, other: Predictions) -> Predictions:

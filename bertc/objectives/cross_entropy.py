@@ -12,14 +12,22 @@ from torch.autograd.function import once_differentiable
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**27
+BLOCK = 128  # token ids that a draw tells apart at last
 CPU_MULTIPLE = 1
 GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest products need them
 
 
 def vocabulary_loss(
-    x_ne: torch.Tensor, table_ve: torch.Tensor, bias_v: torch.Tensor, targets_n: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+    x_ne: torch.Tensor,
+    table_ve: torch.Tensor,
+    bias_v: torch.Tensor,
+    targets_n: torch.Tensor,
+    chances_n: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """-log softmax(x table^T + bias)[target] in fp32 (n,), and whether the target is on top (n,).
+
+    With ``chances``, uniform in [0, 1), also a token id drawn from each softmax (n,); no gradient
+    passes through it.
 
     ``x`` and ``table`` are in the compute dtype; products come out in it, sums and exponentials are
     in fp32. A compiler fuses the plain form itself; otherwise the logits are turned into their own
@@ -30,11 +38,39 @@ def vocabulary_loss(
     if torch.compiler.is_compiling():
         logits_nv = F.linear(x_ne, table_ve).float() + bias_v.float()
         losses_n = F.cross_entropy(logits_nv, targets_n, reduction="none")
-        return losses_n, logits_nv.argmax(1) == targets_n
-    losses_n, hits_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n
+        drawn_n = None
+        if chances_n is not None:
+            drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
+        return losses_n, logits_nv.argmax(1) == targets_n, drawn_n
+    losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
+        x_ne, table_ve, bias_v, targets_n, chances_n
     )
-    return losses_n, hits_n
+    return losses_n, hits_n, drawn_n
+
+
+def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
+    """Ids (n,) drawn in proportion to weights, by the inverse of their running sum.
+
+    One number a row decides: first the block of ids it falls into, then the id. So all weights are
+    read once, by a plain sum, and running sums are of few numbers, in fp64.
+    """
+    n, v = weights_nv.shape
+    blocks, rest = divmod(v, BLOCK)
+    sums_nc = weights_nv[:, : blocks * BLOCK].reshape(n, blocks, BLOCK).sum(2).double()
+    if rest:
+        sums_nc = torch.cat([sums_nc, weights_nv[:, -rest:].sum(1, keepdim=True).double()], dim=1)
+    until_nc = sums_nc.cumsum(1)
+    wanted_n1 = chances_n[:, None] * until_nc[:, -1:]
+    block_n1 = (until_nc <= wanted_n1).sum(1, keepdim=True).clamp(max=until_nc.shape[1] - 1)
+    wanted_n1 = wanted_n1 - (until_nc - sums_nc).gather(1, block_n1)
+    ids_nw = block_n1 * BLOCK + torch.arange(BLOCK, device=weights_nv.device)
+    own_nw = weights_nv.gather(1, ids_nw.clamp(max=v - 1)).double()
+    own_nw = torch.where(ids_nw < v, own_nw, 0)
+    # Rounding may leave more wanted than the block has: then its last token that has a weight.
+    last_n1 = torch.where(own_nw > 0, ids_nw, 0).amax(1, keepdim=True)
+    within_n1 = (own_nw.cumsum(1) <= wanted_n1).sum(1, keepdim=True)
+    drawn_n1 = (block_n1 * BLOCK + within_n1).minimum(last_n1)
+    return drawn_n1[:, 0]
 
 
 def _padded(
@@ -55,10 +91,12 @@ class _VocabularyLoss(torch.autograd.Function):
         table_ve: torch.Tensor,
         bias_v: torch.Tensor,
         targets_n: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        chances_n: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         logits_nv = F.linear(x_ne, table_ve)
         losses_n = torch.empty(len(x_ne), device=x_ne.device)
         hits_n = torch.empty_like(targets_n, dtype=torch.bool)
+        drawn_n = None if chances_n is None else torch.empty_like(targets_n)
         differentiated = any(ctx.needs_input_grad)
         bias_v = bias_v.float()
         whole = CPU_CHUNK if x_ne.device.type == "cpu" else GPU_CHUNK
@@ -72,19 +110,21 @@ class _VocabularyLoss(torch.autograd.Function):
             right_n1 = z_nv.gather(1, target_n1)
             z_nv.sub_(top_n1).exp_()
             total_n1 = z_nv.sum(1, keepdim=True)
+            if chances_n is not None and drawn_n is not None:
+                drawn_n[part] = draw(z_nv, chances_n[part])
             losses_n[part] = (total_n1.log() + top_n1 - right_n1)[:, 0]
             if differentiated:
                 z_nv.mul_(total_n1.reciprocal())
                 z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
                 logits_nv[part] = z_nv
         ctx.save_for_backward(x_ne, table_ve, logits_nv if differentiated else None)
-        ctx.mark_non_differentiable(hits_n)
-        return losses_n, hits_n
+        ctx.mark_non_differentiable(*(t for t in (hits_n, drawn_n) if t is not None))
+        return losses_n, hits_n, drawn_n
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream_n: torch.Tensor, _: torch.Tensor
+        ctx: Any, upstream_n: torch.Tensor, *_: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         # softmax - one-hot of each prediction, not yet scaled: the scale goes to the small factor.
         x_ne, table_ve, slope_nv = ctx.saved_tensors
@@ -92,4 +132,4 @@ class _VocabularyLoss(torch.autograd.Function):
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1)
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
-        return x_grad_ne, table_grad_ve, bias_grad_v, None
+        return x_grad_ne, table_grad_ve, bias_grad_v, None, None

@@ -75,6 +75,12 @@ def pair_logits(
     return _affine(pooled_bh, weights, kind)
 
 
+def rtd_logits(encoder: Encoder, hidden_bsh: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Scores (b, s), above 0 where a token looks replaced, from states (b, s, h)."""
+    x_bsh = activate(encoder.ffn.activation, _affine(hidden_bsh, weights, "rtd.dense"))
+    return _affine(x_bsh, weights, "rtd").squeeze(-1)
+
+
 def _affine(x: torch.Tensor, weights: Weights, name: str) -> torch.Tensor:
     weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
     return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))

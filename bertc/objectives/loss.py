@@ -1,25 +1,28 @@
 """The loss of each term of a stage, as sums that can be added over parts of a batch.
 
-Axes: b rows, s positions, m examples of a row, k predictions of a row, n = b*k, h hidden.
+Axes: b rows, s positions or those of them that are judged, m examples of a row, k predictions of a
+row, n = b*k, h hidden.
 """
 
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, Tlm
-from bertc.ir.resolved import Stage
+from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop, Tlm
+from bertc.ir.resolved import Network, Stage
 from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
     Weights,
     pair_logits,
+    rtd_logits,
     sbo_features,
     token_features,
     vocabulary_bias,
 )
+from bertc.objectives.rtd import labels
 
 
 def losses(
@@ -28,56 +31,106 @@ def losses(
     hidden_bsh: torch.Tensor,
     pooled_bmh: torch.Tensor | None,
     weights: Weights,
+    network: Network | None = None,
 ) -> dict[str, TermLoss]:
-    """The loss of every term, by kind of objective; factors of terms are not applied.
+    """The loss of every term that a network learns, by kind; factors of terms are not applied.
 
-    ``hidden`` are the encoder's states, or those that were asked for. ``weights`` has the heads'
-    tensors by name and as ``token`` the table (vocab, embedding).
+    ``hidden`` are the network's states, or those that were asked for; the encoder's if none is
+    named. ``weights`` has the heads' tensors by name and as ``token`` its table (vocab, embedding).
+    A generator's ``mlm`` comes with its guesses, even where nothing trains it.
     """
+    reader = network or stage.networks()[-1]
+    encoder, name = reader.encoder, reader.name
     found: dict[str, TermLoss] = {}
-    predicted: tuple[torch.Tensor, torch.Tensor] | None = None
-    for term in stage.objective:
+    predicted: Predicted | None = None
+    if name == "generator" or any(isinstance(t.objective, Mlm | Tlm) for t in reader.terms):
+        predicted = _predicted(reader, columns, hidden_bsh, weights)
+    if not reader.terms and predicted:
+        found["mlm"] = _summed(predicted, columns.asked_by("mlm"))
+    for term in reader.terms:
         match term.objective:
             case Mlm() | Tlm() as objective:
-                if predicted is None:
-                    predicted = _predicted(stage.encoder, columns, hidden_bsh, weights)
-                found[objective.kind] = _summed(*predicted, columns.asked_by(objective.kind))
+                assert predicted is not None, "what is hidden is predicted"
+                found[objective.kind] = _summed(predicted, columns.asked_by(objective.kind))
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
-                around = (columns.states(hidden_bsh, "left"), columns.states(hidden_bsh, "right"))
-                found["sbo"] = _sbo_loss(stage.encoder, columns.sbo, around, weights)
+                left_bkh, right_bkh = (
+                    columns.states(hidden_bsh, side, name) for side in ("left", "right")
+                )
+                found["sbo"] = _sbo_loss(encoder, columns.sbo, (left_bkh, right_bkh), weights)
             case Nsp() | Sop() as objective:
                 assert columns.pairs is not None, "a question about pairs without its columns"
                 assert pooled_bmh is not None, "a question about pairs without a pooler"
                 found[objective.kind] = _pair_loss(
                     objective.kind, columns.pairs, pooled_bmh, weights
                 )
+            case Rtd() as objective:
+                found["rtd"] = _rtd_loss(encoder, objective, columns, hidden_bsh, weights)
             case _:
                 assert_never(term.objective)
     return found
 
 
+class Predicted(NamedTuple):
+    """Of all hidden tokens (n,): loss, whether it scored highest, and what a generator guesses."""
+
+    losses: torch.Tensor
+    hits: torch.Tensor
+    guesses: torch.Tensor | None
+
+
 def _token_losses(
-    features_ne: torch.Tensor, head: str, targets_bk: torch.Tensor, weights: Weights
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of every prediction (n,), and whether its target scored highest (n,)."""
+    features_ne: torch.Tensor,
+    head: str,
+    targets_bk: torch.Tensor,
+    weights: Weights,
+    chances_bk: torch.Tensor | None = None,
+) -> Predicted:
     table_ve, bias_v = weights["token"].to(features_ne.dtype), vocabulary_bias(head, weights)
-    return vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1))
+    chances_n = None if chances_bk is None else chances_bk.reshape(-1)
+    return Predicted(
+        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
+    )
 
 
-def _summed(losses_n: torch.Tensor, hits_n: torch.Tensor, weights_bk: torch.Tensor) -> TermLoss:
+def _summed(predicted: Predicted, weights_bk: torch.Tensor) -> TermLoss:
+    losses_n, hits_n, guesses_n = predicted
     weight_n = weights_bk.reshape(-1)
-    return TermLoss((losses_n * weight_n).sum(), weight_n.sum(), (hits_n * weight_n).sum())
+    return TermLoss(
+        (losses_n * weight_n).sum(),
+        weight_n.sum(),
+        (hits_n * weight_n).sum(),
+        None if guesses_n is None else guesses_n.view_as(weights_bk),
+    )
 
 
 def _predicted(
-    encoder: Encoder, columns: Columns, hidden_bsh: torch.Tensor, weights: Weights
-) -> tuple[torch.Tensor, torch.Tensor]:
+    reader: Network, columns: Columns, hidden_bsh: torch.Tensor, weights: Weights
+) -> Predicted:
     """Of the hidden tokens of all rows, whichever term each row counts for."""
     assert columns.mlm is not None, "hidden tokens without their columns"
-    states_nh = columns.states(hidden_bsh, "mlm").flatten(0, 1)
-    features_ne = token_features(encoder, states_nh, weights, "mlm")
-    return _token_losses(features_ne, "mlm", columns.mlm.targets, weights)
+    states_nh = columns.states(hidden_bsh, "mlm", reader.name).flatten(0, 1)
+    features_ne = token_features(reader.encoder, states_nh, weights, "mlm")
+    guessing = reader.name == "generator" and columns.rtd is not None
+    chances_bk = columns.rtd.chances if guessing and columns.rtd else None
+    return _token_losses(features_ne, "mlm", columns.mlm.targets, weights, chances_bk)
+
+
+def _rtd_loss(
+    encoder: Encoder,
+    objective: Rtd,
+    columns: Columns,
+    hidden_bsh: torch.Tensor,
+    weights: Weights,
+) -> TermLoss:
+    assert columns.rtd is not None, "rtd without its columns"
+    whole = objective.over == "all"
+    states = hidden_bsh if whole else columns.states(hidden_bsh, "rtd")
+    logits_bs = rtd_logits(encoder, states, weights).float()
+    labels_bs, weight_bs = labels(objective, columns), columns.rtd.judged
+    losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
+    hits_bs = (logits_bs > 0) == labels_bs.bool()
+    return TermLoss((losses_bs * weight_bs).sum(), weight_bs.sum(), (hits_bs * weight_bs).sum())
 
 
 def _sbo_loss(
@@ -88,8 +141,8 @@ def _sbo_loss(
 ) -> TermLoss:
     left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in around)
     features_ne = sbo_features(encoder, left_nh, right_nh, asked.place.reshape(-1), weights)
-    losses_n, hits_n = _token_losses(features_ne, "sbo", asked.targets, weights)
-    return _summed(losses_n, hits_n, asked.weights)
+    found = _token_losses(features_ne, "sbo", asked.targets, weights)
+    return _summed(found, asked.weights)
 
 
 def _pair_loss(
@@ -99,4 +152,5 @@ def _pair_loss(
     logits_n2 = pair_logits(kind, pooled_nh, weights).float()
     labels_n = asked.labels.reshape(-1)
     losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
-    return _summed(losses_n, logits_n2.argmax(1) == labels_n, asked.weights)
+    hits_n = logits_n2.argmax(1) == labels_n
+    return _summed(Predicted(losses_n, hits_n, None), asked.weights)

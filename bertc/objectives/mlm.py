@@ -4,7 +4,7 @@ Axes: b examples, s positions of a row, k predictions.
 """
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Literal, assert_never
 
 import torch
 
@@ -12,7 +12,7 @@ from bertc.ir.objective import Masked, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.columns import Inputs, Predictions, Tables
 from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
-from bertc.objectives.selection import counts, lowest, marked, runs
+from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
 from bertc.objectives.words import choose_words, find_words, look_up, read_text
 
@@ -38,6 +38,9 @@ def mask_tokens(
     kind_bits_bk = slot_bits_bk
     if objective.replace_per == "span":
         kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
+    if not objective.distinct:  # a token drawn twice is written once
+        first_bk = torch.searchsorted(positions_bk, positions_bk)
+        kind_bits_bk = slot_bits_bk = slot_bits_bk.gather(1, first_bk)
     written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, slot_bits_bk)
     # Slots not used write into a column beyond the row, which is dropped.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
@@ -49,6 +52,8 @@ def mask_tokens(
 def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
     """How many random numbers a row needs to choose its tokens, by use."""
     match objective.unit:
+        case TokenUnit() if not objective.distinct:
+            return (predictions,)
         case TokenUnit() | WordUnit():
             return (seq,)
         case NgramUnit(max=most):
@@ -72,6 +77,8 @@ def _choose(
     """Positions (b, k) to predict, ascending, s in the slots not used."""
     text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
+    if not objective.distinct:
+        return drawn_again(text, lanes[0], counts_b)
     if isinstance(objective.unit, TokenUnit):
         if objective.rare:
             scarcity_bs = look_up(tables.frequency, inputs.token_ids) ** objective.rare
@@ -104,17 +111,19 @@ def _replace(
     """What stands at the predicted positions: [MASK], a random token, or the token itself."""
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     if random:
-        drawn_bk = _random_tokens(objective, tables, another(slot_bits_bk))
+        drawn_bk = random_tokens(objective.random_from, tables, another(slot_bits_bk))
         originals_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, originals_bk)
     return torch.where(happens(kind_bits_bk, masked), tables.mask, originals_bk)
 
 
-def _random_tokens(objective: Masked, tables: Tables, bits_bk: torch.Tensor) -> torch.Tensor:
+def random_tokens(
+    source: Literal["vocabulary", "ordinary", "corpus"], tables: Tables, bits_bk: torch.Tensor
+) -> torch.Tensor:
     """Random ids (b, k) from the whole vocabulary, its ordinary tokens, or as the corpus has them.
 
     The first is BERT's, the second fairseq's, the third SpanBERT's.
     """
-    match objective.random_from:
+    match source:
         case "vocabulary":
             return below(bits_bk, tables.size)
         case "ordinary":
@@ -126,4 +135,4 @@ def _random_tokens(objective: Masked, tables: Tables, bits_bk: torch.Tensor) -> 
             ids_bk = torch.searchsorted(tables.unigram_cdf, drawn_bk, right=True)
             return ids_bk.clamp(max=tables.size - 1)
         case _:
-            assert_never(objective.random_from)
+            assert_never(source)

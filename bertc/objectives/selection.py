@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.objective import Masked
-from bertc.objectives.draws import LAST, lane_of, smallest, unit
+from bertc.objectives.draws import LAST, below, lane_of, smallest, unit
 from bertc.objectives.words import Text
 
 
@@ -46,6 +46,19 @@ def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> t
     slot_k = torch.arange(predictions, device=keys_bs.device)
     taken_bk = (slot_k < counts_b[:, None]) & (first_bk != LAST)
     return smallest(torch.where(taken_bk, lane_of(first_bk, seq), seq), predictions)
+
+
+def drawn_again(text: Text, bits_bk: torch.Tensor, counts_b: torch.Tensor) -> torch.Tensor:
+    """``counts_b`` of the tokens of each row that may be chosen, (b, k), any of them repeatedly.
+
+    ELECTRA, pretrain_helpers.py mask.
+    """
+    seq, slot_k = text.allowed.shape[1], torch.arange(bits_bk.shape[1], device=bits_bk.device)
+    rank_bs = text.allowed.cumsum(1)
+    drawn_bk = below(bits_bk, rank_bs[:, -1:]) + 1
+    # Where there is nothing to choose the search ends beyond the row.
+    positions_bk = torch.searchsorted(rank_bs, drawn_bk)
+    return torch.where(slot_k < counts_b[:, None], positions_bk, seq).sort(1).values
 
 
 def marked(chosen_bs: torch.Tensor, predictions: int) -> torch.Tensor:

@@ -4,6 +4,7 @@ from typing import Any
 
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
+from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
@@ -53,28 +54,54 @@ def _encoder(value: dict[str, Any], layers: int) -> Encoder:
     )
 
 
+def _generator(value: dict[str, Any], depth: int) -> Encoder | None:
+    """As the encoder, but for its widths and depth; tied tables have the encoder's width.
+
+    ``depth`` is the encoder's, which it has too unless one is written.
+    """
+    node = value["generator"]
+    if not isinstance(node, GeneratorNetwork):
+        return None
+    widths = {"hidden": node.hidden, "heads": node.heads, "ffn": node.ffn}
+    head_dim = node.hidden // node.heads
+    # run_pretraining.py: untied tables are as wide as the generator's layers.
+    embedding = node.hidden if node.tie == "none" else value["embedding"]
+    own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
+    return _encoder({**value, **own}, node.layers or depth)
+
+
 def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
     total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
     for view in stage_views(program):
-        encoder = _encoder(value, view.value("layers"))
+        depth = view.value("layers")
+        networks = _encoder(value, depth), _generator(value, depth)
         begins = isinstance(value["init"], FromRun)
-        grows = stages[-1].encoder != encoder if stages else begins
-        counted_from = first if grows else counted_from
-        stages.append(_stage(view, encoder, grows, first, total, counted_from))
+        if stages:
+            begins = (stages[-1].encoder, stages[-1].generator) != networks
+        counted_from = first if begins else counted_from
+        stages.append(_stage(view, networks, begins, first, total, counted_from))
         first += view.value("steps")
     return tuple(stages)
 
 
 def _stage(
-    view: StageView, encoder: Encoder, grows: bool, first: int, total: int, counted_from: int
+    view: StageView,
+    networks: tuple[Encoder, Encoder | None],
+    begins: bool,
+    first: int,
+    total: int,
+    counted_from: int,
 ) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
+    encoder, generator = networks
     own_schedule = "optimizer" in view.own
     schedule_steps = optimizer.schedule_steps(steps if own_schedule else total)
     return Stage(
         name=view.name,
         encoder=encoder,
-        grow=view.value("grow") if grows else None,
+        generator=generator,
+        replacements=view.value("generator"),
+        grow=view.value("grow") if begins else None,
         steps=steps,
         first_step=first,
         batch=view.value("batch"),

@@ -30,7 +30,7 @@ def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnos
     before, after = earlier.value("layers"), later.value("layers")
     span = earlier.span("layers")
     diagnostics.error(
-        "E230",
+        "E250",
         f'stage "{later.name}" has {after} layers, and stage "{earlier.name}" before it {before}',
         later.span("layers") or span,
         label="a stage may be deeper than the one before, not shallower",
@@ -49,7 +49,7 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
             source = stage.value("grow").source(layer, before, after)
             if widths[layer] != widths[source]:
                 diagnostics.error(
-                    "E231",
+                    "E251",
                     f"layer {layer} is to begin as a copy of layer {source}, and they differ in "
                     f"{setting}: {widths[layer]} and {widths[source]}",
                     program.span(setting) or stage.span("layers"),
@@ -68,7 +68,7 @@ def _identity_possible(
     after, share = stage.value("layers"), program.settings["share"]
     if program.settings["norm"].value.kind != "pre":
         diagnostics.error(
-            "E232",
+            "E252",
             "a layer with norm=post is never the identity: what passes it by is normed once more",
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
@@ -82,7 +82,7 @@ def _identity_possible(
         borrower = next((n for n in range(before, after) if new[n] < before), moved)
         if borrower is not None:
             diagnostics.error(
-                "E232",
+                "E252",
                 f"layer {borrower} cannot be added as an identity: its {part} is "
                 f"that of layer {new[borrower]}",
                 stage.span("grow") or stage.span("layers"),

@@ -14,9 +14,9 @@ from bertc.syntax.grids import MOST_POINTS, alternatives, points
 from bertc.syntax.mistakes import in_line
 from bertc.syntax.scalars import BAD
 from bertc.syntax.scan import MOST_MISTAKES
-from bertc.syntax.shapes import setting_shape
+from bertc.syntax.shapes import arguments, block_kind, setting_shape
 from bertc.syntax.show import quoted
-from bertc.syntax.tree import Block, Extends, Grid, Item, Setting, Tree
+from bertc.syntax.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
 
 MOST_STAGES = 100
 BLOCKS = ("stage",)
@@ -36,8 +36,9 @@ def lower_tree(
     ``base`` is the program that the tree extends, if it extends one.
     """
     lowering = _Lowering(diagnostics)
-    main = lowering.scope(tree.items)
-    stages = lowering.stages([item for item in tree.items if isinstance(item, Block)])
+    items = [lowering.spelled(item) for item in tree.items]
+    main = lowering.scope(items)
+    stages = lowering.stages([item for item in items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
     for scope in stages:
         scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
@@ -98,6 +99,25 @@ class _Lowering:
         return axis
 
     # ---- blocks and overrides
+
+    def spelled(self, item: Item) -> Item:
+        """A block named as a setting in the form of one: ``generator { H=64 }`` is a call."""
+        if not isinstance(item, Block) or item.label:
+            return item
+        kind, node = block_kind(self.canonical.get(item.name.text, ""))
+        if node is None:
+            return item
+        given = []
+        for inside in item.items:
+            if not isinstance(inside, Setting):
+                self.misplaced(inside)
+                continue
+            name, written = inside.name, self.canonical.get(inside.name.text, "")
+            if written in arguments(node):
+                name = Name(name.span, written)
+            given.append(Argument(inside.span, name, inside.value))
+        call = Call(item.span, Name(item.name.span, kind), tuple(given))
+        return Setting(item.span, item.name, call)
 
     def stages(self, blocks: list[Block]) -> list[Scope]:
         """What the blocks of a spec say."""

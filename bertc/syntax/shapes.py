@@ -106,6 +106,13 @@ def setting_shape(name: str) -> Shape:
     return _field_shape(Settings.model_fields[name])
 
 
+def block_kind(setting: str) -> tuple[str, type[Node] | None]:
+    """What a block named as a setting gives the arguments of: the kind that a number stands for."""
+    shape = setting_shape(setting) if setting in Settings.model_fields else None
+    node = shape.bare("bare_number") if isinstance(shape, Kinds) else None
+    return (kinds_of(node)[0], node) if node else ("", None)
+
+
 @cache
 def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""

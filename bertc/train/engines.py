@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertc.ir.objective import Nsp, Sop
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.resolved import Stage, is_tied
 from bertc.nn import Model
 from bertc.objectives import Columns
 from bertc.passes import Layout
@@ -99,9 +99,10 @@ class Sharded(Engine):
             del sizes["copy"]
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self._whole = Whole(model)
-        for part in (*model.encoder.attention.values(), *model.encoder.ffn.values()):
-            fully_shard(part.get_submodule("norm"), mesh=mesh)
-            fully_shard(part, mesh=mesh)
+        for network in model.networks():
+            for part in (*network.attention.values(), *network.ffn.values()):
+                fully_shard(part.get_submodule("norm"), mesh=mesh)
+                fully_shard(part, mesh=mesh)
         self._root: Any = fully_shard(self._whole, mesh=mesh)
         # The model shows whole weights in their place now and then: after an evaluation, for one.
         self.parameters = dict(model.named_parameters())
@@ -142,13 +143,19 @@ def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
             return Sharded(model, layout, device)
 
 
-def trained_names(resolved: Resolved, stage: Stage) -> set[str]:
+def trained_names(stage: Stage) -> set[str]:
     """The weights that a stage has a gradient for."""
-    encoder = stage.encoder
-    pooled = any(isinstance(term.objective, Nsp | Sop) for term in stage.objective)
-    own = [w.name for w in encoder.weights() if pooled or not w.name.startswith("pooler.")]
-    heads = [w.name for term in stage.objective for w in term.objective.weights(encoder)]
-    return {f"encoder.{name}" for name in own} | {f"heads.{name}" for name in heads}
+    found = set()
+    for network in stage.networks():
+        objectives = [term.objective for term in network.terms]
+        pooled = any(isinstance(objective, Nsp | Sop) for objective in objectives)
+        for weight in network.encoder.weights() if objectives else ():
+            tied = network.name == "generator" and is_tied(stage.replacements, weight.name)
+            if pooled or not weight.name.startswith("pooler."):
+                found.add(f"{'encoder' if tied else network.name}.{weight.name}")
+        heads = (w for objective in objectives for w in objective.weights(network.encoder))
+        found |= {f"heads.{weight.name}" for weight in heads}
+    return found
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:

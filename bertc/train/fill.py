@@ -14,7 +14,9 @@ from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop import load
 from bertc.ir.data import TokenizerFile
-from bertc.nn import Model
+from bertc.ir.objective import Mlm
+from bertc.ir.resolved import learner
+from bertc.nn import Model, Reading
 from bertc.objectives import mlm_logits
 
 MASK = "[MASK]"
@@ -104,9 +106,11 @@ def _probabilities(
         start = max(0, min(place - room // 2, len(ids) - room))
         rows.append([vocabulary.cls, *ids[start : start + room], vocabulary.sep])
         asked.append(1 + place - start)
-    hidden_msh = model.encode(torch.tensor(rows))
+    name = learner(Mlm(), model.resolved.generator)
+    network = model.network(name)
+    hidden_msh = model.read(Reading(torch.tensor(rows)), name)
     hidden_mh = hidden_msh[torch.arange(len(rows)), torch.tensor(asked)]
-    logits_mv = mlm_logits(model.resolved.encoder, hidden_mh, model.head_weights())
+    logits_mv = mlm_logits(network.node, hidden_mh, model.head_weights(name))
     return logits_mv.float().softmax(dim=1)
 
 

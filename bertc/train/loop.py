@@ -93,10 +93,11 @@ class _Phase:
         self.data: StageData = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         self.model = session.model
-        self.model.encoder.recompute = plan.recompute[index]
+        for network in self.model.networks():
+            network.recompute = plan.recompute[index]
         self.objective = session.engine.take_up(
             make_objective(self.model, self.stage, plan.compile),
-            trained_names(resolved, self.stage),
+            trained_names(self.stage),
         )
         self.step = TrainStep(
             self.model,

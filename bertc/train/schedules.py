@@ -12,12 +12,15 @@ def rate(stage: Stage, step: int) -> float:
 
     Updates are counted from 0, and the count is read before the update, as global_step is in
     BERT's optimization.py: the first update of a warm-up has rate 0, update W the full rate
-    (or, with ``decay_from=start``, the rate that has been falling since update 0), and the last
+    (or, with a decay from update 0, the rate that has been falling since), and the last
     one is a step short of the end of the decay.
     """
     done = step - stage.schedule_start
     if done < stage.warmup_steps:
-        return stage.optimizer.lr * done / stage.warmup_steps
+        schedule = stage.optimizer.schedule
+        falling = isinstance(schedule, Polynomial) and schedule.decay_from == "throughout"
+        height = stage.optimizer.lr * (_decay(stage, done) if falling else 1)
+        return height * done / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, done)
 
 
@@ -26,7 +29,7 @@ def _decay(stage: Stage, done: int) -> float:
     total, warmup = stage.schedule_steps, stage.warmup_steps
     match stage.optimizer.schedule:
         case Polynomial(power=power, decay_from=decay_from) as schedule:
-            end, start = _end(stage, schedule), 0 if decay_from == "start" else warmup
+            end, start = _end(stage, schedule), warmup if decay_from == "warmup" else 0
             return float(end + (1 - end) * (1 - _progress(done, start, total)) ** power)
         case Cosine() as schedule:
             end = _end(stage, schedule)

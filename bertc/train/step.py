@@ -4,7 +4,7 @@ Axes: b batch, s sequence; t terms of the objective.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import assert_never
@@ -14,9 +14,9 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.objective import Mlm, Nsp, Sbo, Sop, Tlm
+from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
-from bertc.ir.resolved import Stage
+from bertc.ir.resolved import Network, Stage
 from bertc.nn import Model
 from bertc.objectives import Columns, Inputs, Tables, losses
 from bertc.train.engines import Engine, Objective
@@ -50,26 +50,59 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
 
 
 def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
-    """Forward pass and losses of one micro-batch, of static shapes; compiled, region by region."""
-    names = kinds(stage)
+    """Forward pass and losses of one micro-batch, of static shapes; compiled, region by region.
 
-    def loss(columns: Columns, factors_t: Tensor, hidden_bsh: Tensor) -> tuple[Tensor, Tensor]:
-        pooled_bmh = None
-        if columns.pairs:
-            pooled_bmh = model.encoder.pool(columns.states(hidden_bsh, "pairs"))
-        terms = losses(stage, columns, hidden_bsh, pooled_bmh, model.head_weights())
-        sums_t = torch.stack([terms[name].sum.float() for name in names])
-        hits_t = torch.stack([terms[name].correct.float() for name in names])
-        return (sums_t * factors_t).sum(), torch.stack([sums_t.detach(), hits_t])
-
-    if compiled:
-        model.encoder.compile_regions()
-    score = torch.compile(loss, fullgraph=True, dynamic=False) if compiled else loss
+    The networks of a stage read one after the other, each what those before it made.
+    """
+    names, networks = kinds(stage), stage.networks()
+    scores = [_scoring(model, stage, network, compiled) for network in networks]
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
-        return score(columns, factors_t, model.read(columns.reading))
+        found, losses_n = dict[str, Tensor](), []
+        for network, score in zip(networks, scores, strict=True):
+            with nullcontext() if network.terms else torch.no_grad():
+                states = model.read(columns.read_by(network.name), network.name)
+                loss, statistics, guesses_bk = score(columns, factors_t, states)
+            if guesses_bk is not None:
+                columns = columns.replaced(guesses_bk)
+            own = (term.objective.kind for term in network.terms)
+            found |= dict(zip(own, statistics.unbind(1), strict=True))
+            losses_n.append(loss)
+        return sum(losses_n[1:], losses_n[0]), torch.stack([found[name] for name in names], dim=1)
 
     return objective
+
+
+Scoring = Callable[[Columns, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
+"""Columns, factors (t,), a network's states to its loss, sums and hits (2, own terms), guesses."""
+
+
+def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
+    """The heads of one network."""
+    names = [term.objective.kind for term in network.terms]
+    places = [kinds(stage).index(name) for name in names]
+
+    def loss(
+        columns: Columns, factors_t: Tensor, hidden_bsh: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        pooled_bmh = None
+        if columns.pairs and network.name == "encoder":
+            pooled_bmh = model.encoder.pool(columns.states(hidden_bsh, "pairs"))
+        weights = model.head_weights(network.name)
+        terms = losses(stage, columns, hidden_bsh, pooled_bmh, weights, network)
+        guesses = (term.guesses for term in terms.values())
+        guesses_bk = next((found for found in guesses if found is not None), None)
+        if not names:
+            return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(2, 0), guesses_bk
+        sums_t = torch.stack([terms[name].sum.float() for name in names])
+        hits_t = torch.stack([terms[name].correct.float() for name in names])
+        own_t = torch.stack([factors_t[place] for place in places])
+        return (sums_t * own_t).sum(), torch.stack([sums_t.detach(), hits_t]), guesses_bk
+
+    if not compiled:
+        return loss
+    model.network(network.name).compile_regions()
+    return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
@@ -92,6 +125,8 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
             return torch.stack([part.pairs.weights.sum() for part in parts if part.pairs]).sum()
+        case Rtd():
+            return torch.stack([part.rtd.judged.sum() for part in parts if part.rtd]).sum()
         case unreachable:
             assert_never(unreachable)
 

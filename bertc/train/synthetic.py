@@ -26,7 +26,8 @@ TEXT_TOKENS = 2**20
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     """The step of the first stage, as a run would begin with it."""
     stage, weights = resolved.stages[0], dict(model.named_parameters())
-    model.encoder.recompute = plan.recompute[0]
+    for network in model.networks():
+        network.recompute = plan.recompute[0]
     table, moments = model_weights(resolved), zero_moments(weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
     objective = make_objective(model, stage, plan.compile)

@@ -5,8 +5,8 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
+from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
-from bertc.estimate.moments import Room
 from bertc.estimate.parameters import count
 from bertc.ir.resolved import Resolved
 from bertc.nn import Reading, build
@@ -126,7 +126,7 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         mlm=Predictions(asked, asked, asked.float()),
         sbo=Boundaries(asked, asked, asked, asked, asked.float()) if "sbo" in kinds else None,
     )
-    if stage.asked() is not None:
+    if stage.networks()[-1].asked is not None:
         places = torch.cat(list(columns.places().values()), dim=1)
         columns = columns._replace(reading=columns.reading._replace(asked=places))
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
@@ -142,7 +142,7 @@ def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> No
     resolved = resolve(f"layers=3 hidden=64 heads=4 vocab=500 seq=64 {extra}")
     stage = resolved.stages[0]
     room = Room(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
-    parameters = count(stage.encoder, resolved.terms())
+    parameters = count(stage, resolved.terms())
     step = whole_step(stage, parameters, room)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2

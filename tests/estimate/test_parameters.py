@@ -24,6 +24,13 @@ SHAPES = [
     'objective=mlm+tlm language_embeddings=true head=linear data=pairs(en="a.en", fr="a.fr")',
     "objective=span+sbo format=single-segment",
 ]
+TWO_NETWORKS = [
+    "generator=0.5",
+    "generator=network(0.25, tie=tokens) E=16",
+    "generator=network(0.25, tie=none) share=all",
+    "generator { layers=2 heads=4 } norm=pre segments=0",
+    "generator=0.5 objective=rtd+span+sbo+sop",
+]
 
 
 @pytest.mark.parametrize("extra", SHAPES)
@@ -36,6 +43,32 @@ def test_counts_are_sums_over_the_weight_table(extra: str) -> None:
     assert found.encoder == found.embeddings + found.layers + found.pooler
     assert found.heads == heads
     assert found.applied == sum(w.numel for w in resolved.encoder.applied_weights()) + heads
+
+
+@pytest.mark.parametrize("extra", TWO_NETWORKS)
+def test_both_networks_are_counted_and_what_is_tied_once(extra: str) -> None:
+    objective = "" if "objective" in extra else "objective=rtd*50+mlm"
+    resolved = resolve(f"layers=4 hidden=32 vocab=100 seq=16 {objective} {extra}")
+    found = estimate(resolved).parameters
+    assert found.total == sum(w.numel for w in model_weights(resolved))
+    assert found.total == sum(found.by_part.values())
+    assert found.total == found.encoder + found.generator + found.heads
+    assert found.encoder == sum(w.numel for w in resolved.encoder.weights())
+
+
+def test_a_stage_counts_what_it_trains() -> None:
+    size = "layers=2 hidden=32 vocab=100 seq=16 generator=1 objective=mlm"
+    stages = 'stage "tell" { objective=mlm } stage "find" { objective=rtd }'
+    found = estimate(resolve(f"{size} {stages}"))
+    tell, find = (stage.parameters for stage in found.stages)
+    assert (tell.encoder, find.generator) == (0, 0)
+    assert tell.total == find.encoder + tell.heads
+    first, second = (stage.flops for stage in found.stages)
+    assert first.train_per_example == 3 * first.forward_per_example
+    # The generator works in the second stage too, and learns nothing there.
+    assert second.train_per_example == 3 * second.forward_per_example - 2 * (
+        first.forward_per_example
+    )
 
 
 @pytest.mark.parametrize("line", GOLDEN["parameters"])

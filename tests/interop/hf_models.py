@@ -81,4 +81,10 @@ CASES = [
     case("XLMWithLMHeadModel", XLM, gelu_activation=False, layer_norm_eps=1e-5),
     case("XLMModel", XLM, n_langs=2),
     case("XLMModel", XLM, n_langs=2, use_lang_emb=False, pad_token_id=0),
+    case("ElectraForPreTraining", SMALL, embedding_size=16),
+    case("ElectraForPreTraining", WIDE, embedding_size=64, hidden_act="gelu_new"),
+    case("ElectraForMaskedLM", SMALL, embedding_size=24),
+    case("ElectraForMaskedLM", DEEP, embedding_size=48),
+    case("ElectraModel", DEEP, embedding_size=8, hidden_act="relu"),
+    case("RobertaModel", DEEP, type_vocab_size=1, hidden_act="relu"),
 ]  # fmt: skip

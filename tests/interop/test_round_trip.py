@@ -14,6 +14,7 @@ from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.resolved import model_weights
 from bertc.nn import Model
 from bertc.nn.activation import activate
+from bertc.objectives import rtd_logits
 from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
 
 LENGTHS = (1, 7, 16, 30)
@@ -77,6 +78,9 @@ def test_outputs_agree(chosen: Case, tmp_path: Path) -> None:
             for name in ("prediction_logits", "logits"):
                 if name in output and output[name].ndim == 3:
                     assert close(mlm_logits(ours, hidden)[mask], output[name][mask])
+                elif name in output and type(theirs).__name__ == "ElectraForPreTraining":
+                    found = rtd_logits(ours.resolved.encoder, hidden, ours.head_weights())
+                    assert close(found[mask], output[name][mask])
             if ours.encoder.pooler is not None and "pooler_output" in output:
                 assert close(ours.pool(hidden), output.pooler_output)
             for name, head in (("seq_relationship_logits", "nsp"), ("sop_logits", "sop")):
@@ -91,7 +95,10 @@ def test_tensors_come_back_bit_equal(chosen: Case, tmp_path: Path) -> None:
     theirs = chosen.save(tmp_path / "in")
     imported = import_model(tmp_path / "in")
     words = TokenizerFiles((), theirs.config.pad_token_id, None, None)
-    exported = export_model(imported.resolved, imported.tensors, words, tmp_path / "out")
+    kept = imported.config.model_type
+    exported = export_model(
+        imported.resolved, imported.tensors, words, tmp_path / "out", prefer=kept
+    )
     assert exported.architecture == chosen.cls
     assert exported.notes == ()
     before = load_file(tmp_path / "in" / "model.safetensors")

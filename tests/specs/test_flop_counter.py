@@ -14,8 +14,10 @@ from bertc.estimate import estimate
 from bertc.ir.objective import Mlm, Sbo
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Reading, build
-from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
+from bertc.objectives import Boundaries, Columns, Predictions, Questions, Replacements
+from bertc.objectives.corruption import asking
 from bertc.resources import shipped_specs
+from bertc.train.step import make_objective
 
 BATCH = 2
 
@@ -33,17 +35,20 @@ def columns(stage: Stage) -> Columns:
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
     )
-    found = Columns(
-        reading=reading,
-        originals=rows,
-        pairs=Questions(starts, starts, starts.float()) if kinds & {"nsp", "sop"} else None,
-        mlm=Predictions(asked, asked, weights),
-        sbo=Boundaries(asked, asked, asked, asked, weights) if "sbo" in kinds else None,
+    return asking(
+        stage,
+        Columns(
+            reading=reading,
+            originals=rows,
+            pairs=Questions(starts, starts, starts.float()) if kinds & {"nsp", "sop"} else None,
+            mlm=Predictions(asked, asked, weights),
+            sbo=Boundaries(asked, asked, asked, asked, weights) if "sbo" in kinds else None,
+            rtd=Replacements(asked, weights, weights.double(), rows.float())
+            if "rtd" in kinds
+            else None,
+            masked=reading if stage.generator else None,
+        ),
     )
-    if stage.asked() is None:
-        return found
-    places = torch.cat(list(found.places().values()), dim=1)
-    return found._replace(reading=reading._replace(asked=places))
 
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
@@ -51,12 +56,11 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     with torch.device("meta"):
         model = build(resolved.as_in(stage), device="meta")
         batch = columns(stage)
+        objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:
-            hidden = model.read(batch.reading)
-            pooled = model.encoder.pool(batch.states(hidden, "pairs")) if batch.pairs else None
-            terms = losses(stage, batch, hidden, pooled, model.head_weights())
+            loss, _ = objective(batch, torch.ones(len(stage.objective)))
             forward = counter.get_total_flops()
-            sum((term.sum for term in terms.values()), torch.zeros(())).backward()
+            loss.backward()  # type: ignore[no-untyped-call]
     over_vocabulary = sum(isinstance(term.objective, Mlm | Sbo) for term in stage.objective)
     bias = 2 * over_vocabulary * stage.predictions() * resolved.encoder.vocab_size
     return forward // BATCH, counter.get_total_flops() // BATCH - bias

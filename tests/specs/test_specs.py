@@ -35,6 +35,7 @@ def test_every_promised_system_is_there() -> None:
         f"{family}-{size}" for family in ("roberta", "spanbert") for size in ("base", "large")
     ]
     promised += ["bert-stacked", "bert-stacked-paper"]
+    promised += [f"electra-{size}" for size in ("small", "small-paper", "base", "large")]
     promised += ["quickstart", "albert-sharing-grid", "albert-groups-grid", "albert-sentence-grid"]
     assert set(promised) <= set(SPECS)
 
@@ -42,12 +43,13 @@ def test_every_promised_system_is_there() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_short_and_sourced(name: str) -> None:
     assert 0 < len(settings(name)) <= MOST_SETTINGS
-    above = ""
+    above, depth = "", 0
     for line in lines(name):
         assert len(line) <= 100
-        if SETTING.match(line.strip()) and not above.endswith(("(", ",")):  # no argument of a call
+        if SETTING.match(line.strip()) and not depth:
             assert "#" in line or above.lstrip().startswith("#"), f"no source: {line}"
-        above = line
+        code = line.partition("#")[0]
+        above, depth = line, depth + code.count("(") - code.count(")")
 
 
 @pytest.mark.parametrize("name", SPECS)

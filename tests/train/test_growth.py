@@ -5,11 +5,12 @@ import torch
 
 from bertc.diagnostics import ResumeRefusedError, StoppedError
 from bertc.interop import read_model
+from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import Identity, Interleave, Stack
 from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.objective import Mlm, Rtd, Sop, Term
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups
+from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
 from bertc.nn import build
 from bertc.train import session
 from bertc.train.evaluate import evaluate_run
@@ -18,6 +19,7 @@ from bertc.train.growth import grown
 from bertc.train.loop import train
 from bertc.train.optimizers import zero_moments
 
+RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
 STAGES = {"flat": {"layers": 1, "steps": 10}, "deep": {"layers": 2, "steps": 14}}
 
 
@@ -102,6 +104,23 @@ def test_what_is_shared_has_one_owner(tiny, share, owners):
             assert torch.equal(parameter, layer(old, 0)[name])
 
 
+def test_a_generator_grows_with_its_encoder(tiny):
+    settings = {"objective": RTD, "stages": {"a": {"layers": 1}, "b": {"layers": 2}}}
+    resolved = tiny(**settings, generator=GeneratorNetwork(size=0.5))
+    assert [len(stage.generator.layers) for stage in resolved.stages] == [1, 2]
+    old, _, new, _ = begun(resolved)
+    weights, before = dict(new.named_parameters()), dict(old.named_parameters())
+    for network in ("encoder", "generator"):
+        for layer in (0, 1):
+            name = f"{network}.ffn.{{}}.outer.weight"
+            assert torch.equal(weights[name.format(layer)], before[name.format(0)])
+    fixed = tiny(**settings, generator=GeneratorNetwork(size=0.5, layers=2))
+    assert [len(stage.generator.layers) for stage in fixed.stages] == [2, 2]
+    _, _, kept, _ = begun(fixed)
+    weights = dict(kept.named_parameters())
+    assert not torch.equal(weights[name.format(1)], weights[name.format(0)])
+
+
 class _Stop:
     """Stops a run when it is about to do a step, as SIGTERM does."""
 
@@ -125,8 +144,9 @@ class _Stop:
          "objective": (Term(objective=Mlm()), Term(objective=Sop())), "embedding": 16,
          "recompute": "on", "share": ShareFfn()},
         {"grow": Identity(), "norm": PreNorm(), "pack": True},
+        {"objective": RTD, "generator": GeneratorNetwork(size=0.5)},
     ],
-    ids=["stack", "lamb", "carry", "identity"],
+    ids=["stack", "lamb", "carry", "identity", "electra"],
 )  # fmt: skip
 def test_a_run_that_grows_is_the_same_however_resumed(
     tiny, tmp_path, same_run, monkeypatch, settings
@@ -188,3 +208,26 @@ def test_what_changed_in_growing_is_named(tiny, tmp_path):
     same = {**STAGES, "deep": {"layers": 1, "steps": 14}}
     with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
         train(tiny(stages=same), tmp_path / "run", resume=True, **options)
+
+
+SHARES = (ShareNone(), ShareAll(), ShareGroups(groups=2), ShareFfn())
+OBJECTIVES = {
+    "mlm": {},
+    "sop": {"objective": (Term(objective=Mlm()), Term(objective=Sop()))},
+    "packed": {"pack": True},
+    "electra": {"objective": RTD, "generator": GeneratorNetwork(size=0.5)},
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("share", SHARES, ids=lambda share: share.kind)
+@pytest.mark.parametrize("grow", [Stack(), Interleave(moments="carry")], ids=lambda g: g.kind)
+def test_growing_combines(tiny, tmp_path_factory, objective, share, grow):
+    stages = {"flat": {"layers": 2, "steps": 2}, "deep": {"layers": 4, "steps": 3, "grow": grow}}
+    settings = {"embedding": 16, "recompute": "on", "share": share, **OBJECTIVES[objective]}
+    resolved = tiny(stages=stages, **settings)
+    folder = tmp_path_factory.mktemp("run")
+    cache = tmp_path_factory.getbasetemp() / "growing"
+    report = train(resolved, folder / "run", cache=cache, quiet=True)
+    assert report.step == 5
+    assert len(read_model(folder / "run")[0].encoder.layers) == 4

@@ -25,6 +25,22 @@ def test_bert_jumps_down_at_the_end_of_warm_up(tiny, step, expected):
 
 
 @pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (0, 0.0),
+        (1, 2e-8 * (1 - 1e-6)),
+        (5_000, 1e-4 * 0.995),
+        (10_000, 2e-4 * 0.99),
+        (1e6 - 1, 2e-10),
+    ],
+)
+def test_electra_decays_within_warm_up_too(tiny, step, expected):
+    optimizer = Adam(lr=2e-4, warmup=10_000, schedule=Polynomial(decay_from="throughout"))
+    stage = tiny(optimizer=optimizer, steps=1_000_000).stages[0]
+    assert rate(stage, int(step)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
     ("step", "expected"), [(0, 0.0), (6, 0.5), (12, 1.0), (56, 0.5), (99, 1 / 88)]
 )
 def test_decay_from_warm_up_is_continuous(tiny, step, expected):

@@ -1,0 +1,133 @@
+"""What the layers of an encoder need in memory, and the machine that it lies in.
+
+What is kept is what autograd keeps without a compiler: the inputs of every product, norm and
+activation, dropout masks, the weights as cast.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.ir.base import Kept
+from bertc.ir.encoder import Encoder
+
+FP32 = 4
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a step runs: the memory of the device, its kind, what it computes in and how."""
+
+    memory_bytes: int
+    device: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
+    compiled: bool
+    recompute: Literal["auto", "on", "off"]
+
+    @property
+    def value_bytes(self) -> int:
+        """Of an activation."""
+        return 2 if self.precision == "bf16" else FP32
+
+    def bytes_of(self, kept: Kept) -> int:
+        """CPU kernels keep dropout masks as values, those of a GPU as bytes."""
+        mask_bytes = self.value_bytes if self.device == "cpu" else 1
+        return kept.values * self.value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
+
+    def fused(self, encoder: Encoder) -> bool:
+        """Whether attention keeps no scores: a CPU has no fused kernel with dropout."""
+        return not (self.device == "cpu" and encoder.dropout.attention)
+
+
+@dataclass(frozen=True)
+class LayerBytes:
+    """What one layer needs: of weights and of copies of them, and of one example."""
+
+    attention_weights: int
+    ffn_weights: int
+    copies: int
+    attention_kept: int
+    ffn_kept: int
+    attention_working: int
+    ffn_working: int
+
+    @property
+    def kept(self) -> int:
+        """By both parts, for backward."""
+        return self.attention_kept + self.ffn_kept
+
+
+class Gradients:
+    """Bytes of the layers' gradients as backward adds them.
+
+    Where there are gradients of earlier micro-batches a new one is added to them at once, but that
+    of shared weights only after the last layer that uses them.
+    """
+
+    def __init__(self, encoder: Encoder, accumulating: bool) -> None:
+        self._owners = {"attention": encoder.attention_owner, "ffn": encoder.ffn_owner}
+        self._users = {part: Counter(owners) for part, owners in self._owners.items()}
+        self._accumulating = accumulating
+        self._seen: set[tuple[str, int]] = set()
+        self._bytes = 0
+
+    def add(self, part: Literal["attention", "ffn"], layer: int, part_bytes: int) -> int:
+        """The bytes once the part of that layer has its gradients."""
+        owner = self._owners[part][layer]
+        if (part, owner) in self._seen:
+            return self._bytes
+        self._seen.add((part, owner))
+        if self._accumulating and self._users[part][owner] == 1:
+            return self._bytes + part_bytes
+        self._bytes += part_bytes
+        return self._bytes
+
+
+def layer_bytes(
+    encoder: Encoder, seq: int, asked: int | None, room: Room
+) -> tuple[LayerBytes, ...]:
+    """An entry a layer; those of equal widths are worked out once."""
+    alike: dict[tuple[int, ...], LayerBytes] = {}
+    found = []
+    for number, widths in enumerate(encoder.layers):
+        queries = encoder.queries(number, seq, asked)
+        address = (widths.heads, widths.head_dim, widths.ffn, queries)
+        if address not in alike:
+            alike[address] = _layer_bytes(seq, queries, encoder, room, number)
+        found.append(alike[address])
+    return tuple(found)
+
+
+def _layer_bytes(seq: int, queries: int, encoder: Encoder, room: Room, number: int) -> LayerBytes:
+    widths, fused = encoder.layers[number], room.fused(encoder)
+    heads, head_dim = widths.heads, widths.head_dim
+    attention = sum(weight.numel for weight in encoder.attention_weights(number))
+    ffn = sum(weight.numel for weight in encoder.ffn_weights(number))
+    if room.precision == "bf16":
+        copies = (attention + ffn) * room.value_bytes
+    else:
+        joined = encoder.attention.joined(encoder.hidden, heads, head_dim)
+        copies = 0 if room.compiled else joined * FP32
+    around = _around(encoder, queries)
+    kept = encoder.attention.kept(encoder.hidden, heads, head_dim, seq, queries, fused) + around
+    if encoder.norm.kind == "pre" and queries < seq:  # what the queries look at is normed too
+        kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
+    ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
+    if encoder.dropout.ffn:
+        ffn_kept += Kept(masks=queries * widths.ffn)
+    return LayerBytes(
+        attention_weights=attention * FP32,
+        ffn_weights=ffn * FP32,
+        copies=copies,
+        attention_kept=room.bytes_of(kept),
+        ffn_kept=room.bytes_of(ffn_kept),
+        attention_working=encoder.attention.working(heads, head_dim, seq, queries, fused)
+        * room.value_bytes,
+        ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
+    )
+
+
+def _around(encoder: Encoder, seq: int) -> Kept:
+    """The input, mean and deviation of a part's norm, and the mask of its residual branch."""
+    dropped = 1 if encoder.dropout.hidden else 0
+    return Kept(values=seq * encoder.hidden, fp32=2 * seq, masks=dropped * seq * encoder.hidden)

@@ -1,0 +1,129 @@
+"""The pass over the generator: its widths are filled in, and what cannot use it is refused."""
+
+from typing import Any
+
+from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.ir.generator import Generator, GeneratorNetwork, NoGenerator
+from bertc.ir.objective import Mlm, Rtd
+from bertc.ir.program import Given, Program
+from bertc.ir.sharing import ShareGroups, ShareMap
+from bertc.passes.stages import StageView, stage_views
+
+
+def generator(program: Program, diagnostics: Diagnostics) -> Program:
+    """Complete a generator network from the encoder, and check it against the objectives.
+
+    ``hidden=256 generator=0.25`` becomes ``generator=network(size=0.25, hidden=64, heads=1,
+    ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
+    """
+    given = program.settings["generator"]
+    _has_use(program, given.value, diagnostics)
+    for stage in stage_views(program):
+        _stage_fits(stage, given.value, diagnostics)
+    if not isinstance(given.value, GeneratorNetwork):
+        return program
+    network = _complete(given.value, {n: g.value for n, g in program.settings.items()})
+    _network_possible(program, network, diagnostics)
+    return program.with_settings({"generator": Given(network, given.origin)})
+
+
+def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork:
+    hidden = node.hidden or max(1, round(value["hidden"] * node.size))
+    return node.model_copy(
+        update={
+            "hidden": hidden,
+            "heads": node.heads or max(1, hidden // 64),
+            "ffn": node.ffn or 4 * hidden,
+        }
+    )
+
+
+def _note(message: str, span: Span | None) -> tuple[Note, ...]:
+    return (Note(message, span),) if span else ()
+
+
+def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> None:
+    objectives = [t.objective for s in stage_views(program) for t in s.value("objective")]
+    span = program.span("generator")
+    replacing = any(isinstance(objective, Rtd) for objective in objectives)
+    if not isinstance(node, NoGenerator) and not replacing:
+        diagnostics.error(
+            "E231",
+            "a generator, and no objective asks what it replaced",
+            span,
+            notes=_note("the objective is set here", program.span("objective")),
+            help="objective=rtd*50+mlm",
+        )
+    learns = any(isinstance(objective, Mlm) for objective in objectives)
+    if isinstance(node, GeneratorNetwork) and replacing and not learns:
+        diagnostics.error(
+            "E232",
+            "the generator is a network, and nothing trains it",
+            span,
+            label="it learns mlm",
+            notes=_note("the objective is set here", program.span("objective")),
+            help="objective=rtd*50+mlm, or generator=unigram",
+        )
+
+
+def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> None:
+    """Whether what is replaced in a stage has a source, and is chosen once."""
+    objectives = [term.objective for term in stage.value("objective")]
+    replacing = next((o for o in objectives if isinstance(o, Rtd)), None)
+    if replacing is None:
+        return
+    span, masks = stage.span("objective"), any(isinstance(o, Mlm) for o in objectives)
+    if isinstance(node, NoGenerator):
+        diagnostics.error(
+            "E230",
+            "rtd asks which tokens were replaced, and nothing replaces any",
+            span,
+            label="needs a generator",
+            help="generator=0.25, generator=unigram or generator=random",
+        )
+    elif masks and not isinstance(node, GeneratorNetwork):
+        diagnostics.error(
+            "E233",
+            f"mlm predicts what is masked, and generator = {node.kind} leaves nothing masked",
+            span,
+            label="without a generator network the encoder alone reads, and it reads replacements",
+            notes=_note(f"generator = {node.kind}", stage.program.span("generator")),
+            help="objective=rtd, or generator=0.25",
+        )
+    elif masks and replacing.p != Rtd().p:
+        diagnostics.error(
+            "E234",
+            f"rtd is to choose {replacing.p:g} of the tokens, and mlm chooses them here",
+            span,
+            label="what mlm predicts is what is replaced",
+            help=f"objective=rtd+mlm(p={replacing.p:g})",
+        )
+
+
+def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
+    """Its heads and, at its depth, the sharing it has from the encoder."""
+    span, scheme = program.span("generator"), program.settings["share"].value
+    if node.hidden % node.heads:
+        diagnostics.error(
+            "E201",
+            f"{node.heads} heads do not divide the generator's width {node.hidden}",
+            span,
+            label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
+            help=f"generator=network(hidden={node.hidden // node.heads * node.heads or node.heads},"
+            f" heads={node.heads})",
+        )
+    sharing = _note("the sharing is set here", program.span("share"))
+    deepest = max(view.value("layers") for view in stage_views(program))
+    shared = node.layers not in (0, deepest) and (
+        (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
+        or isinstance(scheme, ShareMap)
+    )
+    if shared:
+        diagnostics.error(
+            "E202",
+            f"the generator shares its layers as the encoder does, and has {node.layers}",
+            span,
+            label=f"share={scheme.kind} is made for another depth",
+            notes=sharing,
+            help=f"generator=network(layers={program.settings['layers'].value})",
+        )

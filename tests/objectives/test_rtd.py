@@ -1,0 +1,211 @@
+"""Replaced token detection: what is replaced, by what, what is asked of it, who learns it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.resolved import Resolved
+from bertc.nn import Model, build
+from bertc.objectives import Columns, corrupt, losses, rtd_logits
+from bertc.objectives.cross_entropy import draw, vocabulary_loss
+from bertc.train.engines import trained_names
+from bertc.train.step import make_objective
+from tests.objectives.material import MASK, ORDINARY, VOCAB, program, rows, tables
+
+SEQ = 40
+ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"
+
+
+def setting(objective: str, extra: str) -> tuple[Resolved, Columns]:
+    resolved = program(objective, SEQ, extra)
+    return resolved, corrupt(resolved.stages[0], rows(64, SEQ), tables(), 5)
+
+
+def replaced(columns: Columns) -> torch.Tensor:
+    """Where (b, s) another token may stand."""
+    assert columns.rtd is not None
+    marks = torch.zeros_like(columns.originals)
+    marks.scatter_add_(1, columns.rtd.positions, columns.rtd.weights.long())
+    return marks.bool()
+
+
+@pytest.mark.parametrize(("source", "least"), [("unigram", 0), ("random", ORDINARY)])
+def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
+    _, columns = setting("rtd", f"generator={source}")
+    read, original = columns.reading.token_ids, columns.originals
+    marks = replaced(columns)
+    assert torch.equal(read[~marks], original[~marks])
+    drawn = read[marks]
+    assert (drawn >= least).all()
+    assert (drawn != MASK).all()
+    if source == "unigram":  # ids are as common as 1 / (id + 1)
+        assert drawn.float().mean() < 300
+    else:
+        assert drawn.float().mean() == pytest.approx((ORDINARY + VOCAB) / 2, rel=0.1)
+    assert columns.masked is None
+    assert columns.mlm is None
+
+
+def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
+    resolved, columns = setting(ELECTRA, "generator=0.5")
+    assert columns.mlm is not None
+    assert columns.masked is not None
+    assert torch.equal(columns.reading.token_ids, columns.originals)
+    assert ((columns.masked.token_ids == MASK) <= replaced(columns)).all()
+    guesses = torch.full_like(columns.mlm.positions, 77)
+    after = columns.replaced(guesses).reading.token_ids
+    assert torch.equal(after == 77, replaced(columns) | (columns.originals == 77))
+    # A slot that is not used points at the first token, which nothing replaces.
+    assert torch.equal(after[:, 0], columns.originals[:, 0])
+
+
+def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
+    _, columns = setting(ELECTRA, "generator=0.5")
+    assert columns.rtd is not None
+    assert columns.mlm is not None
+    positions, used = columns.rtd.positions, columns.rtd.weights > 0
+    again = (positions.diff(dim=1) == 0) & used[:, 1:]
+    assert 5 < again.sum() < 100
+    assert columns.mlm.weights[:, 1:][again].all()
+    assert (columns.rtd.chances.diff(dim=1)[again] == 0).all()
+    special = columns.originals.gather(1, positions) < ORDINARY
+    assert not (special & used).any()
+
+
+def test_how_many_are_drawn() -> None:
+    _, columns = setting(ELECTRA, "generator=0.5")
+    assert columns.mlm is not None
+    lengths = rows(64, SEQ).lengths
+    wanted = (lengths.double() * 0.15).round().clamp(min=1)
+    assert torch.equal(columns.mlm.weights.sum(1), wanted.float())
+
+
+def test_draws_follow_the_softmax() -> None:
+    generator = torch.Generator().manual_seed(1)
+    logits = 2 * torch.randn(300, generator=generator)
+    logits[::7] = -torch.inf
+    many = 200_000
+    chances = torch.rand(many, generator=generator, dtype=torch.float64)
+    drawn = draw(logits.softmax(0).expand(many, -1), chances)
+    found = drawn.bincount(minlength=300).double()
+    wanted = logits.double().softmax(0) * many
+    assert (found[wanted == 0] == 0).all()
+    some = wanted > 5
+    chi = ((found - wanted)[some] ** 2 / wanted[some]).sum() / some.sum()
+    assert 0.7 < chi < 1.3
+    # The ends of the range are the first and the last that have a chance at all.
+    ends = draw(logits.softmax(0).expand(2, -1), torch.tensor([0.0, 1 - 2**-53]).double())
+    assert ends.tolist() == [1, 299]
+
+
+@pytest.mark.parametrize("vocab", [7, 128, 500])
+def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    x, table = torch.randn(9, 8, generator=generator), torch.randn(vocab, 8, generator=generator)
+    bias, targets = torch.zeros(vocab), torch.zeros(9, dtype=torch.long)
+    chances = torch.rand(9, generator=generator).double()
+    _, _, drawn = vocabulary_loss(x, table, bias, targets, chances)
+    until = (x @ table.t()).double().softmax(1).cumsum(1)
+    assert drawn is not None
+    assert torch.equal(drawn, (until <= chances[:, None]).sum(1))
+
+
+@pytest.mark.parametrize("over", ["all", "masked"])
+def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
+    resolved, columns = setting(f"rtd(over={over})+mlm", "generator=0.5")
+    assert columns.mlm is not None
+    guesses = torch.full_like(columns.mlm.positions, 77)
+    guesses = torch.where(columns.mlm.positions % 2 == 0, columns.mlm.targets, guesses)
+    columns = columns.replaced(guesses)
+    model, stage = build(resolved), resolved.stages[0]
+    states = model.read(columns.reading._replace(asked=None))
+    w = model.head_weights()
+    term = losses(stage, columns._replace(reading=columns.reading._replace(asked=None)), states,
+                  None, w)["rtd"]  # fmt: skip
+    scores = rtd_logits(resolved.encoder, states, w)
+    other = (columns.reading.token_ids != columns.originals).float()
+    each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")
+    lengths = rows(64, SEQ).lengths
+    real = torch.arange(SEQ) < lengths[:, None]
+    where = real if over == "all" else replaced(columns)
+    torch.testing.assert_close(term.sum, each[where].sum())
+    assert term.count.item() == where.sum()
+    assert term.correct.item() == ((scores > 0) == other.bool())[where].sum()
+    # A guess that is right is no replacement.
+    right = replaced(columns) & (columns.reading.token_ids == columns.originals)
+    assert right.sum() > 50
+    assert not other[right].any()
+
+
+def gradients(resolved: Resolved, columns: Columns, factors: list[float]) -> Model:
+    model = build(resolved).eval()
+    objective = make_objective(model, resolved.stages[0], compiled=False)
+    loss, _ = objective(columns, torch.tensor(factors))
+    loss.backward()  # type: ignore[no-untyped-call]
+    return model
+
+
+@pytest.mark.parametrize("tie", ["embeddings", "tokens", "none"])
+def test_finding_sends_no_gradient_to_the_generator(tie: str) -> None:
+    resolved, columns = setting(ELECTRA, f"E=8 generator=network(0.5, tie={tie})")
+    own = {n for n, p in gradients(resolved, columns, [50.0, 0.0]).named_parameters()
+           if p.grad is not None and p.grad.abs().sum() > 0}  # fmt: skip
+    assert not any(name.startswith(("generator.", "heads.mlm.")) for name in own)
+    both = gradients(resolved, columns, [50.0, 1.0])
+    assert all(p.grad is not None for p in both.parameters())
+    assert {n for n, _ in both.named_parameters()} == trained_names(resolved.stages[0])
+
+
+def test_the_loss_is_the_generators_and_fifty_times_the_encoders() -> None:
+    resolved, columns = setting(ELECTRA, "generator=0.5")
+    model = build(resolved).eval()
+    objective = make_objective(model, resolved.stages[0], compiled=False)
+    loss, statistics = objective(columns, torch.tensor([50.0, 1.0]))
+    found, told = statistics[0].tolist()
+    assert loss.item() == pytest.approx(50 * found + told)
+
+
+def test_what_is_tied_shares_storage() -> None:
+    for tie, parts in (
+        ("embeddings", {"token", "position", "segment", "norm"}),
+        ("tokens", {"token"}),
+        ("none", set()),
+    ):
+        model = build(program(ELECTRA, SEQ, f"E=4 generator=network(0.5, tie={tie})"))
+        assert model.generator is not None
+        mine, theirs = model.encoder.embeddings, model.generator.embeddings
+        for part in ("token", "position", "segment", "norm"):
+            same = getattr(mine, part).weight.data_ptr() == getattr(theirs, part).weight.data_ptr()
+            assert same == (part in parts), (tie, part)
+        if tie != "none":
+            assert theirs.project is not None
+            assert mine.project is not None
+            assert (theirs.project.weight.shape, mine.project.weight.shape) == ((8, 4), (16, 4))
+        assert len(model.state_dict()) == len(dict(model.named_parameters()))
+
+
+def test_a_generator_as_wide_as_its_tables_has_no_map() -> None:
+    model = build(program(ELECTRA, SEQ, "E=8 generator { hidden=8 heads=2 tie=none }"))
+    assert model.generator is not None
+    assert model.generator.embeddings.project is None
+    assert model.encoder.embeddings.project is not None
+
+
+def test_stages_may_train_the_networks_in_turn() -> None:
+    resolved = program(
+        "mlm", SEQ, 'generator=1 stage "tell" { objective=mlm } stage "find" { objective=rtd }'
+    )
+    tell, find = resolved.stages
+    assert [n.name for n in tell.networks()] == ["generator"]
+    assert [(n.name, bool(n.terms)) for n in find.networks()] == [
+        ("generator", False), ("encoder", True),
+    ]  # fmt: skip
+    assert not any(name.startswith("encoder.attention") for name in trained_names(tell))
+    assert not any(name.startswith(("generator.", "heads.mlm")) for name in trained_names(find))
+    columns = corrupt(find, rows(64, SEQ), tables(), 5)
+    model = build(resolved)
+    loss, statistics = make_objective(model, find, compiled=False)(columns, torch.ones(1))
+    loss.backward()  # type: ignore[no-untyped-call]
+    moved = {n for n, p in model.named_parameters() if p.grad is not None}
+    assert moved == trained_names(find)
+    assert statistics.shape == (2, 1)
