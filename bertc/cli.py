@@ -245,11 +245,27 @@ def bench(
 
 
 @app.command("eval")
-def evaluate(run: RunArgument, json: JsonOption = False) -> None:
+def evaluate(
+    run: RunArgument,
+    seq: Annotated[int, typer.Option(min=0, help="tokens a row of a stream [0: as trained]")] = 0,
+    memory: Annotated[
+        int | None, typer.Option(min=0, help="tokens remembered [default: as trained]")
+    ] = None,
+    clamp: Annotated[int, typer.Option(min=0, help="largest distance told apart")] = 0,
+    same_length: Annotated[
+        bool, typer.Option("--same-length", help="every token sees as many as are remembered")
+    ] = False,
+    sliding: Annotated[
+        int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
+    ] = 0,
+    examples: Annotated[int, typer.Option(min=0, help="held-out rows [0: as trained]")] = 0,
+    json: JsonOption = False,
+) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text."""
     from bertc.train.evaluate import evaluate_run
+    from bertc.train.manner import Manner
 
-    report = evaluate_run(run)
+    report = evaluate_run(run, Manner(seq, memory, clamp, same_length, sliding, examples))
     typer.echo(report.as_json() if json else report.summary())
 
 
@@ -258,12 +274,13 @@ def fill(
     run: RunArgument,
     text: Annotated[str, typer.Argument(help="a text with [MASK] in it")],
     top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
+    language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
     json: JsonOption = False,
 ) -> None:
     """Let a trained model fill in the masks of a text."""
     from bertc.train.fill import fill as answer
 
-    report = answer(run, text, top)
+    report = answer(run, text, top, language)
     typer.echo(report.as_json() if json else report.summary())
 
 

@@ -16,7 +16,7 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop import Obstacle, layout
 from bertc.interop.exporting import hf_config
 from bertc.interop.names import TITLES, hf_class
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.passes import Plan
 from bertc.train.feed import split, to_inputs
@@ -121,16 +121,20 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     tables = unlearned_tables(resolved.encoder.vocab_size, cpu)
     kinds = [term.objective.kind for term in stage.objective]
     return [
-        _arguments(corrupt(stage, part, tables, mask_key(resolved.run.seed)), kinds)
+        _arguments(stage, corrupt(stage, part, tables, mask_key(resolved.run.seed)), kinds)
         for part in split(to_inputs(text.train(0), cpu), rows)
     ]
 
 
-def _arguments(columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
+def _arguments(stage: Stage, columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
     token_ids_bs = columns.reading.token_ids
     given = {"input_ids": token_ids_bs, "attention_mask": torch.ones_like(token_ids_bs)}
-    if columns.reading.segment_ids is not None:
+    if columns.reading.segment_ids is not None and stage.encoder.segments:
         given["token_type_ids"] = columns.reading.segment_ids
+    if columns.reading.language_ids is not None:
+        given["langs"] = columns.reading.language_ids
+    if columns.reading.position_ids is not None:
+        given["position_ids"] = columns.reading.position_ids
     if columns.mlm:
         positions_bk, targets_bk, weights_bk = columns.mlm
         b, seq = token_ids_bs.shape

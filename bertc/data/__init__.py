@@ -3,6 +3,7 @@
 from bertc.data.batch import RawBatch
 from bertc.data.corpus import Corpus, prepare
 from bertc.data.progress import Progress, Silent
+from bertc.data.running import RunningData
 from bertc.data.stage import StageData
 from bertc.data.store import default_cache
 from bertc.data.vocabulary import Vocabulary
@@ -11,6 +12,7 @@ __all__ = [
     "Corpus",
     "Progress",
     "RawBatch",
+    "RunningData",
     "Silent",
     "StageData",
     "Vocabulary",

@@ -20,7 +20,9 @@ class RawBatch:
     belongs to (under static masking, which of the stored maskings): with the seed, the two key
     every random choice about a row. ``starts`` says where the examples of a row begin, s in places
     not used. ``pair_labels``: 0 true order or next text, 1 not, 2 the same in another language;
-    only of such rows are the two ``languages`` not one.
+    only of such rows are the two ``languages`` not one. ``following`` is the token after a row
+    whose text goes on, else -1; all of such a row is text, ``lengths`` says how much of it is its
+    own to predict.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
@@ -31,6 +33,7 @@ class RawBatch:
     starts: NDArray[np.int32]  # (b, m)
     pair_labels: NDArray[np.int64]  # (b, m)
     languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
+    following: NDArray[np.int32]  # (b,)
 
 
 def assemble(
@@ -142,4 +145,5 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
         starts=np.full((batch, texts), seq, dtype=np.int32),
         pair_labels=np.zeros((batch, texts), dtype=np.int64),
         languages=np.zeros((batch, 2), dtype=np.uint8),
+        following=np.full(batch, -1, dtype=np.int32),
     )

@@ -13,6 +13,7 @@ from bertc.data.learned import learn
 from bertc.data.packs import Packs, open_packs, write_packs
 from bertc.data.progress import Progress
 from bertc.data.rows import Arrangement, open_rows, write_rows
+from bertc.data.running import RunningData
 from bertc.data.sample import sample
 from bertc.data.smoothing import draw_weights, texts_of
 from bertc.data.source import Source, Text, open_source
@@ -47,9 +48,9 @@ class Corpus:
     vocabulary: Vocabulary
     fingerprint: str
     facts: tuple[dict[str, Any], ...]
-    stages: tuple[StageData, ...]
+    stages: tuple[StageData | RunningData, ...]
 
-    def stage(self, index: int) -> StageData:
+    def stage(self, index: int) -> StageData | RunningData:
         """The batches of a stage, by its place in ``resolved.stages``."""
         return self.stages[index]
 
@@ -202,9 +203,11 @@ def _stage(
     tokenised: dict[Text, _Tokenised],
     cache: Path,
     progress: Progress,
-) -> StageData:
+) -> StageData | RunningData:
     """Arrange each source in as many copies as the steps of the stage will read."""
     static = max((_static_copies(term.objective) for term in stage.objective), default=0)
+    if stage.format.kind == "stream":
+        return _running(stage, resolved, vocabulary, tokenised, static)
     train, heldout, read, lost = [], [], 0, 0
     weights, seed = _weights(stage, tokenised), resolved.run.seed
     for (_, text), weight in zip(texts_of(stage), weights, strict=True):
@@ -245,6 +248,27 @@ def _number(resolved: Resolved, language: str) -> int:
     """The place of a language among those of the run; text without one comes after them."""
     known = resolved.languages
     return known.index(language) if language else len(known)
+
+
+def _running(
+    stage: Stage,
+    resolved: Resolved,
+    vocabulary: Vocabulary,
+    tokenised: dict[Text, _Tokenised],
+    static: int,
+) -> RunningData:
+    """The sources of a stage as they are: there is nothing to arrange."""
+    texts = [text for _, text in texts_of(stage)]
+    return RunningData(
+        vocabulary,
+        stage.batch,
+        stage.seq,
+        tuple(tokenised[text].train.ids for text in texts),
+        tuple(tokenised[text].heldout.ids for text in texts),
+        tuple(_number(resolved, text.languages[0]) for text in texts),
+        _weights(stage, tokenised),
+        static,
+    )
 
 
 def _static_copies(objective: Objective) -> int:

@@ -17,10 +17,11 @@ from tokenizers import (
 )
 
 from bertc.diagnostics import DataError
-from bertc.ir.data import ByteBpe, Unigram, WordPiece
+from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece, Words
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
+CLOSED_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
 
 MOST_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
@@ -28,7 +29,7 @@ COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
 SCORE_DECIMALS = 4
 
 
-def learn(node: WordPiece | ByteBpe | Unigram, texts: Sequence[str]) -> Tokenizer:
+def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
     """A tokenizer of at most ``node.size`` tokens, specials included.
 
     Raises:
@@ -43,6 +44,10 @@ def learn(node: WordPiece | ByteBpe | Unigram, texts: Sequence[str]) -> Tokenize
             return _byte_bpe(node, texts)
         case Unigram():
             return _unigram(node, texts)
+        case Words():
+            return _words(node, texts)
+        case Bytes():
+            return _bytes(node, texts)
 
 
 def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Counter[str]:
@@ -141,6 +146,44 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", ids["</s>"]), ("<s>", ids["<s>"]), add_prefix_space=False
     )
+    return tokenizer
+
+
+def _words(node: Words, texts: Sequence[str]) -> Tokenizer:
+    """Special tokens, then words by how often they stand in the texts, of equals the first."""
+    counts = Counter(word for text in texts for word in text.split())
+    return _closed_list(CLOSED_SPECIALS, counts, node.size, pre_tokenizers.WhitespaceSplit())
+
+
+def _closed_list(
+    specials: Sequence[str],
+    counts: Counter[str],
+    size: int,
+    parting: pre_tokenizers.PreTokenizer,
+) -> Tokenizer:
+    for special in specials:
+        del counts[special]
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    tokens = [*specials, *ranked[: size - len(specials)]]
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = parting
+    tokenizer.add_special_tokens(list(specials))
+    return tokenizer
+
+
+def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
+    """As words are, but of single bytes, each written as one character."""
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(level.pre_tokenize_str(text)[0][0])
+    if node.size == 261:
+        counts.update(pre_tokenizers.ByteLevel.alphabet())
+    single = pre_tokenizers.Split(Regex("."), "isolated")
+    parting = pre_tokenizers.Sequence([level, single])
+    tokenizer = _closed_list(CLOSED_SPECIALS, counts, node.size, parting)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel()])
     return tokenizer
 
 

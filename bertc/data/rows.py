@@ -22,6 +22,7 @@ from bertc.ir.data import (
     SegmentPair,
     SentencePair,
     SingleSegment,
+    Stream,
 )
 from bertc.ir.objective import Pairs
 
@@ -61,7 +62,7 @@ class Arrangement:
                 return True
             case SentencePair():
                 return self.pairs in ("random-next", "swapped")
-            case FullSentences() | DocSentences():
+            case FullSentences() | DocSentences() | Stream():
                 return False
 
 

@@ -13,8 +13,11 @@ _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 def split(text: str, how: Sentences) -> list[str]:
     """The sentences of a text in order, none empty, white space within them made single spaces.
 
-    A blank line always ends a sentence. English rules decide the rest.
+    A blank line always ends a sentence. English rules decide the rest. Of a text that is to stay
+    ``whole`` they are its lines, ends of lines included.
     """
+    if how == "whole":
+        return text.splitlines(keepends=True)
     text = _LINE_END.sub("\n", text)
     if how == "lines":
         found = text.split("\n")

@@ -127,7 +127,7 @@ class _Encode:
 
     @cached_property
     def _spaced(self) -> bool:
-        return continues_with_space(self._tokenizer)
+        return self.sentences != "whole" and continues_with_space(self._tokenizer)
 
     def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
         found = [split(text, self.sentences) for text, _ in pieces]

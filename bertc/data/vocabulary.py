@@ -135,6 +135,8 @@ def _starts_word(token: str, model: str) -> bool:
     match model:
         case "WordPiece":
             return not token.startswith("##")
+        case "WordLevel":
+            return True
         case "BPE":
             return token.startswith((BEGINS, BLANK))
         case _:

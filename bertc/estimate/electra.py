@@ -7,7 +7,7 @@ tokens on all. Other objectives are not counted, and every encoder has two token
 """
 
 from bertc.ir.encoder import Encoder, LayerWidths
-from bertc.ir.objective import Mlm, Rtd
+from bertc.ir.objective import Masked, Rtd
 from bertc.ir.resolved import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
@@ -20,7 +20,7 @@ def network_flops(network: Network, seq: int) -> int:
     """Forward pass of a network and of its heads over one example."""
     forward = body_flops(network.encoder, seq)
     objectives = [term.objective for term in network.terms]
-    if not objectives or any(isinstance(objective, Mlm) for objective in objectives):
+    if not objectives or any(isinstance(objective, Masked) for objective in objectives):
         forward += mlm_head_flops(network.encoder, seq)
     if any(isinstance(objective, Rtd) for objective in objectives):
         forward += binary_head_flops(network.encoder, seq)

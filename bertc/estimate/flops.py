@@ -79,7 +79,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     for network in stage.networks():
         # A pooler that nothing reads is not run; else it pools every example of a row.
         pooled = stage.texts if asks_about_pairs(network.terms) else 0
-        body = network.encoder.matmuls(examples, stage.seq, network.asked)
+        body = network.encoder.matmuls(examples, stage.seq, network.asked, stage.memory)
         for product in (*body, *head_matmuls(stage, network, examples)):
             times = pooled if product.part == "pooler" else 1
             forward += times * product.flops

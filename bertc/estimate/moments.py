@@ -16,7 +16,7 @@ from bertc.estimate.figures import Parameters
 from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Rtd, Sbo
+from bertc.ir.objective import Clm, Mlm, Rtd, Sbo
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.resolved import Network, Stage, head_kept
 
@@ -97,17 +97,17 @@ class Pass:
     @property
     def reads(self) -> int:
         """Heads over the vocabulary."""
-        return sum(isinstance(term.objective, Mlm | Sbo) for term in self.network.terms)
+        return sum(isinstance(term.objective, Mlm | Clm | Sbo) for term in self.network.terms)
 
     @property
     def table(self) -> int:
         """Numbers in the token table."""
-        return self.encoder.vocab_size * self.encoder.embedding
+        return self.encoder.table_elements
 
     @property
     def scores(self) -> int:
         """Of one example."""
-        return self.stage.predictions() * self.encoder.vocab_size
+        return self.encoder.scores(self.stage.predictions())
 
     @cached_property
     def gradients(self) -> int:
@@ -237,7 +237,7 @@ class Step:
 
 def batch_bytes(stage: Stage, room: Room) -> int:
     """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
-    reads = sum(isinstance(term.objective, Mlm | Sbo | Rtd) for term in stage.objective)
+    reads = sum(isinstance(term.objective, Mlm | Clm | Sbo | Rtd) for term in stage.objective)
     rows = 2 * LONG * stage.seq  # token ids and segment ids
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)

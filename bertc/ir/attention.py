@@ -32,7 +32,14 @@ class FullAttention(Node):
         return ()
 
     def matmuls(
-        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int, queries: int
+        self,
+        hidden: int,
+        heads: int,
+        head_dim: int,
+        batch: int,
+        seq: int,
+        queries: int,
+        ahead: int,
     ) -> tuple[Matmul, ...]:
         """Four projections, the scores and the weighted average.
 
@@ -117,13 +124,21 @@ class RelativeAttention(Node):
         return _biases("relative", ("content_bias", "distance_bias"), heads * head_dim, init)
 
     def matmuls(
-        self, hidden: int, heads: int, head_dim: int, batch: int, seq: int, queries: int
+        self,
+        hidden: int,
+        heads: int,
+        head_dim: int,
+        batch: int,
+        seq: int,
+        queries: int,
+        ahead: int,
     ) -> tuple[Matmul, ...]:
         """Four projections, one of all distances, both scores and the weighted average.
 
-        Distances are mapped once for all rows of a batch.
+        Distances are mapped once for all rows of a batch: from that of the first of ``seq`` behind
+        the last to that of the last ``ahead``.
         """
-        width, distances = heads * head_dim, self.distances(seq, queries)
+        width, distances = heads * head_dim, seq + ahead
         segments = Matmul("attention", queries, head_dim, 2, times=batch * heads)
         return (
             Matmul("attention", batch * queries, hidden, width),
@@ -135,10 +150,6 @@ class RelativeAttention(Node):
             Matmul("attention", queries, seq, head_dim, times=batch * heads),
             Matmul("attention", batch * queries, width, hidden),
         )
-
-    def distances(self, seq: int, queries: int) -> int:
-        """Distances that are mapped: from the first key behind to the last one ahead."""
-        return 2 * seq
 
     def kept(
         self, hidden: int, heads: int, head_dim: int, seq: int, queries: int, fused: bool

@@ -54,11 +54,16 @@ class TruncatedNormal(Node):
 
 
 class Normal(Node):
-    """Normal draws (fairseq init_bert_params, Hugging Face ports)."""
+    """Normal draws (fairseq init_bert_params, Hugging Face ports).
+
+    ``norms``: the scales of norms are drawn around 1 with this deviation (Transformer-XL, train.py
+    weights_init).
+    """
 
     kind: Literal["normal"] = "normal"
     std: Annotated[float, Field(gt=0, le=10)] = 0.02
-    positional = ("std",)
+    norms: Annotated[float, Field(ge=0, le=10)] = 0.0
+    positional = ("std", "norms")
 
 
 class FanIn(Node):
@@ -71,10 +76,11 @@ class FanIn(Node):
 
 
 class Constant(Node):
-    """One value everywhere: biases 0, norm scales 1."""
+    """One value everywhere, or draws around it: biases 0, norm scales 1."""
 
     kind: Literal["constant"] = "constant"
     value: float = 0.0
+    std: float = 0.0
     positional = ("value",)
 
 

@@ -6,8 +6,9 @@ from pydantic import Field, model_validator
 
 from bertc.ir.base import Node, Probability
 
-Sentences = Literal["split", "lines"]
-"""``split``: a library finds them; ``lines``: one a line, blank lines between documents."""
+Sentences = Literal["split", "lines", "whole"]
+"""``split``: a library finds them; ``lines``: one a line, blank lines between documents; ``whole``:
+text stays as it is, white space and all."""
 
 Language = Annotated[str, Field(max_length=40)]
 """A name of one's own for the language of a text, such as ``en``; empty where it has none."""
@@ -141,11 +142,22 @@ class SingleSegment(Node):
     positional = ("short",)
 
 
+class Stream(Node):
+    """Text as it runs on: row r of a batch goes on where row r of the batch before ended.
+
+    Documents follow each other, a separator after each; rows have no special tokens of their own.
+    """
+
+    kind: Literal["stream"] = "stream"
+
+
 Format = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment,
+    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment | Stream,
     Field(discriminator="kind"),
 ]
 PAIRED = ("segment-pair", "sentence-pair")
+FULL = ("full-sentences", "stream")
+"""Formats whose rows have no padding."""
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 
@@ -183,6 +195,27 @@ class Unigram(Node):
     positional = ("size", "lower")
 
 
+class Words(Node):
+    """The commonest words of the corpus, as white space parts them, the most frequent first.
+
+    All others are one token (Transformer-XL, vocabulary.py).
+    """
+
+    kind: Literal["words"] = "words"
+    size: Size = 267_735  # WikiText-103
+    smoothing: Smoothing = 1.0
+    positional = ("size",)
+
+
+class Bytes(Node):
+    """The commonest bytes of the corpus; of 261 tokens all of them and five special ones."""
+
+    kind: Literal["bytes"] = "bytes"
+    size: Annotated[int, Field(ge=16, le=261)] = 261
+    smoothing: Smoothing = 1.0
+    positional = ("size",)
+
+
 class TokenizerFile(Node):
     """An existing vocabulary: ``tokenizer.json``, ``vocab.txt``, ``spiece.model``, or its folder.
 
@@ -197,4 +230,6 @@ class TokenizerFile(Node):
     bare_string = ("path",)
 
 
-Vocabulary = Annotated[WordPiece | ByteBpe | Unigram | TokenizerFile, Field(discriminator="kind")]
+Vocabulary = Annotated[
+    WordPiece | ByteBpe | Unigram | Words | Bytes | TokenizerFile, Field(discriminator="kind")
+]

@@ -19,8 +19,9 @@ from bertc.ir.base import (
 )
 from bertc.ir.embedding import Positions
 from bertc.ir.ffn import Ffn
-from bertc.ir.head import Head
+from bertc.ir.head import AdaptiveHead, Head
 from bertc.ir.norm import Norm
+from bertc.ir.table import AdaptiveTable, TokenTable
 
 
 class Dropout(Node):
@@ -31,7 +32,8 @@ class Dropout(Node):
     )
     attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
     ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
-    positional = ("hidden", "attention", "ffn")
+    last: Probability = 0.0  # what the last layer gives (Transformer-XL, XLNet)
+    positional = ("hidden", "attention", "ffn", "last")
     bare_number = ("hidden", "attention")
 
 
@@ -47,12 +49,14 @@ class Encoder(Node):
     """Token ids (batch, seq) to hidden states (batch, seq, hidden).
 
     Each of ``languages`` has a vector in a table of its own (XLM).
-    ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses.
+    ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses. In a
+    ``causal`` encoder a token sees itself and those before it.
     """
 
     vocab_size: Width
     embedding: Width
     hidden: Width
+    table: TokenTable
     positions: Positions
     segments: Annotated[int, Field(ge=0, le=1000)]
     languages: tuple[str, ...] = ()
@@ -62,6 +66,7 @@ class Encoder(Node):
     layers: tuple[LayerWidths, ...]
     attention_owner: tuple[int, ...]
     ffn_owner: tuple[int, ...]
+    causal: bool
     pooler: bool
     head: Head
     dropout: Dropout
@@ -87,16 +92,21 @@ class Encoder(Node):
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the map to the hidden width where the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
-        tables: list[tuple[str, Axis, int]] = [
-            ("token", "vocab", self.vocab_size),
-        ]
+        tables: list[tuple[str, Axis, int]] = []
+        weights: list[Weight] = []
+        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
+            weights += self.table.weights(
+                self.vocab_size, self.embedding, self.hidden, self.initializer
+            )
+        else:
+            tables.append(("token", "vocab", self.vocab_size))
         if self.positions.rows:
             tables.append(("position", "positions", self.positions.rows))
         if self.segments:
             tables.append(("segment", "segments", self.segments))
         if self.languages:
             tables.append(("language", "languages", len(self.languages)))
-        weights = [
+        weights += [
             Weight(
                 f"embeddings.{name}.weight",
                 (rows, self.embedding),
@@ -155,17 +165,45 @@ class Encoder(Node):
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
         """The weights of a head over the vocabulary, the tied table left out."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.weights(
+                name, self.hidden, self.vocab_size, self._adaptive, self.initializer
+            )
         return self.head.weights(
             name, self.hidden, self.embedding, self.vocab_size, self.initializer
         )
 
     def head_matmuls(self, rows: int) -> tuple[Matmul, ...]:
         """The products of the head over the vocabulary for ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.matmuls(self.hidden, self.vocab_size, self._adaptive, rows)
         return self.head.matmuls(self.hidden, self.embedding, self.vocab_size, rows)
 
     def head_kept(self, rows: int) -> Kept:
         """What the head over the vocabulary keeps of ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.kept(self.hidden, self.vocab_size, self._adaptive, rows)
         return self.head.kept(self.hidden, self.embedding, self.vocab_size, rows)
+
+    @property
+    def _adaptive(self) -> AdaptiveTable:
+        assert isinstance(self.table, AdaptiveTable), "the checks see to that"
+        return self.table
+
+    @property
+    def table_elements(self) -> int:
+        """Elements of the token tables."""
+        clusters = self.table.clusters(self.vocab_size, self.embedding)
+        return sum(cluster.size * cluster.width for cluster in clusters)
+
+    def scores(self, rows: int) -> int:
+        """Scores that the head over the vocabulary makes of ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            first, *rarer = self.table.clusters(self.vocab_size, self.embedding)
+            judged = self.head.rows(self.vocab_size, self._adaptive, rows)
+            of_rarer = sum(own * c.size for own, c in zip(judged, rarer, strict=True))
+            return rows * (first.size + len(rarer)) + of_rarer
+        return rows * self.vocab_size
 
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""
@@ -201,18 +239,25 @@ class Encoder(Node):
             *self.pooler_weights(),
         )
 
-    def matmuls(self, batch: int, seq: int, asked: int | None = None) -> tuple[Matmul, ...]:
+    def matmuls(
+        self, batch: int, seq: int, asked: int | None = None, memory: int = 0
+    ) -> tuple[Matmul, ...]:
         """The products of one forward pass over (batch, seq) ids; table lookups are none.
 
-        With ``asked`` the last layer makes the states of so many positions a row.
+        With ``asked`` the last layer makes the states of so many positions a row. ``memory``
+        positions stand before each.
         """
+        ahead = 1 if self.causal else seq
         products: list[Matmul] = []
+        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
+            tokens = batch * seq
+            products += self.table.matmuls(self.vocab_size, self.embedding, self.hidden, tokens)
         if self.factorised:
             products.append(Matmul("embeddings", batch * seq, self.embedding, self.hidden))
         for layer, widths in enumerate(self.layers):
             queries = self.queries(layer, seq, asked)
             products += self.attention.matmuls(
-                self.hidden, widths.heads, widths.head_dim, batch, seq, queries
+                self.hidden, widths.heads, widths.head_dim, batch, memory + seq, queries, ahead
             )
             products += self.ffn.matmuls(self.hidden, widths.ffn, batch, queries)
         if self.pooler:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bertc.ir.base import (
+    ZEROS,
     Axis,
     Drawn,
     Kept,
@@ -17,6 +18,7 @@ from bertc.ir.base import (
     affine,
     layer_norm,
 )
+from bertc.ir.table import AdaptiveTable, share_by_zipf
 
 
 class TransformHead(Node):
@@ -76,5 +78,62 @@ class LinearHead(Node):
         return Kept(values=rows * (hidden + mapped + vocab), fp32=rows)
 
 
-Head = Annotated[TransformHead | LinearHead, Field(discriminator="kind")]
+class AdaptiveHead(Node):
+    """The most frequent tokens and the clusters of rarer ones compete; then those of each cluster
+    among themselves (Grave et al. 2017; Transformer-XL, ProjectedAdaptiveLogSoftmax).
+
+    Tables are those that the tokens are read by, and so are the maps to the width of all clusters
+    but the first.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+
+    def weights(
+        self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn
+    ) -> tuple[Weight, ...]:
+        """A bias for every token, a vector and a bias for every cluster, and the first map."""
+        first, *rarer = table.clusters(vocab, hidden)
+        shape = (len(rarer), first.width)
+        axes: tuple[Axis, Axis] = ("labels", "embedding")
+        return (
+            Weight(f"{name}.bias", (vocab,), ("vocab",), ZEROS, "head", "bias"),
+            Weight(f"{name}.cluster.weight", shape, axes, init, "head", "table"),
+            Weight(f"{name}.cluster.bias", (len(rarer),), ("labels",), ZEROS, "head", "bias"),
+            *(
+                (table.narrow_map(f"{name}.project", hidden, first.width, "head"),)
+                if table.narrows
+                else ()
+            ),
+        )
+
+    def rows(self, vocab: int, table: AdaptiveTable, rows: int) -> tuple[int, ...]:
+        """Of so many states those that each rarer cluster judges: as many as Zipf's law says."""
+        rarer = table.clusters(vocab, 0)[1:]
+        return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
+
+    def matmuls(
+        self, hidden: int, vocab: int, table: AdaptiveTable, rows: int
+    ) -> tuple[Matmul, ...]:
+        """The first cluster for all states, each of the others for those whose token is in it."""
+        first, *rarer = table.clusters(vocab, hidden)
+        judged = [(rows, first.width, first.size + len(rarer))]
+        for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
+            judged.append((own, cluster.width, cluster.size))
+        found: list[Matmul] = []
+        for own, width, size in judged:
+            if table.narrows:
+                found.append(Matmul("head", own, hidden, width))
+            found.append(Matmul("head", own, width, size))
+        return tuple(found)
+
+    def kept(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> Kept:
+        """States, mapped where the widths differ, their scores, and a sum a row."""
+        first, *rarer = table.clusters(vocab, hidden)
+        total = Kept(values=rows * (2 * hidden + first.size + len(rarer)), fp32=rows)
+        for own, c in zip(self.rows(vocab, table, rows), rarer, strict=True):
+            total += Kept(values=own * (hidden + c.width + c.size), fp32=own)
+        return total
+
+
+Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]
 """The closed union of heads over the vocabulary."""

@@ -108,6 +108,8 @@ class Masked(Node):
     def _draws_tokens(self) -> Self:
         if not self.distinct and not isinstance(self.unit, TokenUnit):
             raise ValueError(f"distinct=false draws single tokens, and unit={self.unit.kind}")
+        if not self.distinct and self.rare:
+            raise ValueError("distinct=false draws all tokens alike, and rare weighs them")
         return self
 
     def predictions(self, seq: int) -> int:
@@ -142,6 +144,31 @@ class Tlm(Masked):
     """
 
     kind: Literal["tlm"] = "tlm"
+
+
+class Clm(Node):
+    """Predict every next token, from it and those before (Transformer-XL, section 3; GPT).
+
+    An encoder that learns this is causal, when it is used too.
+    """
+
+    kind: Literal["clm"] = "clm"
+
+    def predictions(self, seq: int) -> int:
+        """Predicted positions a row: all."""
+        return seq
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """Those of the encoder's head over the vocabulary."""
+        return encoder.head_weights("clm")
+
+    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
+        """The head, at every position."""
+        return encoder.head_matmuls(batch * seq)
+
+    def kept(self, encoder: Encoder, seq: int) -> Kept:
+        """Every position through the head."""
+        return encoder.head_kept(seq)
 
 
 class Sbo(Node):
@@ -262,7 +289,7 @@ class Rtd(Node):
         return Kept(values=rows * (2 * encoder.hidden + 1), fp32=3 * rows)
 
 
-Objective = Annotated[Mlm | Tlm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
+Objective = Annotated[Mlm | Tlm | Clm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
 
 
 class Term(Node):

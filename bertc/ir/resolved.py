@@ -8,12 +8,12 @@ from typing import Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import Kept, Matmul, Node, Weight
+from bertc.ir.base import ONES, Constant, Kept, Matmul, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator, GeneratorNetwork
 from bertc.ir.growth import Growth, Init
-from bertc.ir.objective import Masked, Mlm, Nsp, Objective, Pairs, Rtd, Sbo, Sop, Term, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Objective, Pairs, Rtd, Sbo, Sop, Term, Tlm
 from bertc.ir.optimizer import Optimizer
 
 PACKED_AT_LEAST = 8
@@ -42,7 +42,7 @@ def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
     match objective:
         case Mlm() | Tlm() | Sbo():
             return "encoder" if generator is None else "generator"
-        case Nsp() | Sop() | Rtd():
+        case Clm() | Nsp() | Sop() | Rtd():
             return "encoder"
         case _:
             assert_never(objective)
@@ -78,6 +78,7 @@ class Stage(Node):
     pairs: Pairs
     padded: bool
     pack: bool
+    memory: int
     optimizer: Optimizer
     warmup_steps: int
     schedule_start: int
@@ -119,8 +120,14 @@ class Stage(Node):
         """Whether some rows are sentences and their translations."""
         return any(isinstance(term.objective, Tlm) for term in self.objective)
 
+    def remembers(self, step: int) -> bool:
+        """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
+        return bool(self.memory) and self.first_step < step < self.first_step + self.steps
+
     def predictions(self) -> int:
         """Positions a row whose token is predicted or replaced; 0 if there are none."""
+        if any(isinstance(term.objective, Clm) for term in self.objective):
+            return self.seq
         return self.masking.predictions(self.seq) if self.masking else 0
 
     def replacing(self) -> Rtd | None:
@@ -150,6 +157,8 @@ class Stage(Node):
             match term.objective:
                 case Mlm() | Tlm() as objective:
                     read += objective.predictions(self.seq) * (objective is self.masking)
+                case Clm():
+                    read += self.seq
                 case Sbo():
                     read += 2 * self.predictions()
                 case Nsp() | Sop():
@@ -285,7 +294,12 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
     table = list(_named("encoder", own_weights(last, "encoder")))
     if last.generator is not None:
         table += _named("generator", own_weights(last, "generator"))
-    return (*table, *_named("heads", head_weights(resolved)))
+    table += _named("heads", head_weights(resolved))
+    init = resolved.encoder.initializer
+    if isinstance(init, Normal) and init.norms:
+        scales = Constant(value=1.0, std=init.norms)
+        return tuple(replace(w, init=scales) if w.init == ONES else w for w in table)
+    return tuple(table)
 
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:
@@ -299,6 +313,8 @@ def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ..
         products += encoder.head_matmuls(batch * stage.predictions())
     for term in network.terms:
         match term.objective:
+            case Clm() as objective:
+                products += objective.matmuls(encoder, batch, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 products += objective.matmuls(encoder, batch, stage.seq)
             case Sbo() as objective:
@@ -315,6 +331,8 @@ def head_kept(stage: Stage, network: Network) -> Kept:
     encoder, total = network.encoder, Kept()
     for term in network.terms:
         match term.objective:
+            case Clm() as objective:
+                total += objective.kept(encoder, stage.seq)
             case Mlm() | Tlm() as objective if objective is stage.masking:
                 total += objective.kept(encoder, stage.seq)
             case Sbo() as objective:

@@ -16,11 +16,12 @@ from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
 from bertc.ir.generator import Generator, NoGenerator
 from bertc.ir.growth import Drawn, Growth, Init, Stack
-from bertc.ir.head import Head, TransformHead
+from bertc.ir.head import Head
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
 from bertc.ir.optimizer import Adam, Optimizer
 from bertc.ir.sharing import ShareNone, Sharing
+from bertc.ir.table import TokenTable, WholeTable
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
@@ -54,6 +55,9 @@ class Settings(Node):
         "4 x hidden", "inner width of the feed-forward part, one number or one a layer", "F"
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
+    table: TokenTable = default(
+        WholeTable(), BERT, "the vectors of tokens: all alike, or narrower for rarer ones"
+    )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")
     activation: Activation = default(
@@ -73,7 +77,11 @@ class Settings(Node):
         False, "google-research/bert multilingual.md", "a vector for each of the languages"
     )
     pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
-    head: Head = default(TransformHead(), BERT, "how states become scores over the vocabulary")
+    head: Head = derived(
+        "adaptive with such a table, else linear where every next token is predicted, else "
+        "transform",
+        "how states become scores over the vocabulary",
+    )
     dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
     initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
     vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")
@@ -96,11 +104,14 @@ class Settings(Node):
     )
     format: Format = derived(
         "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
-        "else full-sentences",
+        "else stream where every next token is predicted, else full-sentences",
         "how text becomes examples",
     )
     pack: bool = default(
         False, HOUSE, "several examples in a row of seq tokens, each read by itself"
+    )
+    memory: Annotated[int, Field(ge=0, le=1_000_000)] = default(
+        0, HOUSE, "tokens of the text before that a stream remembers in every layer, in training"
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
         0.01, HOUSE, "part of the documents kept for evaluation"
@@ -147,7 +158,7 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing",
-    "mixing", "format", "pack", "optimizer",
+    "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

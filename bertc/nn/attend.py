@@ -3,6 +3,8 @@
 Axes: b batch, n heads, s sequence, q tokens of it that ask, k positions of a row, d head_dim.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from einops import rearrange
@@ -10,7 +12,7 @@ from torch.nn.attention.varlen import varlen_attn
 
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import rows_at
-from bertc.nn.visible import Bounds
+from bertc.nn.visible import Bounds, not_later
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -22,7 +24,7 @@ def attend(
     query_bnqd: torch.Tensor,
     key_bnsd: torch.Tensor,
     value_bnsd: torch.Tensor,
-    visible: torch.Tensor | Bounds | None,
+    visible: torch.Tensor | Bounds | Literal["earlier"] | None,
     rate: float,
 ) -> torch.Tensor:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
@@ -34,15 +36,19 @@ def attend(
     if isinstance(visible, Bounds):
         return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
     fused = query_bnqd.device.type != "cpu" or torch.compiler.is_compiling()
+    mask = None if isinstance(visible, str) else visible
     # With scores to add, a CPU's kernel would compute in fp32.
-    scored = visible is not None and visible.dtype != torch.bool
+    scored = mask is not None and mask.dtype != torch.bool
     if fused or (rate == 0 and not scored):
-        return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, visible, rate)
+        causal = isinstance(visible, str)
+        return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, mask, rate, causal)
     scores_bnqs = (query_bnqd * query_bnqd.shape[-1] ** -0.5) @ key_bnsd.transpose(-2, -1)
-    if visible is not None and scored:
-        scores_bnqs = scores_bnqs + visible
-    elif visible is not None:
-        scores_bnqs = scores_bnqs.masked_fill(~visible, float("-inf"))
+    if isinstance(visible, str):
+        mask = not_later(scores_bnqs.shape[3], scores_bnqs.device)
+    if mask is not None and scored:
+        scores_bnqs = scores_bnqs + mask
+    elif mask is not None:
+        scores_bnqs = scores_bnqs.masked_fill(~mask, float("-inf"))
     return dropout(scores_bnqs.softmax(-1), rate, training=True) @ value_bnsd
 
 

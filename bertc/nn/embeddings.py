@@ -3,6 +3,7 @@
 Axes: b batch, s sequence, e embedding, h hidden.
 """
 
+import math
 from collections.abc import Iterable
 from typing import cast
 
@@ -11,10 +12,45 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.encoder import Encoder
+from bertc.ir.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import Reading
 from bertc.nn.waves import sinusoids
 from bertc.nn.weights import Embedding, LayerNorm, Linear, Table
+
+
+class NarrowEmbedding(Embedding):
+    """Rows of a narrow table, mapped to the hidden width."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__(table, name)
+        self.project = Linear(table, f"{name}.project")
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Integers (...) to vectors (..., h)."""
+        y: torch.Tensor = self.project(super().forward(ids))
+        return y
+
+
+class AdaptiveEmbedding(nn.ModuleList):
+    """A table and a map for each cluster of ids (Baevski and Auli 2019, section 3)."""
+
+    def __init__(self, table: Table, name: str, clusters: tuple[Cluster, ...]) -> None:
+        super().__init__(NarrowEmbedding(table, f"{name}.{n}") for n in range(len(clusters)))
+        self.clusters = clusters
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Integers (...) to vectors (..., h)."""
+        found = torch.zeros((), device=ids.device)
+        for (low, high, _), part in zip(self.clusters, self, strict=True):
+            inside = (ids >= low) & (ids < high)
+            vectors = part(torch.where(inside, ids - low, 0))
+            found = found + torch.where(inside[..., None], vectors, 0)
+        return found
+
+    def tables(self) -> dict[str, torch.Tensor]:
+        """Every table and map, as the head over the vocabulary names them."""
+        return {f"token.{name}": weight for name, weight in self.named_parameters()}
 
 
 class Embeddings(nn.Module):
@@ -22,7 +58,13 @@ class Embeddings(nn.Module):
 
     def __init__(self, table: Table, node: Encoder) -> None:
         super().__init__()
-        self.token = Embedding(table, "embeddings.token")
+        self.token: Embedding | AdaptiveEmbedding
+        if isinstance(node.table, AdaptiveTable) and node.table.narrows:
+            clusters = node.table.clusters(node.vocab_size, node.embedding)
+            self.token = AdaptiveEmbedding(table, "embeddings.token", clusters)
+        else:
+            self.token = Embedding(table, "embeddings.token")
+        self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
         learned = node.positions.kind == "learned"
         self.position = Embedding(table, "embeddings.position") if learned else None
         self.sinusoidal = node.positions.kind == "sinusoidal"
@@ -47,6 +89,8 @@ class Embeddings(nn.Module):
     def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0."""
         x_bse = self.token(reading.token_ids)
+        if self.scale != 1:
+            x_bse = x_bse * self.scale
         if self.position is not None:
             x_bse = x_bse + self._learned(self.position, reading)
         if self.sinusoidal:

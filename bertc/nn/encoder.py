@@ -4,9 +4,10 @@ Axes: b batch, s sequence, q positions of it that ask, k positions asked of a ro
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -18,10 +19,11 @@ from bertc.nn.attention import attention_part
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
+from bertc.nn.memory import Memory
 from bertc.nn.part import AttentionPart
 from bertc.nn.reading import Reading, rows_at
 from bertc.nn.relative import encode_distances
-from bertc.nn.visible import Bounds, Relation, Visible, narrowed, within
+from bertc.nn.visible import Bounds, Relation, Visible, narrowed, not_later, within
 from bertc.nn.weights import LayerNorm, Linear, Table, parameter
 
 
@@ -48,7 +50,7 @@ class Encoder(nn.Module):
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
     With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
-    with the same dropout.
+    with the same dropout. With ``same_length`` each token sees as many as are remembered.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -75,23 +77,31 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
         self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
+        self.same_length = False
         self._regions = self._plain()
 
-    def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
-        """Hidden states of the last layer (b, s, h), or where asked (b, k, h)."""
+    def forward(self, reading: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
+        """Hidden states of the last layer (b, s, h), or where asked (b, k, h), and the memory."""
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
         x = embed(reading._replace(asked=None), dtype)
         visible = self._visible(reading, x)
+        seq, memory = x.shape[1], reading.memory
+        remembered: list[torch.Tensor] = []
         context: torch.Tensor | None = None
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
         for number, (attention, ffn) in enumerate(owners):
+            if memory is not None:
+                context = torch.cat([memory.states[number], x], dim=1)
+                remembered.append(context[:, seq:].detach())
             if reading.asked is not None and number == len(self.node.layers) - 1:
-                visible = narrowed(visible, reading.asked)
-                x, context = rows_at(x, reading.asked), x
+                visible = narrowed(visible, reading.asked, seq, memory.length if memory else 0)
+                x, context = rows_at(x, reading.asked), x if context is None else context
             x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, context, visible)
-        return x if self.norm is None else last_norm(x)
+        moved_on = memory.moved_on(remembered, seq) if memory else None
+        x = x if self.norm is None else last_norm(x)
+        return dropout(x, self.node.dropout.last, self.training), moved_on
 
     def _visible(self, reading: Reading, x_bsh: torch.Tensor) -> Visible:
         match self.node.attention:
@@ -104,21 +114,47 @@ class Encoder(nn.Module):
 
     def _relation(self, node: RelativeNode, reading: Reading, x_bsh: torch.Tensor) -> Relation:
         mask = self._mask(reading, varlen=False)
-        assert not isinstance(mask, Bounds), "asked for a mask"
+        assert mask is None or isinstance(mask, torch.Tensor), "asked for a mask"
         seq, same = x_bsh.shape[1], None
-        if node.segments and reading.segment_ids is not None:
-            same = (reading.segment_ids[:, :, None] == reading.segment_ids[:, None, :])[:, None]
-        elif node.segments:
-            same = torch.ones(1, 1, seq, seq, dtype=torch.bool, device=x_bsh.device)
-        distances_lh = encode_distances(node, seq, seq, x_bsh)
+        context = seq + (reading.memory.length if reading.memory else 0)
+        if node.segments:
+            ids = reading.segment_ids
+            ids = reading.token_ids.new_zeros(1, seq) if ids is None else ids
+            # What is remembered counts as segment 0 (XLNet, modeling.py).
+            same = (ids[:, :, None] == F.pad(ids, (context - seq, 0))[:, None, :])[:, None]
+        ahead = 1 if self.node.causal else seq
+        distances_lh = encode_distances(node, context, ahead, x_bsh)
         return Relation(mask, self._drop(distances_lh), None, same, **self.relative)
 
-    def _mask(self, reading: Reading, varlen: bool) -> torch.Tensor | Bounds | None:
+    def _mask(
+        self, reading: Reading, varlen: bool
+    ) -> torch.Tensor | Bounds | Literal["earlier"] | None:
+        if self.node.causal or reading.memory is not None:
+            return self._masked(reading)
         if reading.sequence_ids is not None:
             return within(reading.sequence_ids, varlen and not self._drops_attention)
         if reading.attention_mask is not None:
             return reading.attention_mask[:, None, None, :].bool()
         return None
+
+    def _masked(self, reading: Reading) -> torch.Tensor | Literal["earlier"]:
+        """Of a causal encoder, where padding stands after all there is to see, or with memory."""
+        memory, (_, seq) = reading.memory, reading.token_ids.shape
+        fused = isinstance(self.node.attention, FullNode)
+        if fused and memory is None and reading.sequence_ids is None:
+            return "earlier"
+        seen_bss = not_later(seq, reading.token_ids.device)
+        if not self.node.causal:
+            seen_bss = torch.ones_like(seen_bss)
+        if reading.sequence_ids is not None:
+            own = within(reading.sequence_ids, varlen=False)
+            assert isinstance(own, torch.Tensor), "asked for a mask"
+            seen_bss = seen_bss & own[:, 0]
+        if memory is None:
+            return seen_bss[:, None]
+        seen_bqs = memory.seen(seen_bss)
+        # As many keys for every token as are remembered (Transformer-XL, same_length).
+        return (seen_bqs.triu(1) if self.same_length else seen_bqs)[:, None]
 
     def compile_regions(self) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.

@@ -4,7 +4,9 @@ import torch
 from torch import nn
 
 from bertc.ir.resolved import NetworkName, Resolved, head_weights, is_tied, model_weights
+from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.encoder import Encoder
+from bertc.nn.memory import Memory
 from bertc.nn.reading import Reading
 from bertc.nn.weights import Tensors, initialise
 
@@ -48,8 +50,15 @@ class Model(nn.Module):
 
     def read(self, reading: Reading, network: NetworkName = "encoder") -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
-        hidden: torch.Tensor = self.network(network)(reading, self.compute_dtype)
-        return hidden
+        return self.read_on(reading, network)[0]
+
+    def read_on(
+        self, reading: Reading, network: NetworkName = "encoder"
+    ) -> tuple[torch.Tensor, Memory | None]:
+        """As ``read``, and the memory that the rows after these go on from, if one stood before."""
+        states: tuple[torch.Tensor, Memory | None]
+        states = self.network(network)(reading, self.compute_dtype)
+        return states
 
     def network(self, name: NetworkName) -> Encoder:
         """The network of that name."""
@@ -70,9 +79,16 @@ class Model(nn.Module):
         return self.encoder.pool(hidden[:, 0])
 
     def head_weights(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
-        """The heads' tensors by name, and as ``token`` a network's table (vocab, embedding)."""
+        """The heads' tensors by name, and as ``token`` a network's table (vocab, embedding).
+
+        Of an adaptive table ``token.0.weight``, ``token.0.project.weight`` and so on.
+        """
         named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
-        named["token"] = self.network(network).embeddings.token.weight
+        token = self.network(network).embeddings.token
+        if isinstance(token, AdaptiveEmbedding):
+            named.update(token.tables())
+        else:
+            named["token"] = token.weight
         return named
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from bertc.nn.memory import Memory
+
 
 class Reading(NamedTuple):
     """Rows of token ids, and what is known of their tokens.
@@ -15,7 +17,8 @@ class Reading(NamedTuple):
     several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
     unbroken runs. ``asked`` names the positions whose states are wanted: the last layer works there
     alone. ``language_ids`` name rows of the encoder's table of languages; one beyond the last is no
-    language. ``position_ids`` say where tokens stand if not one after another.
+    language. ``position_ids`` say where tokens stand if not one after another. ``memory`` stands
+    before the rows.
     """
 
     token_ids: torch.Tensor  # (b, s) long
@@ -24,6 +27,7 @@ class Reading(NamedTuple):
     sequence_ids: torch.Tensor | None = None  # (b, s) long
     language_ids: torch.Tensor | None = None  # (b, s) long
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
+    memory: Memory | None = None
     asked: torch.Tensor | None = None  # (b, k) long, None: every position
 
 

@@ -117,5 +117,6 @@ def aligned(
         flat = scores_bnql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
         return flat.unflatten(2, (q, l - 1))[..., :context]  # type: ignore[no-untyped-call, no-any-return]
     lane_s = torch.arange(context, device=places_bq.device)
-    entry_bqs = context - 1 - places_bq[:, :, None] + lane_s
+    # Later keys may have no distance, where nobody sees them.
+    entry_bqs = (context - 1 - places_bq[:, :, None] + lane_s).clamp(max=l - 1)
     return scores_bnql.gather(3, entry_bqs[:, None].expand(b, n, q, context))

@@ -4,7 +4,7 @@ Axes: b batch, n heads, s context, q tokens of it that ask, k positions of a row
 h hidden, l distances, t = b * s tokens, r sequences of a batch.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,9 +35,9 @@ class Relation(NamedTuple):
     distance_bias: torch.Tensor | None = None
 
 
-Visible = torch.Tensor | Bounds | Relation | None
+Visible = torch.Tensor | Bounds | Relation | Literal["earlier"] | None
 """What a token sees: keys where a mask (b, 1, 1|q, s) is true, its own sequence, keys at some
-distance, or the row."""
+distance, itself and those before it, or the row."""
 
 
 def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> torch.Tensor | Bounds:
@@ -53,8 +53,13 @@ def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> torch.Tensor | Bounds
     return Bounds(F.pad(starts_t[:most], (0, 1), value=b * seq).int(), seq)
 
 
-def narrowed(visible: Visible, asked_bk: torch.Tensor) -> Visible:
-    """What some tokens of each row see, at positions (b, k)."""
+def not_later(seq: int, device: torch.device) -> torch.Tensor:
+    """A mask (1, s, s): tokens see themselves and those before."""
+    return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
+
+
+def narrowed(visible: Visible, asked_bk: torch.Tensor, seq: int, before: int) -> Visible:
+    """What some tokens of each row of ``seq`` see, at positions (b, k), others ``before`` it."""
     match visible:
         case Bounds():
             return visible._replace(asked=asked_bk)
@@ -62,8 +67,11 @@ def narrowed(visible: Visible, asked_bk: torch.Tensor) -> Visible:
             return visible._replace(
                 mask=_rows(visible.mask, asked_bk),
                 same=_rows(visible.same, asked_bk),
-                places=asked_bk,
+                places=asked_bk + before,
             )
+        case "earlier":
+            lane_s = torch.arange(seq, device=asked_bk.device)
+            return (lane_s <= asked_bk[..., None])[:, None]
         case _:
             return _rows(visible, asked_bk)
 

@@ -117,6 +117,8 @@ def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> N
                 nn.init.normal_(tensor, std=bound, generator=generator)
             else:
                 nn.init.uniform_(tensor, -bound, bound, generator=generator)
+        case Constant(value=value, std=std) if std:
+            nn.init.normal_(tensor, mean=value, std=std, generator=generator)
         case Constant(value=value):
             nn.init.constant_(tensor, value)
         case _:

@@ -25,6 +25,7 @@ class Inputs(NamedTuple):
     starts: torch.Tensor  # (b, m) long, where each example begins, s in places not used
     pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not, 2: in another language
     languages: torch.Tensor  # (b, 2) long, of the first text and of the second
+    following: torch.Tensor  # (b,) long, the token after the row; -1 where its text ends
 
 
 class Tables(NamedTuple):
@@ -50,6 +51,13 @@ class Predictions(NamedTuple):
     positions: torch.Tensor  # (b, k) long
     targets: torch.Tensor  # (b, k) long
     weights: torch.Tensor  # (b, k) float, 1 or 0
+
+
+class NextTokens(NamedTuple):
+    """The token after every token; weight 0 where it is not asked for."""
+
+    targets: torch.Tensor  # (b, s) long
+    weights: torch.Tensor  # (b, s) float, 1 or 0
 
 
 class Boundaries(NamedTuple):
@@ -94,6 +102,7 @@ class Columns(NamedTuple):
     translated: torch.Tensor | None = None  # (b,) float, 1 for tlm's rows; None without tlm
     rtd: Replacements | None = None
     masked: Reading | None = None
+    clm: NextTokens | None = None
 
     def read_by(self, network: NetworkName) -> Reading:
         """What a network reads."""

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Masked, Mlm, Nsp, Rtd, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Rtd, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading, places
+from bertc.objectives.clm import next_tokens
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.rtd import choose_replaced, draw_replacements
@@ -32,42 +33,32 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
-    token_ids_bs = inputs.token_ids
-    masks: Predictions | None = None
-    boundary: Sbo | None = None
-    pairs: Questions | None = None
+    token_ids_bs, masks = _hide(stage, inputs, real_bs, translated_b, tables, key)
+    languages_bs = inputs.languages.gather(1, inputs.segment_ids)
+    reading = Reading(
+        token_ids=token_ids_bs,
+        segment_ids=inputs.segment_ids,
+        attention_mask=real_bs if stage.padded and not stage.pack else None,
+        sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+        language_ids=languages_bs if stage.encoder.languages else None,
+    )
+    columns = Columns(reading, inputs.token_ids, pairs=None, mlm=masks, sbo=None)
     replacing: Rtd | None = None
-    for hiding in stage.hiding():
-        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
-        own_b1 = (translated_b == isinstance(hiding, Tlm))[:, None]
-        token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
-        masks = asked if masks is None else _either(own_b1, asked, masks)
     for term in stage.objective:
         match term.objective:
             case Mlm() | Tlm():
                 pass  # they hide tokens, above
+            case Clm():
+                columns = columns._replace(clm=next_tokens(inputs, reading.sequence_ids))
             case Sbo() as objective:
-                boundary = objective
+                assert masks is not None, "spans are hidden"
+                columns = columns._replace(sbo=find_boundaries(objective, inputs, masks))
             case Nsp() | Sop():
-                pairs = _ask(inputs)
+                columns = columns._replace(pairs=_ask(inputs))
             case Rtd() as objective:
                 replacing = objective
             case _:
                 assert_never(term.objective)
-    languages_bs = inputs.languages.gather(1, inputs.segment_ids)
-    columns = Columns(
-        reading=Reading(
-            token_ids=token_ids_bs,
-            segment_ids=inputs.segment_ids,
-            attention_mask=real_bs if stage.padded and not stage.pack else None,
-            sequence_ids=_number(inputs, real_bs) if stage.pack else None,
-            language_ids=languages_bs if stage.encoder.languages else None,
-        ),
-        originals=inputs.token_ids,
-        pairs=pairs,
-        mlm=masks,
-        sbo=find_boundaries(boundary, inputs, masks) if boundary and masks else None,
-    )
     if stage.translates:
         columns = _beside_translations(stage, columns, translated_b)
     if stage.generator is not None:
@@ -80,6 +71,24 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
             others_bk = draw_replacements(stage.replacements, tables, inputs, rtd, key)
             columns = columns._replace(mlm=None).replaced(others_bk)
     return asking(stage, columns)
+
+
+def _hide(
+    stage: Stage,
+    inputs: Inputs,
+    real_bs: torch.Tensor,
+    translated_b: torch.Tensor,
+    tables: Tables,
+    key: int,
+) -> tuple[torch.Tensor, Predictions | None]:
+    """The token ids (b, s) with some hidden, and which; each term hides in rows of its own."""
+    token_ids_bs, masks = inputs.token_ids, None
+    for hiding in stage.hiding():
+        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
+        own_b1 = (translated_b == isinstance(hiding, Tlm))[:, None]
+        token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
+        masks = asked if masks is None else _either(own_b1, asked, masks)
+    return token_ids_bs, masks
 
 
 def asking(stage: Stage, columns: Columns) -> Columns:

@@ -23,6 +23,7 @@ def vocabulary_loss(
     bias_v: torch.Tensor,
     targets_n: torch.Tensor,
     chances_n: torch.Tensor | None = None,
+    tokens: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """-log softmax(x table^T + bias)[target] in fp32 (n,), and whether the target is on top (n,).
 
@@ -30,7 +31,8 @@ def vocabulary_loss(
     passes through it.
 
     ``x`` and ``table`` are in the compute dtype; products come out in it, sums and exponentials are
-    in fp32. A compiler fuses the plain form itself; otherwise the logits are turned into their own
+    in fp32. If only the first ``tokens`` entries are such, they are on top where none of them is
+    above. A compiler fuses the plain form itself; otherwise the logits are turned into their own
     gradient chunk by chunk, which takes little more time than the matrix products.
     """
     on_gpu = x_ne.device.type == "cuda"
@@ -41,9 +43,9 @@ def vocabulary_loss(
         drawn_n = None
         if chances_n is not None:
             drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
-        return losses_n, logits_nv.argmax(1) == targets_n, drawn_n
+        return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n, chances_n
+        x_ne, table_ve, bias_v, targets_n, chances_n, tokens
     )
     return losses_n, hits_n, drawn_n
 
@@ -73,6 +75,14 @@ def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
     return drawn_n1[:, 0]
 
 
+def _best(logits_nv: torch.Tensor, targets_n: torch.Tensor, tokens: int) -> torch.Tensor:
+    """The highest entry (n,); beside a token the highest token."""
+    best_n = logits_nv.argmax(1)
+    if not tokens:
+        return best_n
+    return torch.where(targets_n < tokens, logits_nv[:, :tokens].argmax(1), best_n)
+
+
 def _padded(
     table_ve: torch.Tensor, bias_v: torch.Tensor, multiple: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,6 +102,7 @@ class _VocabularyLoss(torch.autograd.Function):
         bias_v: torch.Tensor,
         targets_n: torch.Tensor,
         chances_n: torch.Tensor | None,
+        tokens: int,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         logits_nv = F.linear(x_ne, table_ve)
         losses_n = torch.empty(len(x_ne), device=x_ne.device)
@@ -106,6 +117,8 @@ class _VocabularyLoss(torch.autograd.Function):
             target_n1 = targets_n[part, None]
             z_nv = logits_nv[part].float() + bias_v
             top_n1, best_n1 = z_nv.max(1, keepdim=True)
+            if tokens:
+                best_n1 = _best(z_nv, target_n1[:, 0], tokens)[:, None]
             hits_n[part] = (best_n1 == target_n1)[:, 0]
             right_n1 = z_nv.gather(1, target_n1)
             z_nv.sub_(top_n1).exp_()
@@ -132,4 +145,4 @@ class _VocabularyLoss(torch.autograd.Function):
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1)
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
-        return x_grad_ne, table_grad_ve, bias_grad_v, None, None
+        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None

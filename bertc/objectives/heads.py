@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.head import LinearHead, TransformHead
+from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.nn.activation import activate
+from bertc.objectives.adaptive import adaptive_logits
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -27,6 +28,8 @@ def token_features(
             return _dense_norm(encoder, hidden_nh, weights, f"{name}.dense", f"{name}.norm")
         case LinearHead():
             return _affine(hidden_nh, weights, f"{name}.dense") if encoder.factorised else hidden_nh
+        case AdaptiveHead():
+            return hidden_nh
         case _:
             assert_never(encoder.head)
 
@@ -53,6 +56,8 @@ def sbo_features(
 
 def mlm_logits(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Scores (n, v) over the vocabulary for the tokens at hidden states (n, h)."""
+    if isinstance(encoder.head, AdaptiveHead):
+        return adaptive_logits(encoder, hidden_nh, weights, "mlm")
     return _scores(token_features(encoder, hidden_nh, weights, "mlm"), weights, "mlm")
 
 

@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop, Tlm
+from bertc.ir.head import AdaptiveHead
+from bertc.ir.objective import Clm, Mlm, Nsp, Rtd, Sbo, Sop, Tlm
 from bertc.ir.resolved import Network, Stage
+from bertc.objectives.adaptive import adaptive_loss
 from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
@@ -52,6 +54,10 @@ def losses(
             case Mlm() | Tlm() as objective:
                 assert predicted is not None, "what is hidden is predicted"
                 found[objective.kind] = _summed(predicted, columns.asked_by(objective.kind))
+            case Clm():
+                assert columns.clm is not None, "clm without its columns"
+                told = _told(encoder, "clm", columns.clm.targets, hidden_bsh, weights)
+                found["clm"] = _summed(told, columns.clm.weights)
             case Sbo():
                 assert columns.sbo is not None, "sbo without its columns"
                 left_bkh, right_bkh = (
@@ -109,11 +115,28 @@ def _predicted(
 ) -> Predicted:
     """Of the hidden tokens of all rows, whichever term each row counts for."""
     assert columns.mlm is not None, "hidden tokens without their columns"
-    states_nh = columns.states(hidden_bsh, "mlm", reader.name).flatten(0, 1)
-    features_ne = token_features(reader.encoder, states_nh, weights, "mlm")
+    states_bkh = columns.states(hidden_bsh, "mlm", reader.name)
     guessing = reader.name == "generator" and columns.rtd is not None
     chances_bk = columns.rtd.chances if guessing and columns.rtd else None
-    return _token_losses(features_ne, "mlm", columns.mlm.targets, weights, chances_bk)
+    return _told(reader.encoder, "mlm", columns.mlm.targets, states_bkh, weights, chances_bk)
+
+
+def _told(
+    encoder: Encoder,
+    head: str,
+    targets_bk: torch.Tensor,
+    states_bkh: torch.Tensor,
+    weights: Weights,
+    chances_bk: torch.Tensor | None = None,
+) -> Predicted:
+    """Of tokens that the encoder's head over the vocabulary tells from states (b, k, h)."""
+    states_nh = states_bkh.flatten(0, 1)
+    if isinstance(encoder.head, AdaptiveHead):
+        assert chances_bk is None, "no guesses are drawn from an adaptive head"
+        losses = adaptive_loss(encoder, states_nh, targets_bk.reshape(-1), weights, head)
+        return Predicted(*losses, None)
+    features_ne = token_features(encoder, states_nh, weights, head)
+    return _token_losses(features_ne, head, targets_bk, weights, chances_bk)
 
 
 def _rtd_loss(

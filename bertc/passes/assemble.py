@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bertc.ir.data import FULL
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
 from bertc.ir.generator import GeneratorNetwork
@@ -10,7 +11,7 @@ from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, stage_views
+from bertc.passes.stages import StageView, reads_on, stage_views
 
 
 def assemble(program: Program) -> Resolved:
@@ -29,12 +30,18 @@ def assemble(program: Program) -> Resolved:
     )
 
 
-def _encoder(value: dict[str, Any], layers: int) -> Encoder:
+def _causal(program: Program) -> bool:
+    """The checks have seen that all stages agree."""
+    return reads_on(stage_views(program)[0].value("objective"))
+
+
+def _encoder(value: dict[str, Any], layers: int, causal: bool) -> Encoder:
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
         vocab_size=value["vocab"].size,
         embedding=value["embedding"],
         hidden=value["hidden"],
+        table=value["table"],
         positions=value["positions"],
         segments=value["segments"],
         languages=value["languages"] if value["language_embeddings"] else (),
@@ -47,6 +54,7 @@ def _encoder(value: dict[str, Any], layers: int) -> Encoder:
         ),
         attention_owner=owners(value["share"], "attention", layers),
         ffn_owner=owners(value["share"], "ffn", layers),
+        causal=causal,
         pooler=value["pooler"],
         head=value["head"],
         dropout=value["dropout"],
@@ -67,14 +75,15 @@ def _generator(value: dict[str, Any], depth: int) -> Encoder | None:
     # run_pretraining.py: untied tables are as wide as the generator's layers.
     embedding = node.hidden if node.tie == "none" else value["embedding"]
     own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    return _encoder({**value, **own}, node.layers or depth)
+    return _encoder({**value, **own}, node.layers or depth, causal=False)
 
 
 def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
     total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
+    causal = _causal(program)
     for view in stage_views(program):
         depth = view.value("layers")
-        networks = _encoder(value, depth), _generator(value, depth)
+        networks = _encoder(value, depth, causal), _generator(value, depth)
         begins = isinstance(value["init"], FromRun)
         if stages:
             begins = (stages[-1].encoder, stages[-1].generator) != networks
@@ -113,8 +122,9 @@ def _stage(
         mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
-        padded=view.format.kind != "full-sentences" or view.translates,
+        padded=view.format.kind not in FULL or view.translates,
         pack=view.value("pack"),
+        memory=view.value("memory"),
         optimizer=optimizer,
         warmup_steps=optimizer.warmup_steps(schedule_steps),
         schedule_start=first if own_schedule else 0,

@@ -1,14 +1,15 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
-from bertc.diagnostics import Diagnostics, Note, Span
-from bertc.ir.data import PAIRED
+from bertc.diagnostics import Diagnostics
+from bertc.ir.data import FULL, PAIRED
 from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.dimensions import total_steps
+from bertc.passes.fixes import fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
-from bertc.passes.stages import StageView, rewrite, stage_views
+from bertc.passes.stages import StageView, reads_on, stage_views
 
 LARGEST_MODEL = 10**15
 
@@ -18,17 +19,16 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     _heads_divide(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
+    _causal_throughout(program, diagnostics)
+    _clusters_fit(program, diagnostics)
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
+        _stream_possible(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
     return program
-
-
-def _note(message: str, span: Span | None) -> tuple[Note, ...]:
-    return (Note(message, span),) if span else ()
 
 
 def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
@@ -46,9 +46,9 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 f"{heads} heads do not divide the width {hidden}",
                 program.span("heads") or program.span("hidden"),
                 label=f"{hidden} / {heads} leaves {hidden % heads}",
-                notes=_note(f"hidden = {hidden}", program.span("hidden")),
+                notes=note(f"hidden = {hidden}", program.span("hidden")),
                 help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
-                fix=rewrite(program.settings["heads"], f"heads={near[0]}"),
+                fix=fix(program.settings["heads"], f"heads={near[0]}"),
             )
             return
 
@@ -90,6 +90,15 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             label="a pair is made in one way only",
             help="objective=mlm+sop or objective=mlm+nsp",
         )
+    if "clm" in kinds and len(kinds) > 1:
+        other = next(kind for kind in kinds if kind != "clm")
+        diagnostics.error(
+            "E217",
+            f"clm reads text from left to right as it is, and {other} asks for something else",
+            span,
+            label="clm stands alone",
+            help=f"objective=clm or objective={other}, or a stage for each",
+        )
     spans = any(
         isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
     )
@@ -103,6 +112,79 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
         )
 
 
+def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
+    table, head = program.settings["table"].value, program.settings["head"].value
+    span, hidden = program.span("table"), program.settings["hidden"].value
+    if table.kind != "adaptive":
+        if head.kind == "adaptive":
+            diagnostics.error(
+                "E220",
+                "an adaptive head reads the clusters of an adaptive table, and there is none",
+                program.span("head"),
+                help="table=adaptive([20000, 60000]), or head=linear",
+            )
+        return
+    vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
+    narrowest = table.clusters(vocab, embedding)[-1].width
+    if list(table.cutoffs) != sorted(set(table.cutoffs)):
+        problem, rule = "the cutoffs do not ascend", "table=adaptive([20000, 60000])"
+    elif table.cutoffs[-1] >= vocab:
+        problem, rule = f"the last cluster begins at {table.cutoffs[-1]} of {vocab} tokens", ""
+    elif not narrowest:
+        problem, rule = f"{embedding} divided {len(table.cutoffs)} times by {table.div} is 0", ""
+    elif embedding != hidden:
+        problem = f"the first cluster is as wide as the layers, {hidden}, and E = {embedding}"
+        rule = f"embedding={hidden}"
+    elif table.narrows and head.kind != "adaptive":
+        problem = f"a {head.kind} head reads one table, and there is one a cluster"
+        rule = "head=adaptive, or div=1"
+    elif any(t.objective.kind == "sbo" for s in stage_views(program) for t in s.value("objective")):
+        problem, rule = "sbo tells tokens by one softmax, and there are several", "table=whole"
+    else:
+        return
+    diagnostics.error("E220", problem, span, help=rule or "fewer clusters, or more tokens")
+
+
+def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
+    stages = stage_views(program)
+    other = next((s for s in stages if reads_on(s.value("objective")) != _causal(stages)), None)
+    if other is not None:
+        diagnostics.error(
+            "E218",
+            "some stages train a causal encoder, others one that sees both sides",
+            other.span("objective"),
+            label=f"stage {other.name}",
+            notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
+            help="objective=clm in every stage, or in none",
+        )
+
+
+def _causal(stages: tuple[StageView, ...]) -> bool:
+    return reads_on(stages[0].value("objective"))
+
+
+def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
+    running, memory = stage.format.kind == "stream", stage.value("memory")
+    if memory and not running:
+        diagnostics.error(
+            "E219",
+            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
+            stage.span("memory"),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
+            help="format=stream",
+            fix=fix(stage.given("format"), "format=stream"),
+        )
+    if running and (stage.translates or stage.value("mixing") == "batches"):
+        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
+        diagnostics.error(
+            "E221",
+            f"{what}, and rows of a stream read on in their own text",
+            stage.span("format") or stage.span("objective"),
+            help="format=full-sentences",
+            fix=fix(stage.given("format"), "format=full-sentences"),
+        )
+
+
 def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
     asking = [
@@ -113,27 +195,27 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E204",
             f"{asking[0]} asks about two segments, and {stage.format.kind} rows have one",
             span,
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
-            fix=rewrite(stage.given("format"), "format=segment-pair"),
+            fix=fix(stage.given("format"), "format=segment-pair"),
         )
     if asking and not stage.program.settings["pooler"].value:
         diagnostics.error(
             "E215",
             f"{asking[0]} reads the pooler, and pooler = false",
             span,
-            notes=_note("the pooler is switched off here", stage.program.span("pooler")),
+            notes=note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
-    full = stage.format.kind == "full-sentences" and not stage.translates
+    full = stage.format.kind in FULL and not stage.translates
     if stage.value("pack") and full:
         diagnostics.error(
             "E216",
-            "full-sentences rows are full, and pack = true",
+            f"{stage.format.kind} rows are full, and pack = true",
             stage.span("pack"),
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",
-            fix=rewrite(stage.given("format"), "format=doc-sentences"),
+            fix=fix(stage.given("format"), "format=doc-sentences"),
         )
     segments = stage.program.settings["segments"].value
     if (paired or stage.translates) and segments == 1:
@@ -142,7 +224,7 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             "E211",
             f"{rows} rows have two segments, and segments = {segments}",
             stage.program.span("segments"),
-            notes=_note(f"format = {stage.format.kind}", stage.span("format")),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="segments=2, or segments=0 to tell the segments apart by separators alone",
         )
 
@@ -157,11 +239,11 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
             "E203",
             f"rows of {seq} tokens need {seq} positions, and there are {room}",
             stage.span("seq") or stage.program.span("positions"),
-            notes=_note(f"positions = {positions.rows} rows", stage.program.span("positions")),
+            notes=note(f"positions = {positions.rows} rows", stage.program.span("positions")),
             help=f"seq={room}" if positions.offset else more_rows,
-            fix=rewrite(stage.given("seq"), f"seq={room}")
+            fix=fix(stage.given("seq"), f"seq={room}")
             if positions.offset
-            else rewrite(written, more_rows),
+            else fix(written, more_rows),
         )
 
 
@@ -173,7 +255,7 @@ def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
             "E208",
             f"a batch of {batch} cannot be cut into micro-batches of {microbatch}",
             stage.span("microbatch"),
-            notes=_note(f"batch = {batch}", stage.span("batch")),
+            notes=note(f"batch = {batch}", stage.span("batch")),
             help=f"microbatch={near}",
         )
 
@@ -189,6 +271,6 @@ def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -
             "E209",
             f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
-            notes=_note(f"steps = {steps}", stage.span("steps")),
+            notes=note(f"steps = {steps}", stage.span("steps")),
             help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",
         )

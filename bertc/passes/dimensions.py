@@ -4,9 +4,10 @@ from typing import Any
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.embedding import LearnedPositions, NoPositions
+from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.settings import default_source
-from bertc.passes.stages import asks_about_pairs, default_format, stage_views
+from bertc.passes.stages import asks_about_pairs, default_format, reads_on, stage_views
 
 
 def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
@@ -22,6 +23,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("languages", languages),
         ("positions", _positions),
         ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
+        ("head", _head),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
         ("save_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
         ("eval_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
@@ -54,6 +56,12 @@ def _positions(program: Program) -> LearnedPositions | NoPositions:
     if _value(program, "attention").kind == "relative":
         return NoPositions()
     return LearnedPositions(rows=longest_seq(program))
+
+
+def _head(program: Program) -> TransformHead | LinearHead | AdaptiveHead:
+    if _value(program, "table").kind == "adaptive":
+        return AdaptiveHead()
+    return LinearHead() if reads_on(stage_views(program)[0].value("objective")) else TransformHead()
 
 
 def _value(program: Program, setting: str) -> Any:

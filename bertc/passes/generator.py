@@ -4,7 +4,7 @@ from typing import Any
 
 from bertc.diagnostics import Diagnostics, Note, Span
 from bertc.ir.generator import Generator, GeneratorNetwork, NoGenerator
-from bertc.ir.objective import Mlm, Rtd
+from bertc.ir.objective import Masked, Rtd
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import ShareGroups, ShareMap
 from bertc.passes.stages import StageView, stage_views
@@ -54,7 +54,7 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             notes=_note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm",
         )
-    learns = any(isinstance(objective, Mlm) for objective in objectives)
+    learns = any(isinstance(objective, Masked) for objective in objectives)
     if isinstance(node, GeneratorNetwork) and replacing and not learns:
         diagnostics.error(
             "E232",
@@ -72,7 +72,7 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
     replacing = next((o for o in objectives if isinstance(o, Rtd)), None)
     if replacing is None:
         return
-    span, masks = stage.span("objective"), any(isinstance(o, Mlm) for o in objectives)
+    span, masks = stage.span("objective"), any(isinstance(o, Masked) for o in objectives)
     if isinstance(node, NoGenerator):
         diagnostics.error(
             "E230",

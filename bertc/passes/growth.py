@@ -7,8 +7,9 @@ from bertc.diagnostics import Diagnostics, Note
 from bertc.ir.growth import Identity
 from bertc.ir.program import Program
 from bertc.ir.sharing import SharedPart
+from bertc.passes.fixes import fix, note
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, rewrite, stage_views
+from bertc.passes.stages import StageView, stage_views
 
 
 def growth(program: Program, diagnostics: Diagnostics) -> Program:
@@ -34,9 +35,9 @@ def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnos
         f'stage "{later.name}" has {after} layers, and stage "{earlier.name}" before it {before}',
         later.span("layers") or span,
         label="a stage may be deeper than the one before, not shallower",
-        notes=(Note(f"layers = {before}", span),) if span else (),
+        notes=note(f"layers = {before}", span),
         help=f"layers={before}",
-        fix=rewrite(later.own.get("layers"), f"layers={before}"),
+        fix=fix(later.own.get("layers"), f"layers={before}"),
     )
 
 
@@ -56,7 +57,7 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
                     label="a copy is as wide as the original",
                     notes=_grown_here(stage, before),
                     help=f"{setting}={widths[0]}, or grow=identity with norm=pre",
-                    fix=rewrite(program.settings[setting], f"{setting}={widths[0]}"),
+                    fix=fix(program.settings[setting], f"{setting}={widths[0]}"),
                 )
                 return
 
@@ -73,7 +74,7 @@ def _identity_possible(
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
             help="grow=stack, or norm=pre",
-            fix=rewrite(stage.given("grow"), "grow=stack"),
+            fix=fix(stage.given("grow"), "grow=stack"),
         )
         return
     for part in get_args(SharedPart):
@@ -86,11 +87,9 @@ def _identity_possible(
                 f"layer {borrower} cannot be added as an identity: its {part} is "
                 f"that of layer {new[borrower]}",
                 stage.span("grow") or stage.span("layers"),
-                notes=(Note("the sharing is set here", share.origin.span),)
-                if share.origin.span
-                else (),
+                notes=note("the sharing is set here", share.origin.span),
                 help="grow=stack, or share=none",
-                fix=rewrite(stage.given("grow"), "grow=stack"),
+                fix=fix(stage.given("grow"), "grow=stack"),
             )
             return
 
@@ -98,4 +97,4 @@ def _identity_possible(
 def _grown_here(stage: StageView, before: int) -> tuple[Note, ...]:
     span = stage.span("layers")
     message = f'stage "{stage.name}" grows from {before} to {stage.value("layers")} layers'
-    return (Note(message, span),) if span else ()
+    return note(message, span)

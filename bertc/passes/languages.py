@@ -1,9 +1,10 @@
 """Checks of what is said about languages, and of objectives that read two at once."""
 
-from bertc.diagnostics import Diagnostics, Note, Span, listed
+from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
 from bertc.ir.objective import Nsp, Sop
 from bertc.ir.program import Program
+from bertc.passes.fixes import fix, note
 from bertc.passes.stages import StageView, stage_views
 
 
@@ -18,8 +19,8 @@ def check_languages(program: Program, diagnostics: Diagnostics) -> None:
         _languages_known(program, diagnostics)
 
 
-def _note(message: str, span: Span | None) -> tuple[Note, ...]:
-    return (Note(message, span),) if span else ()
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diagnostics) -> None:
@@ -34,22 +35,24 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
             stage.span("objective"),
             label="tlm reads a text beside its translation",
             help="objective=mlm+tlm",
+            fix=fix(stage.given("objective"), "objective=mlm+tlm"),
         )
     elif not any(parallel):
         diagnostics.error(
             "E240",
             "tlm reads sentences beside their translations, and the data has none",
             stage.span("objective"),
-            notes=_note("the text is named here", stage.span("data")),
-            help='data=pairs(en="a.en", fr="a.fr"), two files line by line',
+            notes=note("the text is named here", stage.span("data")),
+            help='data=pairs(en="a.en", fr="a.fr")',
         )
     elif set(kinds) == {"tlm"} and not all(parallel):
         diagnostics.error(
             "E241",
             "tlm reads parallel text alone, and some of the data is text of one language",
             stage.span("data") or stage.span("objective"),
-            notes=_note("nothing else reads it", stage.span("objective")),
+            notes=note("nothing else reads it", stage.span("objective")),
             help="objective=mlm+tlm",
+            fix=fix(stage.given("objective"), "objective=mlm+tlm"),
         )
 
 
@@ -66,12 +69,14 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
     for stage in stage_views(program):
         for name in sorted({n for s in stage.value("data") for n in s.corpus.languages}):
             if name and name not in known:
+                every = f"languages=[{', '.join(map(_quoted, (*known, name)))}]"
                 diagnostics.error(
                     "E243",
                     f"the data has text in {name}, which is not among the languages",
                     stage.span("data"),
-                    notes=_note(f"languages = {listed(known)}", program.span("languages")),
-                    help=f"add {name} to languages, or leave languages out",
+                    notes=note(f"languages = {listed(known)}", program.span("languages")),
+                    help=every,
+                    fix=fix(program.settings["languages"], every),
                 )
                 return
     if embedded.value and not known:
@@ -79,5 +84,6 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
             "E244",
             "language_embeddings = true, and no language is named",
             embedded.origin.span,
-            help='data=files("a.txt", language="en"), or languages=["en", "fr"]',
+            help='languages=["en", "fr"]',
+            fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
         )

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertc.diagnostics import Fix, Span
-from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair
-from bertc.ir.objective import Nsp, Pairs, Sop, Term, Tlm
+from bertc.diagnostics import Span
+from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream
+from bertc.ir.objective import Clm, Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
 
 DEFAULT_STAGE = "main"
@@ -71,20 +71,21 @@ def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     return any(isinstance(term.objective, Nsp | Sop) for term in objective)
 
 
+def reads_on(objective: tuple[Term, ...]) -> bool:
+    """Whether a term predicts every next token, which needs an encoder that sees none."""
+    return any(isinstance(term.objective, Clm) for term in objective)
+
+
 def default_format(
     objective: tuple[Term, ...], pack: bool
-) -> SegmentPair | DocSentences | FullSentences:
+) -> SegmentPair | DocSentences | FullSentences | Stream:
     """BERT's pairs where the objective asks about them, else RoBERTa's full sentences.
 
-    Those leave nothing to pack: packed rows hold documents, in pieces where they are long.
+    Those leave nothing to pack: packed rows hold documents, in pieces where they are long. What
+    predicts every next token reads text as it runs on.
     """
     if asks_about_pairs(objective):
         return SegmentPair()
-    return DocSentences() if pack else FullSentences()
-
-
-def rewrite(given: Given | None, instead: str) -> Fix | None:
-    """Write a setting anew, where this spec writes it."""
-    if given is None or given.origin.kind != "written" or given.origin.span is None:
-        return None
-    return Fix(given.origin.span, instead)
+    if pack:
+        return DocSentences()
+    return Stream() if reads_on(objective) else FullSentences()

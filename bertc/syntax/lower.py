@@ -131,6 +131,15 @@ class _Lowering:
 
     def block(self, block: Block) -> Scope | None:
         """A stage; any other block is a mistake."""
+        if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
+            self.diagnostics.error(
+                "E111",
+                f"block `{block.name.text}` has a name",
+                block.label.span,
+                label="only stages have names",
+                fix=Fix(block.label.span, ""),
+            )
+            return None
         if block.name.text not in BLOCKS:
             near = nearest(block.name.text, BLOCKS)
             self.diagnostics.error(

@@ -3,6 +3,7 @@
     checkpoints/step-00001234/
         weights.safetensors      every weight of the weight table
         optimizer.safetensors    m.<weight> and v.<weight>
+        memory.safetensors       what the rows of the next batch go on from, where there is one
         progress.json            where the run stands
         manifest.json            size and sha256 of the others, and what they belong to
 
@@ -27,9 +28,10 @@ from bertc.diagnostics import DataError
 from bertc.ir.base import Weight
 from bertc.train import durable
 
-WEIGHTS, OPTIMIZER, PROGRESS, MANIFEST = (
+WEIGHTS, OPTIMIZER, MEMORY, PROGRESS, MANIFEST = (
     "weights.safetensors",
     "optimizer.safetensors",
+    "memory.safetensors",
     "progress.json",
     "manifest.json",
 )
@@ -65,6 +67,7 @@ def save(
     progress: Mapping[str, Any],
     facts: Mapping[str, Any],
     keep: int,
+    memory: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write one checkpoint, verify it, then remove all but the newest ``keep``.
 
@@ -74,13 +77,14 @@ def save(
     parent.mkdir(parents=True, exist_ok=True)
     final, temporary = parent / f"step-{step:08d}", parent / f"{_TEMPORARY}step-{step:08d}"
     needed = 65_536 + sum(
-        tensor.nbytes for tensors in (weights, moments) for tensor in tensors.values()
+        tensor.nbytes for tensors in (weights, moments, memory or {}) for tensor in tensors.values()
     )
     with durable.writing(final, needed):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            _write(temporary, step, weights, moments, progress, facts)
+            tensors = {WEIGHTS: weights, OPTIMIZER: moments, **({MEMORY: memory} if memory else {})}
+            _write(temporary, step, tensors, progress, facts)
             # A folder of this name can only be a damaged one: a good one would have been resumed.
             shutil.rmtree(final, ignore_errors=True)
             durable.rename(temporary, final)
@@ -94,19 +98,18 @@ def save(
 def _write(
     folder: Path,
     step: int,
-    weights: Mapping[str, Tensor],
-    moments: Mapping[str, Tensor],
+    content: Mapping[str, Mapping[str, Tensor]],
     progress: Mapping[str, Any],
     facts: Mapping[str, Any],
 ) -> None:
-    for name, tensors in ((WEIGHTS, weights), (OPTIMIZER, moments)):
+    for name, tensors in content.items():
         host = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         save_file(host, folder / name)
         durable.sync(folder / name)
     durable.write(folder / PROGRESS, _render(progress))
     files = {
         name: {"bytes": (folder / name).stat().st_size, "sha256": durable.digest(folder / name)}
-        for name in CONTENT
+        for name in (*content, PROGRESS)
     }
     durable.write(folder / MANIFEST, _manifest(step, files, facts))
     durable.sync(folder)
@@ -190,7 +193,7 @@ def _faults(folder: Path) -> Iterator[str]:
         found = {path.name for path in folder.iterdir()}
         for name in sorted({*CONTENT, MANIFEST} - found):
             yield f"{name} is missing"
-        for name in sorted(found - {*CONTENT, MANIFEST}):
+        for name in sorted(found - {*CONTENT, MEMORY, MANIFEST}):
             yield f"{name} does not belong there"
         for name in sorted(found):
             if (folder / name).is_symlink() or not (folder / name).is_file():
@@ -202,7 +205,9 @@ def _faults(folder: Path) -> Iterator[str]:
             return
         if folder.name != f"step-{content['step']:08d}":
             yield f"{MANIFEST} is of step {content['step']}"
-        for name in CONTENT:
+        for name in sorted({*content["files"]} ^ (found - {MANIFEST})):
+            yield f"{name} is " + ("missing" if name in content["files"] else "not of it")
+        for name in sorted(content["files"]):
             stated, path = content["files"][name], folder / name
             if path.stat().st_size != stated["bytes"]:
                 yield f"{name} has {path.stat().st_size} bytes instead of {stated['bytes']}"
@@ -240,6 +245,15 @@ def load_moments(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
         DataError: as ``load_weights``.
     """
     return _load(path, {f"{m}.{weight.name}": weight.shape for m in "mv" for weight in table})
+
+
+def load_memory(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """The tensors of a memory file, if they have these names and shapes.
+
+    Raises:
+        DataError: as ``load_weights``.
+    """
+    return _load(path, shapes)
 
 
 def _load(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:

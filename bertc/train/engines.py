@@ -14,12 +14,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertc.ir.objective import Nsp, Sop
 from bertc.ir.resolved import Stage, is_tied
-from bertc.nn import Model
+from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.passes import Layout
 
-Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor]]
-"""Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t)."""
+Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor, Memory | None]]
+"""Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t), and
+the memory that the next rows go on from."""
 
 
 class Whole(nn.Module):
@@ -30,7 +31,7 @@ class Whole(nn.Module):
         self.model = model
         self.objective: Objective | None = None
 
-    def forward(self, columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
         """As the objective."""
         assert self.objective is not None, "an engine takes up an objective first"
         return self.objective(columns, factors_t)

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import prepare
+from bertc.data import RunningData, prepare
 from bertc.diagnostics import DataError
 from bertc.interop import load
 from bertc.ir.resolved import Resolved
 from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
-from bertc.train.evaluation import evaluate, unigram_nats
+from bertc.train.evaluation import evaluate, heldout_rows, unigram_nats
 from bertc.train.machine import determinism
+from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, cache_folder, identity
@@ -23,13 +24,19 @@ from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables
 
 
-def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -> Report:
+def evaluate_run(
+    run: Path, manner: Manner | None = None, *, cache: Path | None = None, quiet: bool = False
+) -> Report:
     """Evaluate the newest good checkpoint, as training does and on the same examples.
+
+    Or read the held-out text in a ``manner`` of its own.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
         DataError: if the run's files are damaged, or its text is no longer the same.
+        UsageError: if its text cannot be read in this manner.
     """
+    manner = manner or Manner()
     folder = RunFolder(run)
     resolved = folder.read_resolved()
     display = choose(quiet)
@@ -53,17 +60,23 @@ def evaluate_run(run: Path, *, cache: Path | None = None, quiet: bool = False) -
             )
         stage = resolved.trained_at(progress.step)
         index = resolved.stages.index(stage)
-        data, rows = corpus.stage(index), plan.microbatches[index]
-        found = evaluate(
-            model,
-            stage,
-            make_objective(model, stage, compiled=False),
-            data.heldout(rows, resolved.run.eval_examples),
-            vocabulary_tables(corpus.vocabulary, device),
-            unigram_nats(corpus.vocabulary, data.tokens).to(device),
-            resolved.run.seed,
-            ranks,
-        )
+        stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
+        data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
+        if manner.sliding and isinstance(data, RunningData):
+            found = slide(model, stage, data, manner.sliding, examples, microbatch)
+        else:
+            data = read_data(data, stage)
+            found = evaluate(
+                model,
+                stage,
+                make_objective(model, stage, compiled=False),
+                data.heldout(heldout_rows(stage, microbatch, ranks), examples),
+                vocabulary_tables(corpus.vocabulary, device),
+                unigram_nats(corpus.vocabulary, data.tokens).to(device),
+                microbatch,
+                resolved.run.seed,
+                ranks,
+            )
     display.close()
     return Report(run, progress.step, resolved.steps, progress.tokens, progress.seconds, found)
 

@@ -13,21 +13,22 @@ from torch import Tensor
 
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.resolved import Stage
-from bertc.nn import Model
-from bertc.objectives import Inputs, Predictions, Tables, corrupt, mask_key
+from bertc.nn import Memory, Model
+from bertc.objectives import Columns, Inputs, NextTokens, Predictions, Tables, corrupt, mask_key
 from bertc.train.engines import Objective
-from bertc.train.feed import to_inputs
+from bertc.train.feed import split, to_inputs
 from bertc.train.ranks import Ranks
-from bertc.train.step import counts, divisors, kinds, term_weights
+from bertc.train.remembered import beginning
+from bertc.train.step import counts, divisors, kinds, remembering, term_weights
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Means over the held-out predictions, in nats; ``accuracy`` is a part of 1.
 
-    ``unigram_loss`` is the cross-entropy of the very tokens that masked language modelling was
-    asked for, under their frequencies in the training text: what a model reaches that has
-    learned nothing but how common tokens are. None without masked language modelling.
+    ``unigram_loss`` is the cross-entropy of the very tokens that language modelling was asked for,
+    under their frequencies in the training text: what a model reaches that has learned nothing but
+    how common tokens are. None without language modelling.
     """
 
     loss: float
@@ -51,6 +52,17 @@ def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
     return -torch.log(count_v / count_v.sum())
 
 
+STREAM_ROWS = 8
+"""Rows that held-out text is read in where it runs on: few, so that each has much to remember."""
+
+
+def heldout_rows(stage: Stage, microbatch: int, ranks: Ranks) -> int:
+    """Held-out rows read at once by all processes together."""
+    if stage.format.kind == "stream":
+        return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
+    return min(microbatch * ranks.world.size, stage.batch)
+
+
 @torch.no_grad()
 def evaluate(
     model: Model,
@@ -59,20 +71,25 @@ def evaluate(
     batches: Iterable[RawBatch],
     tables: Tables,
     nats_v: Tensor,
+    microbatch: int,
     seed: int,
     ranks: Ranks,
 ) -> Evaluation:
     """Evaluate on all of ``batches``, each of one language, of which each process reads its rows.
 
     Masks are keyed by example, so they are the same every time. A term that nothing was held out
-    for has no loss.
+    for has no loss. Where a stage has a memory it is empty before the first batch of a language,
+    and each batch goes on from the one before.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
     totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
+    memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
     guesses = torch.zeros(2, dtype=torch.float64, device=device)
+    # Masks may be there for a generator that is trained no more.
+    predicts = not {"mlm", "tlm", "clm"}.isdisjoint(kinds(stage))
     model.eval()
     try:
         for batch in batches:
@@ -81,11 +98,16 @@ def evaluate(
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             columns = corrupt(stage, own, tables, mask_key(seed))
             counts_t = counts(stage, [columns])
-            _, statistics = objective(columns, torch.ones_like(counts_t))
-            found = torch.stack([*statistics, counts_t]).double()
+            parts = split(columns, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
+            if language not in memories:
+                rows = (len(part.originals) for part in parts)
+                memories[language] = [beginning(model, stage, n, device) for n in rows]
+            statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
+            found = torch.stack([*statistics, counts_t]).double()
             totals[language] = totals.get(language, 0) + found
-            guesses += _guess(columns.mlm, nats_v)
+            if predicts:
+                guesses += _guess(columns.mlm or columns.clm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()
@@ -116,6 +138,20 @@ def _evaluation(
     )
 
 
+def _scored(
+    objective: Objective,
+    parts: list[Columns],
+    memories: list[Memory | None],
+    factors_t: Tensor,
+) -> Tensor:
+    """Sums and hits (2, t) of the micro-batches of a batch; their memories move on in place."""
+    total = torch.zeros(2, len(factors_t), device=factors_t.device)
+    for index, part in enumerate(parts):
+        _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
+        total = total + statistics
+    return total
+
+
 def named(languages: tuple[str, ...], first: int, second: int) -> str:
     """A language as ``en``, a direction as ``en-fr``; text of no language is ``other``."""
     one, two = ((*languages, "other")[number] for number in (first, second))
@@ -130,9 +166,9 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(masked: Predictions | None, nats_v: Tensor) -> Tensor:
-    """Summed cost of the masked tokens under the unigram distribution, and their number (2,)."""
-    if masked is None:
+def _guess(asked: Predictions | NextTokens | None, nats_v: Tensor) -> Tensor:
+    """Summed cost of these tokens under the unigram distribution, and their number (2,)."""
+    if asked is None:
         return nats_v.new_zeros(2)
-    weights = masked.weights.double()
-    return torch.stack([(weights * nats_v[masked.targets]).sum(), weights.sum()])
+    weights = asked.weights.double()
+    return torch.stack([(weights * nats_v[asked.targets]).sum(), weights.sum()])

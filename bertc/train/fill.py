@@ -53,13 +53,14 @@ class Filled:
         return "\n\n".join(blocks)
 
 
-def fill(run: Path, text: str, top: int = 5) -> Filled:
+def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     """Fill the masks of ``text``, written [MASK] or as the run's tokenizer writes its mask.
 
-    In a text longer than the model can read, each mask is seen with the text around it.
+    In a text longer than the model can read, each mask is seen with the text around it. A model
+    that was told languages is told that of the text, or none.
 
     Raises:
-        UsageError: if the text has no mask.
+        UsageError: if the text has no mask, or the model does not know the language.
         DataError: if the model never learned to fill masks.
         MissingInputError: if there is no model yet.
     """
@@ -68,6 +69,13 @@ def fill(run: Path, text: str, top: int = 5) -> Filled:
         raise DataError(
             "this run has not learned to fill masks", help="train it with objective=mlm"
         )
+    known = model.resolved.encoder.languages
+    if language and language not in known:
+        raise UsageError(
+            f"the model does not know {language} as a language",
+            help=f"it knows {', '.join(known)}" if known else "it is told none; leave it out",
+        )
+    tongue = known.index(language) if language else len(known)
     # A run keeps its tokenizer in a folder of its own, a model folder beside its weights.
     kept = run / "tokenizer"
     vocabulary = load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
@@ -76,7 +84,7 @@ def fill(run: Path, text: str, top: int = 5) -> Filled:
     masks: list[tuple[Candidate, ...]] = []
     for start in range(0, len(places), ROWS):
         part = places[start : start + ROWS]
-        probabilities_mv = _probabilities(model, vocabulary, ids, part, room)
+        probabilities_mv = _probabilities(model, vocabulary, ids, part, room, tongue)
         masks += [_best(vocabulary, row_v, top) for row_v in probabilities_mv]
     return Filled(text, tuple(masks))
 
@@ -97,7 +105,7 @@ def _encode(vocabulary: Vocabulary, text: str) -> tuple[list[int], list[int]]:
 
 @torch.inference_mode()
 def _probabilities(
-    model: Model, vocabulary: Vocabulary, ids: list[int], places: list[int], room: int
+    model: Model, vocabulary: Vocabulary, ids: list[int], places: list[int], room: int, tongue: int
 ) -> torch.Tensor:
     """Probabilities (m, v) of every token at each of ``places``."""
     rows, asked = [], []
@@ -107,8 +115,9 @@ def _probabilities(
         rows.append([vocabulary.cls, *ids[start : start + room], vocabulary.sep])
         asked.append(1 + place - start)
     name = learner(Mlm(), model.resolved.generator)
-    network = model.network(name)
-    hidden_msh = model.read(Reading(torch.tensor(rows)), name)
+    network, rows_ms = model.network(name), torch.tensor(rows)
+    tongues_ms = torch.full_like(rows_ms, tongue)
+    hidden_msh = model.read(Reading(rows_ms, language_ids=tongues_ms), name)
     hidden_mh = hidden_msh[torch.arange(len(rows)), torch.tensor(asked)]
     logits_mv = mlm_logits(network.node, hidden_mh, model.head_weights(name))
     return logits_mv.float().softmax(dim=1)

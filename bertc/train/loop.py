@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bertc.data import StageData
 from bertc.diagnostics import DataError, StoppedError
 from bertc.estimate.flops import executed_flops
 from bertc.ir.optimizer import Lamb
@@ -17,7 +16,7 @@ from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
 from bertc.train.engines import trained_names
-from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
+from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
 from bertc.train.feed import Batch, Feed, to_inputs
 from bertc.train.finish import finish
 from bertc.train.foreach import Moments
@@ -90,7 +89,7 @@ class _Phase:
     def __init__(self, session: Session, index: int) -> None:
         resolved, plan = session.resolved, session.plan
         self.stage = resolved.stages[index]
-        self.data: StageData = session.corpus.stage(index)
+        self.data = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         self.model = session.model
         for network in self.model.networks():
@@ -110,12 +109,13 @@ class _Phase:
             session.ranks,
             session.engine,
             session.copies,
+            session.remembered,
         )
         self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
 
     def evaluate(self, session: Session, examples: int) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples."""
-        rows = min(self.microbatch * session.ranks.world.size, self.stage.batch)
+        rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
             self.stage,
@@ -123,6 +123,7 @@ class _Phase:
             self.data.heldout(rows, examples),
             session.tables,
             self.nats,
+            self.microbatch,
             session.resolved.run.seed,
             session.ranks,
         )
@@ -144,6 +145,8 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     if progress.step > end or progress.step == end == progress.evaluated:
         return
     session.enter(stage)
+    if not stage.remembers(progress.step):
+        session.remembered.memory = None
     phase = _Phase(session, index)
     if session.plan.compile and progress.step < end:
         _compile(session, phase)

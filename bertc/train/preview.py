@@ -18,7 +18,10 @@ from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables
 
 WIDTH = 100
-LEGEND = "«seen→asked»: the model sees the left token and has to name the right one"
+LEGEND = (
+    "«seen→asked»: the left token stands where the right one stood;\n"
+    "mlm has to name the right one, rtd to find the left one"
+)
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
@@ -63,7 +66,8 @@ def _row(
     color: bool,
 ) -> str:
     """One row: a paragraph a segment of each of its examples, then what is asked about it."""
-    seen, original = columns.reading.token_ids[row].tolist(), columns.originals[row].tolist()
+    first = columns.masked or columns.reading  # the encoder reads after a generator
+    seen, original = first.token_ids[row].tolist(), columns.originals[row].tolist()
     length, asked = int(batch.lengths[row]), _asked(columns, row)
     segments = batch.segment_ids[row].tolist()
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
@@ -84,9 +88,14 @@ def _row(
             for t in stage.objective
             if t.objective.kind in ("nsp", "sop")
         ]
+    if columns.clm is not None:
+        lines.append(f"  clm: {int(columns.clm.weights[row].sum())} tokens told from those before")
     if columns.mlm is not None:
         kind = "tlm" if columns.translated is not None and columns.translated[row] else "mlm"
         lines.append(f"  {kind}: " + _counted(seen, original, asked, vocabulary.mask, length))
+    if columns.rtd is not None:
+        judged = int(columns.rtd.judged[row].sum())
+        lines.append(f"  {_replaced(seen, original, asked, judged, columns.masked is not None)}")
     if columns.sbo is not None:
         lines.append(_boundaries(vocabulary, columns, row, original))
     return "\n".join(lines)
@@ -97,10 +106,11 @@ def _count(examples: int, stage: Stage) -> str:
 
 
 def _asked(columns: Columns, row: int) -> set[int]:
-    """Positions of a row whose token is to be predicted."""
-    if columns.mlm is None:
+    """Positions of a row whose token is to be predicted or is replaced."""
+    chosen = columns.mlm or columns.rtd
+    if chosen is None:
         return set()
-    pairs = zip(columns.mlm.positions[row].tolist(), columns.mlm.weights[row].tolist(), strict=True)
+    pairs = zip(chosen.positions[row].tolist(), chosen.weights[row].tolist(), strict=True)
     return {at for at, weight in pairs if weight}
 
 
@@ -111,6 +121,14 @@ def _counted(seen: list[int], original: list[int], asked: set[int], mask: int, l
         f"{len(asked)} of {length} tokens ({len(asked) / length:.1%}): "
         f"{masked} masked, {len(asked) - masked - kept} random, {kept} kept"
     )
+
+
+def _replaced(
+    seen: list[int], original: list[int], asked: set[int], judged: int, guessed: bool
+) -> str:
+    other = sum(seen[at] != original[at] for at in asked)
+    what = f"{len(asked)} by a generator's guesses" if guessed else f"{other} by another"
+    return f"rtd: asked of {judged} tokens, which of them are replaced: {what}"
 
 
 def _answer(kind: str, label: int) -> str:

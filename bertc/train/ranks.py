@@ -100,6 +100,23 @@ class Ranks:
             for name in sorted(tensors):
                 dist.broadcast(tensors[name].detach(), 0, group=self.quiet_group)
 
+    def gather(self, tensor: Tensor, dim: int, rows: list[slice]) -> Tensor:
+        """In the first process all parts of a tensor in main memory, of which each has its rows."""
+        if not self.many:
+            return tensor
+        # Shares differ by one row, messages do not.
+        most = max(part.stop - part.start for part in rows)
+        own = tensor.movedim(dim, 0)
+        padded = own.new_zeros(most, *own.shape[1:])
+        padded[: len(own)] = own
+        parts = [torch.empty_like(padded) for _ in rows] if self.first else None
+        dist.gather(padded, parts, group=self.quiet_group)
+        if parts is None:
+            return tensor
+        sizes = (part.stop - part.start for part in rows)
+        whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+        return whole.movedim(0, dim)
+
     def said(self, text: str) -> str:
         """What the lowest process that has something to say says."""
         if not self.many:

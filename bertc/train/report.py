@@ -1,6 +1,7 @@
 """What a run came to, for a person and for a program."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from rich.table import Table
 
 from bertc.train.display import clock
 from bertc.train.evaluation import Evaluation
+
+LARGEST_SHOWN = 50.0
+"""Nats whose exponential is still worth a number."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Report:
                 console.print(_table(self.evaluation))
                 if self.evaluation.languages:
                     console.print(_by_language(self.evaluation))
+                if "clm" in self.evaluation.losses:
+                    console.print(_as_told(self.evaluation.losses["clm"]), markup=False)
             if self.step:
                 console.print(self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
@@ -49,6 +55,12 @@ class Report:
         )
 
 
+def _as_told(nats: float) -> str:
+    """A loss of next tokens in the units of its literature."""
+    perplexity = math.exp(nats) if nats < LARGEST_SHOWN else math.inf
+    return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"
+
+
 def _table(evaluation: Evaluation) -> Table:
     table = Table(title=f"held out, {evaluation.examples:,} examples", title_justify="left")
     table.add_column("objective")
@@ -56,8 +68,8 @@ def _table(evaluation: Evaluation) -> Table:
         table.add_column(heading, justify="right")
     for name, loss in evaluation.losses.items():
         # Of mlm's tokens and tlm's together; beside the first of them.
-        masked = next((n for n in evaluation.losses if n in ("mlm", "tlm")), "")
-        unigram = evaluation.unigram_loss if name == masked else None
+        told = next((n for n in evaluation.losses if n in ("mlm", "tlm", "clm")), "")
+        unigram = evaluation.unigram_loss if name == told else None
         table.add_row(
             name,
             f"{loss:.3f}",

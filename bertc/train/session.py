@@ -25,8 +25,9 @@ from bertc.train.growth import grown
 from bertc.train.machine import make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
+from bertc.train.remembered import Remembered, shapes, taken_up
 from bertc.train.run import RunFolder, identity
-from bertc.train.state import Progress, begin, restore
+from bertc.train.state import Progress, State, begin, restore
 from bertc.train.stopping import Stop
 from bertc.train.surroundings import note_beginning, versions
 from bertc.train.tables import vocabulary_tables
@@ -50,6 +51,7 @@ class Session:
     display: Display
     ranks: Ranks
     engine: Engine
+    remembered: Remembered
     saved: int
 
     @property
@@ -87,13 +89,18 @@ class Session:
             return
         assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
         weights, moments = self.weights(), gathered(self.moments, self.ranks.first)
+        stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
+        if stage.remembers(self.progress.step):
+            memory = self.remembered.gathered(stage, self.ranks)
         if self.ranks.first:
-            self._write(weights, moments)
+            self._write(weights, moments, memory)
         # None goes on, or ends, before there is something to resume from.
         self.ranks.wait()
         self.saved = self.progress.step
 
-    def _write(self, weights: dict[str, Tensor], moments: dict[str, Tensor]) -> None:
+    def _write(
+        self, weights: dict[str, Tensor], moments: dict[str, Tensor], memory: dict[str, Tensor]
+    ) -> None:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
             "run": identity(self.resolved),
@@ -110,6 +117,7 @@ class Session:
             asdict(self.progress),
             facts,
             self.resolved.run.keep,
+            memory,
         )
 
 
@@ -175,6 +183,7 @@ def open_session(
     if progress.step or isinstance(resolved.run.init, FromRun):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
+    remembered = _taken_up(resolved, state, progress.step, ranks, device)
     written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
     with written as metrics:
         yield Session(
@@ -192,6 +201,7 @@ def open_session(
             display=display,
             ranks=ranks,
             engine=engine,
+            remembered=remembered,
             saved=ranks.share(progress.step if found else -1),
         )
 
@@ -203,6 +213,18 @@ def laid_out(
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
     return model, engine, {n: engine.spread(m, n[2:]) for n, m in moments.items()}
+
+
+def _taken_up(
+    resolved: Resolved, state: State, step: int, ranks: Ranks, device: torch.device
+) -> Remembered:
+    """What the first process read in a checkpoint, of the rows that are this process's."""
+    stage = resolved.stage_at(step)
+    if not stage.remembers(step):
+        return Remembered()
+    memory = state.memory or {n: torch.zeros(shape) for n, shape in shapes(stage).items()}
+    ranks.share_tensors(memory)
+    return taken_up(memory, ranks.rows(stage.batch), state.model.compute_dtype, device)
 
 
 def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> Corpus:

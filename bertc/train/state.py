@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
@@ -11,6 +13,7 @@ from bertc.train.foreach import Moments
 from bertc.train.growth import move
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import zero_moments
+from bertc.train.remembered import shapes
 
 
 @dataclass
@@ -36,11 +39,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class State:
-    """The weights, in their module; the optimiser's moments; the progress."""
+    """The weights, in their module; the optimiser's moments; the progress; the memory, if any."""
 
     model: Model
     moments: Moments
     progress: Progress
+    memory: dict[str, Tensor]
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
@@ -49,7 +53,7 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
     weights = dict(model.named_parameters())
     if source:
         move(source.places, source.tensors, weights)
-    return State(model, zero_moments(weights), Progress())
+    return State(model, zero_moments(weights), Progress(), {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -64,4 +68,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    return State(model, moments, Progress.of(checkpoint.progress))
+    progress, memory = Progress.of(checkpoint.progress), dict[str, Tensor]()
+    stage = resolved.stage_at(progress.step)
+    if stage.remembers(progress.step):
+        memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))
+    return State(model, moments, progress, memory)

@@ -14,15 +14,16 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.address import key
-from bertc.ir.objective import Mlm, Nsp, Rtd, Sbo, Sop, Tlm
+from bertc.ir.objective import Clm, Mlm, Nsp, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Network, Stage
-from bertc.nn import Model
+from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, Tables, losses
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
 from bertc.train.optimizers import Rule, clip, gradient_norm
 from bertc.train.ranks import ALONE, Ranks
+from bertc.train.remembered import Remembered, beginning, joined
 
 SHOWN_EXAMPLES = 8
 
@@ -57,18 +58,21 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     names, networks = kinds(stage), stage.networks()
     scores = [_scoring(model, stage, network, compiled) for network in networks]
 
-    def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor]:
+    def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
         found, losses_n = dict[str, Tensor](), []
+        memory: Memory | None = None
         for network, score in zip(networks, scores, strict=True):
             with nullcontext() if network.terms else torch.no_grad():
-                states = model.read(columns.read_by(network.name), network.name)
-                loss, statistics, guesses_bk = score(columns, factors_t, states)
+                states, memory = model.read_on(columns.read_by(network.name), network.name)
+                # What is remembered is read by the networks alone.
+                loss, statistics, guesses_bk = score(remembering(columns, None), factors_t, states)
             if guesses_bk is not None:
                 columns = columns.replaced(guesses_bk)
             own = (term.objective.kind for term in network.terms)
             found |= dict(zip(own, statistics.unbind(1), strict=True))
             losses_n.append(loss)
-        return sum(losses_n[1:], losses_n[0]), torch.stack([found[name] for name in names], dim=1)
+        statistics = torch.stack([found[name] for name in names], dim=1)
+        return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
 
@@ -105,6 +109,11 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
+def remembering(columns: Columns, memory: Memory | None) -> Columns:
+    """The same columns with this memory before the rows."""
+    return columns._replace(reading=columns.reading._replace(memory=memory))
+
+
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
     """The predictions of each term (t,) in all parts of a batch, known before any loss is."""
     return torch.stack([_count(term.objective, parts) for term in stage.objective])
@@ -121,6 +130,8 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
     match objective:
         case Mlm() | Tlm():
             return torch.stack([part.asked_by(objective.kind).sum() for part in parts]).sum()
+        case Clm():
+            return torch.stack([part.clm.weights.sum() for part in parts if part.clm]).sum()
         case Sbo():
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
@@ -150,7 +161,9 @@ class TrainStep:
         ranks: Ranks = ALONE,
         engine: Engine | None = None,
         copies: int = 1,
+        remembered: Remembered | None = None,
     ) -> None:
+        self._remembered = remembered or Remembered()
         self._ranks, self._copies = ranks, copies
         self._accumulating = engine.accumulating if engine else nullcontext
         self._model, self._stage, self._tables = model, stage, tables
@@ -169,7 +182,7 @@ class TrainStep:
         """
         stage, names = self._stage, kinds(self._stage)
         missing = self._missing(len(batch.columns))
-        sums, counts_t = self._gradients(batch.columns, step, missing)
+        sums, counts_t, memory = self._gradients(batch.columns, step, missing)
         norm = gradient_norm(self._parameters)
         ranks, terms = self._ranks, len(names)
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
@@ -189,6 +202,7 @@ class TrainStep:
 
         clip(self._parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
+        self._remembered.memory = memory
         ranks.hear(flags)
 
         means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}
@@ -215,8 +229,10 @@ class TrainStep:
 
     def _gradients(
         self, columns: list[Columns], step: int, missing: int = 0
-    ) -> tuple[list[Tensor], Tensor]:
+    ) -> tuple[list[Tensor], Tensor, Memory | None]:
         """Leave the gradient of a whole batch in the weights; sums (t,) a part, counts (t,).
+
+        And the memory that the next batch goes on from.
 
         All processes meet in every micro-batch, so one with fewer repeats its last, to no effect.
         """
@@ -229,16 +245,35 @@ class TrainStep:
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         first = self._ranks.rows(self._stage.batch).start
         sums, last = [], len(columns) + missing - 1
+        before, memories = self._memories(columns), list[Memory | None]()
         for index, part in enumerate(columns + columns[-1:] * missing):
+            part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(columns)
             place = (index, first) if first else (index,)
             torch.manual_seed(key(self._seed, "dropout", step, *place))
             with nullcontext() if index == last else self._accumulating():
-                loss, statistics = self._objective(part, factors_t * 0 if repeated else factors_t)
+                loss, statistics, memory = self._objective(
+                    part, factors_t * 0 if repeated else factors_t
+                )
                 loss.backward()  # type: ignore[no-untyped-call]
             if not repeated:
                 sums.append(statistics[0])
-        return sums, counts_t
+                memories.append(memory)
+        return sums, counts_t, joined(memories)
+
+    def _memories(self, columns: list[Columns]) -> list[Memory | None]:
+        """What the rows of each micro-batch remember."""
+        first = 0
+        found: list[Memory | None] = []
+        memory = self._remembered.memory
+        if memory is None:
+            device, rows = columns[0].originals.device, self._ranks.rows(self._stage.batch)
+            memory = beginning(self._model, self._stage, rows.stop - rows.start, device)
+        for part in columns:
+            rows = slice(first, first + len(part.originals))
+            found.append(memory and memory.rows(rows))
+            first = rows.stop
+        return found
 
     def _drop_gradients(self) -> None:
         for parameter in self._parameters.values():

@@ -73,6 +73,7 @@ class RandomText:
             starts=starts_bm,
             pair_labels=labels_bm,
             languages=languages_b2,
+            following=np.full(batch, -1, np.int32),
         )
 
 

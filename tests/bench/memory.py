@@ -51,6 +51,12 @@ CONFIGURATIONS = (
     f"{MINI} batch=32 precision=bf16 optimizer=lamb",
     f"{MINI} batch=32 precision=bf16 objective=mlm+sop",
     f"{MINI} batch=32 precision=bf16 objective=span+sbo format=single-segment",
+    f"{MINI} batch=32 precision=fp32 E=128 generator=0.25 objective=rtd*50+mlm",
+    f"{MINI} batch=32 precision=bf16 E=128 generator=1 objective=rtd*50+mlm optimizer=lamb",
+    f"{MINI} batch=32 microbatch=8 precision=bf16 generator=network(0.5,tie=none) "
+    "objective=rtd*50+mlm",
+    f"{MINI} batch=32 precision=bf16 recompute=on generator=0.5 objective=rtd(over=masked)+mlm",
+    f"{MINI} batch=32 precision=fp32 dropout=0 generator=unigram objective=rtd",
     f"{MINI} batch=4 precision=bf16",
     f"{MINI} batch=4 precision=fp32 optimizer=lamb",
     f"{MINI} batch=64 microbatch=4 precision=fp32",

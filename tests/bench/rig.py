@@ -36,4 +36,5 @@ def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
         starts=zeros[:, None],
         pair_labels=zeros[:, None],
         languages=zeros[:, None].expand(-1, 2),
+        following=zeros - 1,
     )

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
 from bertc.interop import import_model, load
 from bertc.interop.config import IGNORED, ONLY
-from tests.interop.hf_models import SMALL, case
+from tests.interop.hf_models import SMALL, XLM, case
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,31 @@ def test_a_configuration_is_refused_by_name(
         import_model(folder)
     assert message in refused.value.message
     assert len(refused.value.message) < 400 + len(str(folder))
+    assert refused.value.help
+
+
+XLM_CONFIGS = [
+    ({"sinusoidal_embeddings": True}, "sinusoidal_embeddings = true"),
+    ({"causal": True}, "causal = true"),
+    ({"asm": True}, "asm = true"),
+    ({"is_encoder": False}, "is_encoder = false"),
+    ({"gelu_activation": "mish"}, 'cannot compute gelu_activation = "mish"'),
+    ({"emb_dim": "wide"}, 'cannot compute emb_dim = "wide"'),
+    ({"n_words": 98}, "n_words = 98"),
+    ({"intermediate_size": 40}, "intermediate_size of an XLM"),
+    ({"n_langs": 0}, "n_langs = 0"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), XLM_CONFIGS)
+def test_an_xlm_that_bertc_cannot_compute(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    case("XLMModel", XLM, n_langs=2).save(tmp_path)
+    set_config(tmp_path, **changes)
+    with pytest.raises(DataError) as refused:
+        import_model(tmp_path)
+    assert message in refused.value.message
     assert refused.value.help
 
 

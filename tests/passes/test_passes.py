@@ -125,6 +125,13 @@ def test_groups_are_exact_for_every_count(depth: int) -> None:
         ('vocab="nowhere/vocab.txt"', "E212"),
         ("layers=1000 hidden=1M heads=1k ffn=1M", "E214"),
         ("objective=mlm+nsp pooler=false", "E215"),
+        ("objective=mlm+tlm", "E240"),
+        ('objective=tlm data=pairs(en="a", fr="b")+files("c.txt")', "E241"),
+        ('objective=mlm+tlm+sop data=pairs(en="a", fr="b")', "E242"),
+        ('data=files("a.txt", language="en") languages=["fr"]', "E243"),
+        ('languages=["fr", "fr"]', "E243"),
+        ("language_embeddings=true", "E244"),
+        ('objective=tlm data=pairs(en="a", fr="b") segments=1', "E211"),
     ],
 )
 def test_contradictions_are_found(spec: str, code: str) -> None:

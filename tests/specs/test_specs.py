@@ -36,7 +36,15 @@ def test_every_promised_system_is_there() -> None:
     ]
     promised += ["bert-stacked", "bert-stacked-paper"]
     promised += [f"electra-{size}" for size in ("small", "small-paper", "base", "large")]
-    promised += ["quickstart", "albert-sharing-grid", "albert-groups-grid", "albert-sentence-grid"]
+    promised += [f"transformer-xl-{corpus}" for corpus in ("wt103-base", "wt103-large")]
+    promised += [f"transformer-xl-enwik8-{layers}" for layers in (12, 24)]
+    promised += [
+        "gpt-small",
+        "quickstart",
+        "albert-sharing-grid",
+        "albert-groups-grid",
+        "albert-sentence-grid",
+    ]
     assert set(promised) <= set(SPECS)
 
 
@@ -143,6 +151,39 @@ def test_spanbert_as_released() -> None:
     assert resolve("spanbert-base-paper").stages[0].optimizer.decay == 0.1
 
 
+@pytest.mark.parametrize(
+    ("name", "total", "inner"),
+    [
+        ("transformer-xl-wt103-base", 151_107_538, 41_066_400),
+        ("transformer-xl-wt103-large", 285_170_506, 245_532_672),
+        ("transformer-xl-enwik8-12", 41_055_436, None),
+        ("transformer-xl-enwik8-24", 277_231_820, None),
+        ("gpt-small", 124_439_808, None),
+    ],
+)
+def test_language_models_to_the_parameter(name: str, total: int, inner: int | None) -> None:
+    resolved = resolve(name)
+    table = model_weights(resolved)
+    assert sum(weight.numel for weight in table) == total
+    layers = ("encoder.attention.", "encoder.ffn.")
+    within = sum(weight.numel for weight in table if weight.name.startswith(layers))
+    assert inner is None or within == inner
+
+
+def test_transformer_xl_as_released() -> None:
+    (stage,) = resolve("transformer-xl-wt103-base").stages
+    assert (stage.batch, stage.seq, stage.memory, stage.steps) == (60, 150, 150, 200_000)
+    rule = stage.optimizer
+    assert (rule.lr, rule.decay, rule.clip, rule.schedule.kind) == (2.5e-4, 0, 0.25, "cosine")
+    assert (stage.warmup_steps, rule.bias_correction) == (0, True)
+    assert [w.head_dim for w in stage.encoder.layers] == [41] * 16
+    assert resolve("transformer-xl-wt103-large").stages[0].warmup_steps == 16_000
+    assert resolve("transformer-xl-enwik8-24").stages[0].warmup_steps == 4000
+    norms = [w for w in model_weights(resolve("transformer-xl-enwik8-12")) if w.role == "norm"]
+    assert {w.init.std for w in norms if w.name.endswith("weight")} == {0.02}
+    assert {w.init.value for w in norms if w.name.endswith("weight")} == {1}
+
+
 def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:
     found = points("albert-sentence-grid")
     assert [point.stages[0].pairs for point in found] == ["consecutive", "random-next", "swapped"]
@@ -157,7 +198,7 @@ def test_the_quickstart_is_small() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_shrinks_to_thirty_steps(name: str) -> None:
-    for point in points(name, ["hidden=32", "heads=2", "layers=12", "steps=30", "batch=4"]):
+    for point in points(name, ["hidden=64", "heads=2", "layers=12", "steps=30", "batch=4"]):
         assert point.steps == 30
         assert all(stage.warmup_steps <= stage.schedule_steps for stage in point.stages)
 

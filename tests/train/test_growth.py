@@ -5,10 +5,12 @@ import torch
 
 from bertc.diagnostics import ResumeRefusedError, StoppedError
 from bertc.interop import read_model
+from bertc.ir.attention import RelativeAttention
+from bertc.ir.embedding import NoPositions
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import Identity, Interleave, Stack
 from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Mlm, Rtd, Sop, Term
+from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
 from bertc.nn import build
@@ -231,3 +233,23 @@ def test_growing_combines(tiny, tmp_path_factory, objective, share, grow):
     report = train(resolved, folder / "run", cache=cache, quiet=True)
     assert report.step == 5
     assert len(read_model(folder / "run")[0].encoder.layers) == 4
+
+
+def test_a_memory_begins_again_where_the_network_grows(tiny, tmp_path, same_run, monkeypatch):
+    resolved = tiny(
+        stages=STAGES,
+        objective=(Term(objective=Clm()),),
+        memory=16,
+        attention=RelativeAttention(),
+        positions=NoPositions(),
+    )
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    for step in (8, 10, 12):
+        run = tmp_path / f"stopped-{step}"
+        with monkeypatch.context() as patch:
+            _Stop(patch, step)
+            with pytest.raises(StoppedError):
+                train(resolved, run, **options)
+        train(resolved, run, resume=True, **options)
+        same_run(tmp_path / "straight", run)

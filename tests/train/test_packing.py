@@ -45,6 +45,7 @@ def examples() -> Inputs:
         starts=torch.zeros_like(number)[:, None],
         pair_labels=(number % 2)[:, None],
         languages=torch.zeros(len(number), 2, dtype=torch.long),
+        following=torch.full_like(number, -1),
     )
 
 
@@ -107,7 +108,7 @@ def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[st
     model = build(resolved).train()
     stage = resolved.stages[0]
     factors = torch.full((len(stage.objective),), 0.01)
-    loss, statistics = make_objective(model, stage, compiled=False)(columns, factors)
+    loss, statistics, _ = make_objective(model, stage, compiled=False)(columns, factors)
     loss.backward()
     return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
@@ -186,6 +187,7 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
         starts=starts,
         pair_labels=torch.zeros_like(starts),
         languages=torch.zeros(1, 2, dtype=torch.long),
+        following=torch.full_like(starts[:, 0], -1),
     )
     columns = corrupt(stage, inputs, tables(), 1)
     assert columns.reading.sequence_ids is not None

@@ -19,9 +19,10 @@ import torch
 from bertc.diagnostics import BertcError, UsageError
 from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Dropout
+from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import FromRun, Stack
 from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.objective import Mlm, Rtd, Sop, Term
 from bertc.ir.optimizer import Lamb
 from bertc.ir.sharing import ShareAll
 from bertc.passes import World
@@ -31,6 +32,11 @@ from bertc.train.machine import make_plan
 from bertc.train.step import TrainStep
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
+ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
+IN_TURN = {
+    "tell": {"steps": 6, "objective": (Term(objective=Mlm()),)},
+    "find": {"steps": 6, "objective": (Term(objective=Rtd()),)},
+}
 CALM = Dropout(hidden=0, attention=0)
 SECONDS = 60  # longer than any of these runs takes
 
@@ -122,8 +128,10 @@ def straight(resolved, tmp_path, name="one"):
     [
         {"steps": 50, "log_every": 1, "eval_every": 25, "microbatch": 4},
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
+        {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2},
+        {"generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16},
     ],
-    ids=["adam", "lamb"],
+    ids=["adam", "lamb", "electra", "in turn"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
     settings = {"dropout": CALM, "objective": PAIRS, **settings}
@@ -228,10 +236,10 @@ def poison(rank):
 
             def call(columns, factors):
                 calls.append(1)
-                loss, statistics = objective(columns, factors)
+                loss, statistics, memory = objective(columns, factors)
                 # The first call is not yet of a step.
                 factor = math.nan if len(calls) == 7 else 1
-                return loss * factor, statistics * factor
+                return loss * factor, statistics * factor, memory
 
             return call
 

@@ -22,7 +22,14 @@ def gradients(spec: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "extra", ["", "share=all", "norm=pre", "share=attention format=segment-pair"]
+    "extra",
+    [
+        "",
+        "share=all",
+        "norm=pre",
+        "share=attention format=segment-pair",
+        "objective=rtd*50+mlm generator=0.5",
+    ],
 )
 def test_gradients_are_the_same_to_the_bit(extra: str) -> None:
     spec = f"layers=3 hidden=32 heads=4 vocab=300 seq=32 batch=8 steps=100 precision=fp32 {extra}"

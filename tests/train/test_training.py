@@ -9,12 +9,14 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
-from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.attention import RelativeAttention
+from bertc.ir.objective import Clm, Mlm, Sop, Term
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.train.checkpoints import newest
 from bertc.train.loop import train
 from bertc.train.run import RunFolder, identity
 
+NEXT = (Term(objective=Clm()),)
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 
 
@@ -101,8 +103,9 @@ def test_training_learns(go, tiny, tmp_path):
         {"objective": PAIRS, "optimizer": Lamb(lr=1e-2, warmup=2)},
         {"optimizer": Adam(bias_correction=False, warmup=0), "microbatch": 2, "log_every": 5},
         {"objective": PAIRS, "pack": True, "seq": 64, "microbatch": 4},
+        {"objective": NEXT, "memory": 40, "microbatch": 2, "attention": RelativeAttention()},
     ],
-    ids=["adam", "lamb", "accumulated", "packed"],
+    ids=["adam", "lamb", "accumulated", "packed", "remembering"],
 )
 @pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
 def test_resuming_is_never_having_stopped(
@@ -336,12 +339,12 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
         def call(columns, factors):
             nonlocal calls
             calls += 1
-            loss, statistics = objective(columns, factors)
+            loss, statistics, memory = objective(columns, factors)
             if calls == 6:
                 if place == "loss":
-                    return loss * math.nan, statistics * math.nan
-                return loss * torch.tensor(math.inf), statistics
-            return loss, statistics
+                    return loss * math.nan, statistics * math.nan, memory
+                return loss * torch.tensor(math.inf), statistics, memory
+            return loss, statistics, memory
 
         return call
 
@@ -364,7 +367,7 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
             if len(columns.reading.token_ids) > 2:
                 raise torch.OutOfMemoryError("no")
             sums = torch.zeros(1, requires_grad=True)
-            return sums.sum(), torch.zeros(2, 1)
+            return sums.sum(), torch.zeros(2, 1), None
 
         return call
 

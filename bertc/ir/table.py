@@ -1,0 +1,111 @@
+"""How token ids become vectors: the tables, and what the rarer tokens are spared."""
+
+import math
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from bertc.ir.base import Axis, Initializer, Matmul, Node, Normal, Weight, Width
+
+EULER = 0.5772156649015329
+
+
+class Cluster(NamedTuple):
+    """The ids from ``low`` up to ``high``, and the width of their vectors."""
+
+    low: int
+    high: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        """How many ids."""
+        return self.high - self.low
+
+
+class WholeTable(Node):
+    """One table for all tokens. ``scaled``: its vectors times sqrt(hidden) (Transformer-XL)."""
+
+    kind: Literal["whole"] = "whole"
+    scaled: bool = False
+
+    def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
+        """One."""
+        return (Cluster(0, vocab, embedding),)
+
+    @property
+    def narrows(self) -> bool:
+        """Whether there is a table, and a map to the hidden width, for each cluster."""
+        return False
+
+
+class AdaptiveTable(Node):
+    """Frequent tokens first: each of ``cutoffs`` begins a cluster whose vectors are ``div`` times
+    narrower, mapped to the hidden width (Baevski and Auli 2019, section 3).
+
+    With ``div=1`` all stand in one table, and the clusters serve the head alone.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+    cutoffs: Annotated[tuple[Width, ...], Field(min_length=1)]
+    div: Annotated[int, Field(ge=1, le=1000)] = 4  # Baevski and Auli 2019, section 4.1
+    scaled: bool = True  # mem_transformer.py, AdaptiveEmbedding.emb_scale
+    maps_std: Annotated[float, Field(gt=0, le=10)] = 0.01  # train.py --proj_init_std
+    positional = ("cutoffs", "div")
+
+    def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
+        """From the most frequent ids to the rarest."""
+        bounds = (0, *self.cutoffs, vocab)
+        return tuple(
+            Cluster(low, high, embedding // self.div**number)
+            for number, (low, high) in enumerate(zip(bounds, bounds[1:], strict=False))
+        )
+
+    @property
+    def narrows(self) -> bool:
+        """Whether there is a table, and a map to the hidden width, for each cluster."""
+        return self.div > 1
+
+    def weights(
+        self, vocab: int, embedding: int, hidden: int, init: Initializer
+    ) -> tuple[Weight, ...]:
+        """A table and a map for each cluster, where they differ in width."""
+        found: list[Weight] = []
+        for number, (low, high, width) in enumerate(self.clusters(vocab, embedding)):
+            name = f"embeddings.token.{number}"
+            axes: tuple[Axis, Axis] = ("vocab", "embedding")
+            shape = (high - low, width)
+            found.append(Weight(f"{name}.weight", shape, axes, init, "embeddings", "table"))
+            found.append(self.narrow_map(f"{name}.project", hidden, width, "embeddings"))
+        return tuple(found)
+
+    def narrow_map(
+        self, name: str, hidden: int, width: int, part: Literal["embeddings", "head"]
+    ) -> Weight:
+        """Between vectors of a cluster and the hidden width."""
+        axes: tuple[Axis, Axis] = ("hidden", "embedding")
+        init = Normal(std=self.maps_std)
+        return Weight(f"{name}.weight", (hidden, width), axes, init, part, "matrix")
+
+    def matmuls(self, vocab: int, embedding: int, hidden: int, tokens: int) -> tuple[Matmul, ...]:
+        """Every map for every token: shapes stay the same, and narrow maps cost little."""
+        return tuple(
+            Matmul("embeddings", tokens, cluster.width, hidden)
+            for cluster in self.clusters(vocab, embedding)
+        )
+
+
+TokenTable = Annotated[WholeTable | AdaptiveTable, Field(discriminator="kind")]
+"""The closed union of token tables."""
+
+
+def share_by_zipf(cluster: Cluster, vocab: int) -> float:
+    """The part of a text that a cluster makes up, if the r-th word is 1 / r as frequent."""
+    return (_harmonic(cluster.high) - _harmonic(cluster.low)) / _harmonic(vocab)
+
+
+def _harmonic(number: int) -> float:
+    """1 + 1/2 + ... + 1/number."""
+    if number < 100:
+        return sum([1 / rank for rank in range(1, number + 1)])
+    return math.log(number) + EULER + 1 / (2 * number)

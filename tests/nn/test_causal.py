@@ -1,0 +1,183 @@
+"""Encoders in which no token sees a later one, and what rows remember."""
+
+import math
+
+import pytest
+import torch
+
+from bertc.api import points
+from bertc.nn import Memory, Model, Reading, build
+from bertc.nn.memory import nothing
+
+SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
+
+
+def model_of(extra: str = "") -> Model:
+    (resolved,) = points(SIZE + extra + " objective=clm" * ("mlm" not in extra))
+    model = build(resolved)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def ids() -> torch.Tensor:
+    return torch.arange(24).view(2, 12) * 7 % 89
+
+
+@pytest.mark.parametrize("dropout", [0, 0.1])
+@pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8"])
+def test_later_tokens_change_nothing(extra: str, dropout: float) -> None:
+    model = model_of(f"{extra} dropout={dropout}").train()
+    before, after = ids(), ids()
+    after[:, 7:] += 1
+    torch.manual_seed(0)
+    one = model.encode(before)
+    torch.manual_seed(0)
+    other = model.encode(after)
+    torch.testing.assert_close(one[:, :7], other[:, :7])
+    assert not torch.allclose(one[:, 7:], other[:, 7:])
+
+
+def test_padding_and_packing_hide_nothing_else() -> None:
+    model = model_of()
+    whole = model.encode(ids())
+    padded = model.encode(ids(), None, torch.arange(12) < torch.tensor([[12], [9]]))
+    torch.testing.assert_close(padded[1, :9], whole[1, :9])
+    numbers = torch.tensor([[1] * 5 + [2] * 7, [1] * 12])
+    packed = model.encode(ids(), None, None, numbers)
+    torch.testing.assert_close(packed[0, :5], whole[0, :5])
+    torch.testing.assert_close(packed[0, 5:], model.encode(ids()[:1, 5:])[0])
+
+
+def test_states_asked_for_see_no_later_token() -> None:
+    model, asked = model_of(), torch.tensor([[3, 11], [0, 7]])
+    states = model.read(Reading(ids(), asked=asked))
+    whole = model.encode(ids())
+    torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked])
+
+
+RELATIVE = "attention=relative norm=post(1e-5, embeddings=false) "
+
+
+def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> torch.Tensor:
+    """States of a text read in pieces of ``seq``, so many positions remembered between them."""
+    node = model.resolved.encoder
+    memory: Memory | None = nothing(
+        len(node.layers), len(token_ids), length, node.hidden, torch.float32, torch.device("cpu")
+    )
+    states = []
+    for piece in token_ids.split(seq, dim=1):
+        found, memory = model.read_on(Reading(piece, memory=memory))
+        states.append(found)
+    return torch.cat(states, dim=1)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ["", "attention=relative(untie=true) norm=pre", "share=all", "share=attention E=8"],
+)
+@pytest.mark.parametrize(("seq", "length"), [(3, 12), (5, 20), (12, 12), (1, 11)])
+def test_with_the_past_remembered_pieces_are_one_long_pass(
+    extra: str, seq: int, length: int
+) -> None:
+    model = model_of(RELATIVE * ("relative" not in extra) + extra)
+    whole = model.encode(ids())
+    pieces = carried(model, ids(), seq, length)
+    torch.testing.assert_close(pieces, whole, atol=1e-5, rtol=1e-5)
+
+
+def test_a_short_memory_forgets() -> None:
+    model = model_of(RELATIVE)
+    assert not torch.allclose(carried(model, ids(), 3, 2), model.encode(ids()), atol=1e-3)
+
+
+def test_no_gradient_goes_into_a_memory() -> None:
+    model = model_of(RELATIVE)
+    memory = nothing(2, 2, 8, 16, torch.float32, torch.device("cpu"))
+    _, memory = model.read_on(Reading(ids(), memory=memory))
+    assert memory is not None
+    assert not memory.states.requires_grad
+    assert memory.filled == 8
+
+
+def test_states_asked_for_have_the_same_memory() -> None:
+    model = model_of(RELATIVE)
+    memory = nothing(2, 2, 9, 16, torch.float32, torch.device("cpu"))
+    _, memory = model.read_on(Reading(ids()[:, :5], memory=memory))
+    rest, asked = Reading(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
+    states, whole = model.read(rest._replace(asked=asked)), model.read(rest)
+    torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked], atol=1e-5, rtol=1e-5)
+
+
+def test_both_sides_and_a_memory_go_together() -> None:
+    model = model_of("attention=relative objective=mlm format=stream memory=5")
+    assert not model.resolved.encoder.causal
+    two = carried(model, ids(), 6, 6)
+    torch.testing.assert_close(two[:, :6], model.encode(ids()[:, :6]), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(two[:, 6:], model.encode(ids()[:, 6:]), atol=1e-3)
+
+
+def wave(distance: int) -> torch.Tensor:
+    angles = [distance / 10_000 ** (2 * i / 16) for i in range(8)]
+    return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
+
+
+def by_hand(model: Model, token_ids: list[int], seq: int, length: int) -> torch.Tensor:
+    """Transformer-XL's states of one text, pair by pair, layer by layer, from the paper's formulas.
+
+    A token sees what stands in its own piece of ``seq`` up to itself, and ``length`` tokens before
+    the piece.
+    """
+    w = {n.removeprefix("encoder."): p.detach() for n, p in model.named_parameters()}
+    node = model.resolved.encoder
+    x = [w["embeddings.token.weight"][token] * node.hidden**0.5 for token in token_ids]
+    u, v = w["relative.content_bias"], w["relative.distance_bias"]
+
+    def norm(y: torch.Tensor, name: str) -> torch.Tensor:
+        centred = y - y.mean()
+        scaled = centred / (centred.square().mean() + 1e-5).sqrt()
+        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    for layer in range(len(node.layers)):
+        a, f = f"attention.{layer}", f"ffn.{layer}"
+        after = []
+        for i, asking in enumerate(x):
+            first = max(0, i // seq * seq - length)
+            mixed = []
+            for head in range(2):
+                d = slice(8 * head, 8 * head + 8)
+                q = (w[f"{a}.query.weight"] @ asking)[d]
+                scores, values = [], []
+                for j in range(first, i + 1):
+                    k = (w[f"{a}.key.weight"] @ x[j])[d]
+                    r = (w[f"{a}.distance.weight"] @ wave(i - j))[d]
+                    scores.append(((q + u[d]) @ k + (q + v[d]) @ r) / math.sqrt(8))
+                    values.append((w[f"{a}.value.weight"] @ x[j])[d])
+                mixed.append(torch.stack(scores).softmax(0) @ torch.stack(values))
+            y = norm(asking + w[f"{a}.output.weight"] @ torch.cat(mixed), f"{a}.norm")
+            inner = (w[f"{f}.inner.weight"] @ y + w[f"{f}.inner.bias"]).relu()
+            outer = w[f"{f}.outer.weight"] @ inner + w[f"{f}.outer.bias"]
+            after.append(norm(y + outer, f"{f}.norm"))
+        x = after
+    return torch.stack(x)
+
+
+@pytest.mark.parametrize(("seq", "length"), [(12, 0), (4, 3), (4, 8), (3, 12)])
+def test_the_model_is_its_formulas(seq: int, length: int) -> None:
+    model = model_of(RELATIVE + "activation=relu table=whole(scaled=true)")
+    found = carried(model, ids(), seq, length) if length else model.encode(ids())
+    for row in range(2):
+        expected = by_hand(model, ids()[row].tolist(), seq, length)
+        torch.testing.assert_close(found[row], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_every_token_may_see_as_many() -> None:
+    model = model_of(RELATIVE)
+    memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
+    _, memory = model.read_on(Reading(ids()[:, :8], memory=memory))
+    assert memory is not None
+    model.encoder.same_length = True
+    visible = model.encoder._masked(Reading(ids()[:, 8:], memory=memory))
+    assert isinstance(visible, torch.Tensor)
+    assert visible.sum(3).tolist() == [[[4, 4, 4, 4]]]
+    assert visible[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]

@@ -1,0 +1,151 @@
+"""Two networks in one run: trained together or in turn, resumed, cut up, exported, asked."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from bertc.diagnostics import StoppedError
+from bertc.interop import import_run, load, read_model
+from bertc.ir.encoder import Dropout
+from bertc.ir.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
+from bertc.ir.norm import PreNorm
+from bertc.ir.objective import Mlm, Replace, Rtd, Sbo, Sop, SpanUnit, Term
+from bertc.ir.sharing import ShareAll
+from bertc.train.fill import fill
+from bertc.train.loop import train
+from bertc.train.preview import preview
+from tests.train.test_training import stop_after
+
+MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)
+ELECTRA = (Term(weight=50, objective=Rtd()), Term(objective=MASKS))
+HALF = {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5)}
+CALM = Dropout(hidden=0, attention=0)
+IN_TURN = {
+    "generator": GeneratorNetwork(size=1, tie="tokens"),
+    "stages": {
+        "tell": {"steps": 6, "objective": (Term(objective=MASKS),)},
+        "find": {"steps": 6, "objective": (Term(objective=Rtd(over="masked")),)},
+    },
+}
+RUNS = {
+    "electra": HALF,
+    "in turn": IN_TURN,
+    "packed": {**HALF, "pack": True, "seq": 64, "microbatch": 4},
+    "shared and factorised": {
+        **HALF, "share": ShareAll(), "embedding": 16, "norm": PreNorm(), "microbatch": 2,
+    },
+    "spans and pairs": {
+        "generator": GeneratorNetwork(layers=1, hidden=16, tie="none"),
+        "objective": tuple(
+            Term(objective=o) for o in (Rtd(over="masked"), Mlm(unit=SpanUnit()), Sbo(), Sop())
+        ),
+    },
+    "unigram": {"generator": UnigramGenerator(), "objective": (Term(objective=Rtd()),)},
+    "random": {"generator": RandomGenerator(), "objective": (Term(objective=Rtd()),)},
+}  # fmt: skip
+
+
+@pytest.fixture
+def go(tmp_path):
+    def run(resolved, name="run", **options):
+        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+
+    return run
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_resuming_is_never_having_stopped(go, tiny, tmp_path, monkeypatch, same_run, name):
+    resolved = tiny(save_every=100, **RUNS[name])
+    go(resolved, "straight")
+    for step in (3, 7):
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: go(resolved, "broken", resume=True))
+    go(resolved, "broken", resume=True)
+    same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("name", ["electra", "shared and factorised"])
+def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors, name):
+    settings = {**RUNS[name], "dropout": CALM, "steps": 4, "seq": 24}
+    for microbatch in (8, 2):
+        go(tiny(**{**settings, "microbatch": microbatch}), f"by {microbatch}")
+    whole, parts = (final_tensors(tmp_path / f"by {n}") for n in (8, 2))
+    for weight, tensor in whole.items():
+        torch.testing.assert_close(parts[weight], tensor, atol=1e-5, rtol=1e-3)
+
+
+def test_both_are_learned(go, tiny, tmp_path):
+    resolved = tiny(steps=120, eval_every=40, generator=GeneratorNetwork(size=1), objective=ELECTRA)
+    go(resolved)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    held = [line for line in found if line["kind"] == "eval"]
+    for kind in ("rtd", "mlm"):
+        assert held[-1]["losses"][kind] < held[0]["losses"][kind]
+        assert 0 < held[-1]["accuracy"][kind] < 1
+    assert held[-1]["unigram_loss"] > 0
+
+
+def test_a_stage_leaves_the_other_network_alone(go, tiny, tmp_path):
+    resolved = tiny(save_every=6, keep=3, **IN_TURN)
+    go(resolved)
+    first, last = (
+        load_file(tmp_path / "run" / "checkpoints" / f"step-{n:08d}" / "weights.safetensors")
+        for n in (6, 12)
+    )
+    moved = {name for name, tensor in first.items() if not torch.equal(tensor, last[name])}
+    assert not any(name.startswith(("generator.", "heads.mlm")) for name in moved)
+    assert "encoder.attention.1.query.weight" in moved
+
+
+def test_the_two_are_exported_and_the_generator_fills(go, tiny, tmp_path):
+    go(tiny(**HALF))
+    model = tmp_path / "run" / "model"
+    for folder, name in ((model, "ElectraForPreTraining"), (model / "generator",
+                                                             "ElectraForMaskedLM")):  # fmt: skip
+        _, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+        assert not any(info.values()), info
+    ids = torch.arange(5, 17)[None]
+    theirs = transformers.ElectraForMaskedLM.from_pretrained(model / "generator").eval()
+    ours = load(tmp_path / "run")
+    table = ours.head_weights("generator")["token"]
+    assert torch.equal(theirs.electra.embeddings.word_embeddings.weight, table)
+    assert len(fill(tmp_path / "run", "the [MASK] barn").masks) == 1
+    # What came out goes in again, both networks with what they tie.
+    import_run(model, tmp_path / "again")
+    (resolved, mine), (wanted, tensors) = (read_model(tmp_path / n) for n in ("again", "run"))
+    assert resolved.generator is not None
+    assert wanted.generator is not None
+    assert resolved.generator.layers == wanted.generator.layers
+    assert resolved.stages[0].replacements.tie == "embeddings"
+    assert mine.keys() == tensors.keys()
+    assert all(torch.equal(mine[name], tensors[name]) for name in mine)
+    hidden = load(tmp_path / "again").encode(ids)
+    torch.testing.assert_close(hidden, ours.encode(ids))
+
+
+def test_a_generator_no_layout_can_say_is_kept_all_the_same(go, tiny, tmp_path):
+    report = go(tiny(**HALF, activation="gelu-tanh"))
+    model = tmp_path / "run" / "model"
+    assert (model / "config.json").is_file()
+    assert not (model / "generator" / "config.json").exists()
+    assert any("activation=gelu-tanh" in note for note in report.notes)
+    wanted = read_model(tmp_path / "run")[1]
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        for file in checkpoint.iterdir():
+            file.unlink()
+        checkpoint.rmdir()
+    found = read_model(tmp_path / "run")[1]
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in found)
+    alone = read_model(model / "generator")[1]
+    assert torch.equal(alone["heads.mlm.bias"], wanted["heads.mlm.bias"])
+
+
+@pytest.mark.parametrize("name", ["electra", "unigram"])
+def test_a_preview_shows_what_is_replaced(tiny, tmp_path, name):
+    text = preview(tiny(**RUNS[name]), 2, color=False, cache=tmp_path / "cache")
+    assert "rtd: " in text

@@ -1,0 +1,106 @@
+"""A run over several languages: stopped, taken up again, evaluated by language, handed over."""
+
+import json
+import random
+import signal
+
+import pytest
+import torch
+import transformers
+
+from bertc.api import resolve
+from bertc.diagnostics import StoppedError, UsageError
+from bertc.interop import load
+from bertc.train.fill import fill
+from bertc.train.loop import train
+from bertc.train.step import TrainStep
+
+WORDS = {
+    "en": ["hens", "ducks", "quack", "in", "the", "old", "barn"],
+    "fr": ["poules", "canards", "dans", "la"],
+    "zh": list("鸡鸭鹅在旧谷仓里叫"),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two directions of 80 pairs, and text in one language more."""
+    folder, draw = tmp_path_factory.mktemp("tongues"), random.Random(5)
+    for other in ("fr", "zh"):
+        for language in ("en", other):
+            rows = (" ".join(draw.choices(WORDS[language], k=7)) for _ in range(80))
+            (folder / f"{other}.{language}").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (folder / "de.txt").write_text("Die Enten quaken im alten Stall.\n\n" * 40)
+    pairs = (f'pairs(en="{folder}/{o}.en", {o}="{folder}/{o}.{o}")' for o in ("fr", "zh"))
+    return "+".join([*pairs, f'files("{folder}/de.txt", language="de")'])
+
+
+def program(data, **settings):
+    toy = {
+        "layers": 2, "hidden": 32, "heads": 2, "seq": 32, "batch": 8, "steps": 12, "dropout": 0.1,
+        "vocab": "wordpiece(150, smoothing=0.5)", "objective": "mlm+tlm(unit=span)",
+        "smoothing": 0.5, "mixing": "batches", "language_embeddings": "true", "segments": 0,
+        "head": "linear", "initializer": "fan-in", "holdout": 0.2, "eval_every": 6,
+        "save_every": 100, "log_every": 3, "device": "cpu", "precision": "fp32", "data": data,
+        "optimizer": "adamw(lr=1e-2, warmup=2, schedule=inverse-sqrt)", **settings,
+    }  # fmt: skip
+    return resolve(" ".join(f"{name}={value}" for name, value in toy.items()))
+
+
+@pytest.mark.parametrize("settings", [{}, {"mixing": "rows", "pack": "true"}], ids=["one", "mixed"])
+def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run, settings):
+    resolved, cache = program(data, **settings), tmp_path / "cache"
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    real = TrainStep.__call__
+
+    def stopping(self, inputs, at, rate):
+        result = real(self, inputs, at, rate)
+        if at == 4:
+            signal.raise_signal(signal.SIGTERM)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainStep, "__call__", stopping)
+        with pytest.raises(StoppedError):
+            train(resolved, tmp_path / "broken", cache=cache, quiet=True)
+    train(resolved, tmp_path / "broken", cache=cache, quiet=True, resume=True)
+    same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+def test_losses_by_language_and_the_model_as_transformers_reads_it(data, tmp_path):
+    report = train(program(data, steps=40), tmp_path / "run", cache=tmp_path / "c", quiet=True)
+    assert report.evaluation is not None
+    assert {k: set(v) for k, v in report.evaluation.languages.items()} == {
+        "de": {"mlm"}, "en-fr": {"tlm"}, "en-zh": {"tlm"}
+    }  # fmt: skip
+    summary = report.summary()
+    assert "loss by language" in summary
+    assert "en-zh" in summary
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    evaluations = [line for line in lines if line["kind"] == "eval"]
+    assert evaluations[-1]["languages"] == report.evaluation.languages
+    for kind, loss in evaluations[-1]["losses"].items():
+        assert loss < evaluations[0]["losses"][kind]
+
+    theirs = transformers.AutoModel.from_pretrained(tmp_path / "run" / "model").eval()
+    ours = load(tmp_path / "run")
+    assert type(theirs).__name__ == "XLMModel"
+    assert theirs.config.lang2id == {"de": 0, "en": 1, "fr": 2, "zh": 3}
+    ids, tongues = torch.randint(5, 100, (2, 9)), torch.tensor([[1] * 4 + [3] * 5] * 2)
+    places = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]] * 2)
+    with torch.no_grad():
+        expected = theirs(ids, langs=tongues, position_ids=places).last_hidden_state
+        found = ours.encode(ids, language_ids=tongues, position_ids=places)
+    assert (found - expected).abs().max() <= 1e-5
+
+
+def test_masks_are_filled_in_a_language(data, tmp_path):
+    train(program(data, steps=2, eval_every=2), tmp_path / "run", cache=tmp_path / "c", quiet=True)
+    one, other, none = (
+        fill(tmp_path / "run", "hens [MASK] in the barn", language=name)
+        for name in ("en", "zh", "")
+    )
+    assert one.masks != other.masks != none.masks
+    with pytest.raises(UsageError, match="does not know sw") as refused:
+        fill(tmp_path / "run", "hens [MASK]", language="sw")
+    assert refused.value.help == "it knows de, en, fr, zh"
