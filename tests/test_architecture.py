@@ -22,14 +22,16 @@ BELOW: dict[str, set[str]] = {
     "syntax": {"passes", "ir", "diagnostics", "resources"},
     "estimate": {"passes", "ir", "diagnostics"},
     "interop": {"nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics"},
+    "compress": {"ir", "diagnostics"},
     "train": {
-        "interop", "estimate", "nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics",
+        "compress", "interop", "estimate", "nn", "objectives", "data", "passes", "syntax", "ir",
+        "diagnostics",
     },
     "bench": {
         "train", "interop", "estimate", "nn", "objectives", "data", "passes", "ir", "diagnostics",
     },
 }  # fmt: skip
-TORCH_FREE = ("diagnostics", "syntax", "ir", "passes", "estimate")
+TORCH_FREE = ("diagnostics", "syntax", "ir", "passes", "estimate", "compress")
 
 
 def imported(path: Path) -> set[str]:

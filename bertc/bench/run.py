@@ -46,6 +46,7 @@ def bench(
         MachineError: if the machine lacks the memory or the device.
     """
     plan = make_plan(resolved)
+    resolved = resolved.as_in(resolved.stages[0])
     make = partial(_contenders, resolved, plan, _baseline(against), compiled)
     own = make()[0]
     device = torch.device(plan.device)

@@ -2,7 +2,15 @@
 
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
-from bertc.estimate.figures import Convention, Estimate, Parameters, Spread, StageEstimate
+from bertc.estimate.figures import (
+    Convention,
+    Estimate,
+    Flops,
+    FromStart,
+    Parameters,
+    Spread,
+    StageEstimate,
+)
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
 from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
@@ -46,15 +54,33 @@ def estimate(
         _stage(stage, count(stage, resolved.terms()), target, room, layout, convention)
         for stage in resolved.stages
     )
+    flops = run_flops(resolved.stages, [stage.flops for stage in stages])
+    deep = None
+    if any(stage.encoder != resolved.encoder for stage in resolved.stages):
+        whole = resolved.as_in(resolved.stages[-1])
+        deep = _from_start(flops, estimate(whole, device, convention, devices), whole)
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
         parameters=parameters,
-        flops=run_flops(resolved.stages, [stage.flops for stage in stages]),
+        flops=flops,
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages]),
         stages=stages,
         spread=_spread(resolved, stages, layout, target) if devices > 1 else None,
+        from_start=deep,
+    )
+
+
+def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
+    """What a run that grows is held against: ``deep`` is of ``resolved``, which does not."""
+    part = grown.train_total / deep.flops.train_total
+    return FromStart(
+        layers=len(resolved.encoder.layers),
+        flops_total=deep.flops.train_total,
+        seconds_total=deep.time.seconds_total,
+        steps_of_same_flops=round(resolved.steps * part),
+        seconds_of_same_flops=deep.time.seconds_total * part,
     )
 
 

@@ -122,6 +122,20 @@ class StageEstimate(_Figures):
     time: Time
 
 
+class FromStart(_Figures):
+    """A run that grows beside one that trains the last stage's network all along.
+
+    ``flops_total`` and ``seconds_total`` are of the same steps; the FLOPs of the run that grows pay
+    for ``steps_of_same_flops`` of them, with the mean step, in ``seconds_of_same_flops``.
+    """
+
+    layers: int
+    flops_total: int
+    seconds_total: float
+    steps_of_same_flops: int
+    seconds_of_same_flops: float
+
+
 class Estimate(_Figures):
     """What a whole program costs: sums over its stages, and the memory of the fullest one."""
 
@@ -134,11 +148,14 @@ class Estimate(_Figures):
     time: Time
     stages: tuple[StageEstimate, ...]
     spread: Spread | None = None
+    from_start: FromStart | None = None
 
     def as_json(self) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema."""
         # What there is not is not spoken of.
-        left_out: dict[str, Any] = {} if self.spread else {"spread": True}
+        left_out: dict[str, Any] = {
+            name: True for name in ("spread", "from_start") if getattr(self, name) is None
+        }
         if not self.parameters.generator:
             left_out["parameters"] = {"generator"}
             left_out["stages"] = {"__all__": {"parameters": {"generator"}}}

@@ -61,7 +61,24 @@ def details(estimate: Estimate) -> list[str]:
         for label, text in rows:
             cells = "".join(text(column).rjust(COLUMN) for column in columns)
             lines.append(f"  {label}".ljust(LABEL) + cells)
-    return lines
+    return lines + _beside_from_start(estimate)
+
+
+def _beside_from_start(estimate: Estimate) -> list[str]:
+    """A run that grows beside one that is as deep all along."""
+    deep, flops = estimate.from_start, estimate.flops.train_total
+    if deep is None:
+        return []
+    saved = change_text(flops, deep.flops_total)
+    return [
+        "",
+        f"with {deep.layers} layers from the start",
+        f"  the same {_steps(estimate):,} steps: {flops_text(deep.flops_total)}, "
+        f"{duration_text(deep.seconds_total)}; growing takes {saved} FLOPs, "
+        f"{change_text(estimate.time.seconds_total, deep.seconds_total)} time",
+        f"  the same FLOPs: {deep.steps_of_same_flops:,} steps, "
+        f"{duration_text(deep.seconds_of_same_flops)}",
+    ]
 
 
 Row = tuple[str, Callable[[Estimate | StageEstimate], str]]

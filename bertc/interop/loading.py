@@ -34,6 +34,8 @@ def load(folder: Path) -> Model:
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     """The program and tensors of a run (its newest sound checkpoint) or of a model folder.
 
+    The program is that of the network which the run has reached: as deep as its tensors.
+
     Raises:
         MissingInputError: if there is no model.
         DataError: if a file is damaged, or files do not belong together.
@@ -46,6 +48,8 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         return imported.resolved, imported.tensors
     resolved = read_resolved(folder / RESOLVED)
     if checkpoint := _newest_checkpoint(folder / "checkpoints"):
+        step = int(checkpoint.name.removeprefix("step-"))
+        resolved = resolved.as_in(resolved.trained_at(step))
         return resolved, _read_own(checkpoint / "weights.safetensors", resolved)
     model = folder / "model" if (folder / "model").is_dir() else folder
     if (model / "config.json").is_file():

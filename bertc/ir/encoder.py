@@ -143,7 +143,7 @@ class Encoder(Node):
             *self.attention.weights(
                 name, self.hidden, widths.heads, widths.head_dim, self.initializer
             ),
-            *layer_norm(f"{name}.norm", "hidden", self.hidden),
+            *self.norm_weights(f"{name}.norm"),
         )
 
     def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
@@ -151,7 +151,7 @@ class Encoder(Node):
         name = f"ffn.{layer}"
         return (
             *self.ffn.weights(name, self.hidden, self.layers[layer].ffn, self.initializer),
-            *layer_norm(f"{name}.norm", "hidden", self.hidden),
+            *self.norm_weights(f"{name}.norm"),
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
@@ -168,7 +168,12 @@ class Encoder(Node):
 
     def final_weights(self) -> tuple[Weight, ...]:
         """The norm after the last layer, which only the pre-norm order needs."""
-        return layer_norm("norm", "hidden", self.hidden) if self.norm.kind == "pre" else ()
+        return self.norm_weights("norm") if self.norm.kind == "pre" else ()
+
+    def norm_weights(self, name: str) -> tuple[Weight, ...]:
+        """Scale and shift of a norm beside the residual stream, if it has them."""
+        bare = self.norm.kind == "pre" and not self.norm.affine
+        return () if bare else layer_norm(name, "hidden", self.hidden)
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
         """The weights of a head over the vocabulary, the tied table left out."""

@@ -18,10 +18,10 @@ class NoGenerator(Node):
 class GeneratorNetwork(Node):
     """A masked language model draws them; it learns ``mlm`` (Clark et al. 2020, 3).
 
-    ``size`` is its width as a part of the encoder's. A width or depth of 0 follows from the
-    encoder, and the dimensions pass fills it in. ``tie`` names what it shares with the encoder:
-    all embeddings with their norm, the token table alone, or nothing. All else of it is as the
-    encoder's.
+    ``size`` is its width as a part of the encoder's. A width of 0 follows from the encoder, and a
+    pass fills it in; a depth of 0 is the encoder's, stage by stage. ``tie`` names what it shares
+    with the encoder: all embeddings with their norm, the token table alone, or nothing. All else of
+    it is as the encoder's.
     """
 
     kind: Literal["network"] = "network"

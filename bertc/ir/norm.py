@@ -22,10 +22,14 @@ class PostNorm(Node):
 
 
 class PreNorm(Node):
-    """x + f(norm(x)), with one norm after the last layer (StackingBERT, Megatron BERT)."""
+    """x + f(norm(x)), with one norm after the last layer (StackingBERT, Megatron BERT).
+
+    Not ``affine``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
+    """
 
     kind: Literal["pre"] = "pre"
     eps: Epsilon = 1e-5  # Megatron-LM --layernorm-epsilon
+    affine: bool = True
     positional = ("eps",)
 
 

@@ -1,18 +1,30 @@
 """How weights move: update rules and learning-rate schedules."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from bertc.ir.base import Node
+from bertc.ir.base import Count, Node
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
 Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, lt=1)]
 """A number of steps, or a fraction of all steps (``6%``)."""
 
 
-class Polynomial(Node):
-    """lr x (1 - progress)^power, down to ``end`` x lr.
+class _Decay(Node):
+    """The rate falls to ``end`` x lr, or to ``end_lr`` if that is more.
+
+    It would get there after ``over`` steps, which may be more than there are (StackingBERT
+    reproduce_bert.sh plans 800,000 updates and stops at 280,000); 0: with the last step.
+    """
+
+    end: Annotated[float, Field(ge=0, le=1)] = 0.0
+    end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
+    over: Count = 0
+
+
+class Polynomial(_Decay):
+    """lr x (1 - progress)^power, down to the end's rate.
 
     ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
     warm-up ends (BERT and ALBERT, optimization.py); ``throughout`` too, and warm-up is scaled by it
@@ -21,16 +33,14 @@ class Polynomial(Node):
 
     kind: Literal["polynomial"] = "polynomial"
     power: Annotated[float, Field(gt=0, le=10)] = 1.0
-    end: Annotated[float, Field(ge=0, le=1)] = 0.0
     decay_from: Literal["start", "throughout", "warmup"] = "warmup"
     positional = ("power",)
 
 
-class Cosine(Node):
-    """Half a cosine from lr at the end of warm-up to ``end`` x lr at the last step."""
+class Cosine(_Decay):
+    """Half a cosine from lr at the end of warm-up to the end's rate."""
 
     kind: Literal["cosine"] = "cosine"
-    end: Annotated[float, Field(ge=0, le=1)] = 0.0
     positional = ("end",)
 
 
@@ -62,6 +72,22 @@ class _Rule(Node):
     clip: Annotated[float, Field(ge=0, le=1e6)] = 1.0  # global gradient norm; 0 switches it off
     bias_correction: bool = True
     positional = ("lr",)
+
+    @model_validator(mode="after")
+    def _falls(self) -> Self:
+        if isinstance(self.schedule, _Decay) and self.schedule.end_lr > self.lr:
+            raise ValueError(
+                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}, and rates fall"
+            )
+        return self
+
+    def schedule_steps(self, steps: int) -> int:
+        """The steps that the schedule is made for, of which ``steps`` are done."""
+        return (self.schedule.over if isinstance(self.schedule, _Decay) else 0) or steps
+
+    def warmup_steps(self, steps: int) -> int:
+        """Warm-up in steps, of a schedule of so many."""
+        return self.warmup if isinstance(self.warmup, int) else round(self.warmup * steps)
 
 
 class Adam(_Rule):

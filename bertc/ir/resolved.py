@@ -12,6 +12,7 @@ from bertc.ir.base import ONES, Constant, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator, GeneratorNetwork
+from bertc.ir.growth import Growth, Init
 from bertc.ir.objective import (
     Clm,
     Masked,
@@ -69,13 +70,16 @@ class Stage(Node):
     ``replacements`` says whatever does.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
-    whole run unless the stage brings an optimiser of its own.
+    whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
+    another one: that of the stage before, or for the first stage that of the run's ``init``. The
+    optimiser's updates are counted from ``counted_from``.
     """
 
     name: str
     encoder: Encoder
     generator: Encoder | None
     replacements: Generator
+    grow: Growth | None
     steps: int
     first_step: int
     batch: int
@@ -94,6 +98,12 @@ class Stage(Node):
     warmup_steps: int
     schedule_start: int
     schedule_steps: int
+    counted_from: int
+
+    @property
+    def layers(self) -> int:
+        """How deep its network is."""
+        return len(self.encoder.layers)
 
     @property
     def tokens_per_step(self) -> int:
@@ -196,6 +206,7 @@ class Run(Node):
     """What holds for a run as a whole."""
 
     seed: int
+    init: Init
     save_every: int
     eval_every: int
     log_every: int
@@ -255,6 +266,16 @@ class Resolved(Node):
             if step < stage.first_step + stage.steps:
                 return stage
         return self.stages[-1]
+
+    def trained_at(self, step: int) -> Stage:
+        """The stage whose network a run holds after ``step`` steps, until the next one begins."""
+        return self.stage_at(max(0, step - 1))
+
+    def as_in(self, network: Stage) -> "Resolved":
+        """The program as if every stage trained the networks of one of them."""
+        networks = {"encoder": network.encoder, "generator": network.generator}
+        stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
+        return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:
         """sha256 of everything that decides what is computed; names and origins do not."""

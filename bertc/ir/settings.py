@@ -15,6 +15,7 @@ from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
 from bertc.ir.generator import Generator, NoGenerator
+from bertc.ir.growth import Drawn, Growth, Init, Stack
 from bertc.ir.head import Head
 from bertc.ir.norm import Norm, PostNorm
 from bertc.ir.objective import Mlm, Term
@@ -118,6 +119,10 @@ class Settings(Node):
 
     # how
     optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    init: Init = default(Drawn(), HOUSE, "the weights that a run begins with")
+    grow: Growth = default(
+        Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
+    )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
     seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
@@ -152,8 +157,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing", "mixing", "format",
-    "pack", "memory", "optimizer",
+    "layers", "grow", "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing",
+    "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

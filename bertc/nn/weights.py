@@ -40,22 +40,28 @@ class Linear(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32."""
+    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32.
+
+    Where the table has no scale and shift for it, it only norms.
+    """
 
     def __init__(self, table: Table, name: str, eps: float) -> None:
         super().__init__()
-        self.weight = parameter(table[f"{name}.weight"])
-        self.bias = parameter(table[f"{name}.bias"])
+        affine = f"{name}.weight" in table
+        self.weight = parameter(table[f"{name}.weight"]) if affine else None
+        self.bias = parameter(table[f"{name}.bias"]) if affine else None
         self.eps = eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., width) to the same."""
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        return F.layer_norm(x, self.weight.shape, weight, bias, self.eps)
+        weight = None if self.weight is None else self.weight.to(x.dtype)
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
 
     def extra_repr(self) -> str:
         """Width, for printing."""
-        return f"{len(self.weight)}, eps={self.eps:g}"
+        width = "no weights" if self.weight is None else str(len(self.weight))
+        return f"{width}, eps={self.eps:g}"
 
 
 class Embedding(nn.Module):

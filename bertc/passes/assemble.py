@@ -6,8 +6,8 @@ from bertc.ir.data import FULL
 from bertc.ir.encoder import Encoder, LayerWidths
 from bertc.ir.ffn import Mlp
 from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.growth import FromRun
 from bertc.ir.objective import Plm
-from bertc.ir.optimizer import Adam, Lamb
 from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
@@ -20,7 +20,7 @@ def assemble(program: Program) -> Resolved:
     value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, _main(program, value), _generator(value)),
+        stages=_stages(program, value),
         vocabulary=value["vocab"],
         languages=value["languages"],
         run=Run(**{name: value[name] for name in Run.model_fields}),
@@ -36,14 +36,13 @@ def _causal(program: Program) -> bool:
     return reads_on(stage_views(program)[0].value("objective"))
 
 
-def _main(program: Program, value: dict[str, Any]) -> Encoder:
+def _permutes(program: Program) -> bool:
+    """Whether any stage tells tokens in a random order."""
     terms = (term for stage in stage_views(program) for term in stage.value("objective"))
-    permutes = any(isinstance(term.objective, Plm) for term in terms)
-    return _encoder(value, _causal(program), permutes)
+    return any(isinstance(term.objective, Plm) for term in terms)
 
 
-def _encoder(value: dict[str, Any], causal: bool, two_streams: bool) -> Encoder:
-    layers = value["layers"]
+def _encoder(value: dict[str, Any], layers: int, causal: bool, two_streams: bool) -> Encoder:
     heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
     return Encoder(
         vocab_size=value["vocab"].size,
@@ -71,38 +70,56 @@ def _encoder(value: dict[str, Any], causal: bool, two_streams: bool) -> Encoder:
     )
 
 
-def _generator(value: dict[str, Any]) -> Encoder | None:
-    """As the encoder, but for its widths and depth; tied tables have the encoder's width."""
+def _generator(value: dict[str, Any], depth: int) -> Encoder | None:
+    """As the encoder, but for its widths and depth; tied tables have the encoder's width.
+
+    ``depth`` is the encoder's, which it has too unless one is written.
+    """
     node = value["generator"]
     if not isinstance(node, GeneratorNetwork):
         return None
-    widths = {"hidden": node.hidden, "layers": node.layers, "heads": node.heads, "ffn": node.ffn}
+    widths = {"hidden": node.hidden, "heads": node.heads, "ffn": node.ffn}
     head_dim = node.hidden // node.heads
     # run_pretraining.py: untied tables are as wide as the generator's layers.
     embedding = node.hidden if node.tie == "none" else value["embedding"]
     own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    return _encoder({**value, **own}, causal=False, two_streams=False)
+    return _encoder({**value, **own}, node.layers or depth, causal=False, two_streams=False)
 
 
-def _stages(program: Program, encoder: Encoder, generator: Encoder | None) -> tuple[Stage, ...]:
-    total, first, stages = total_steps(program), 0, []
+def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
+    total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
+    causal, two_streams = _causal(program), _permutes(program)
     for view in stage_views(program):
-        stages.append(_stage(view, encoder, generator, first, total))
+        depth = view.value("layers")
+        encoder = _encoder(value, depth, causal, two_streams)
+        networks = encoder, _generator(value, depth)
+        begins = isinstance(value["init"], FromRun)
+        if stages:
+            begins = (stages[-1].encoder, stages[-1].generator) != networks
+        counted_from = first if begins else counted_from
+        stages.append(_stage(view, networks, begins, first, total, counted_from))
         first += view.value("steps")
     return tuple(stages)
 
 
 def _stage(
-    view: StageView, encoder: Encoder, generator: Encoder | None, first: int, total: int
+    view: StageView,
+    networks: tuple[Encoder, Encoder | None],
+    begins: bool,
+    first: int,
+    total: int,
+    counted_from: int,
 ) -> Stage:
     steps, optimizer = view.value("steps"), view.value("optimizer")
+    encoder, generator = networks
     own_schedule = "optimizer" in view.own
-    schedule_steps = steps if own_schedule else total
+    schedule_steps = optimizer.schedule_steps(steps if own_schedule else total)
     return Stage(
         name=view.name,
         encoder=encoder,
         generator=generator,
         replacements=view.value("generator"),
+        grow=view.value("grow") if begins else None,
         steps=steps,
         first_step=first,
         batch=view.value("batch"),
@@ -118,14 +135,8 @@ def _stage(
         pack=view.value("pack"),
         memory=view.value("memory"),
         optimizer=optimizer,
-        warmup_steps=warmup_steps(optimizer, schedule_steps),
+        warmup_steps=optimizer.warmup_steps(schedule_steps),
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
+        counted_from=counted_from,
     )
-
-
-def warmup_steps(optimizer: Adam | Lamb, schedule_steps: int) -> int:
-    """Warm-up in steps, from a number of steps or a fraction of the schedule."""
-    if isinstance(optimizer.warmup, int):
-        return optimizer.warmup
-    return round(optimizer.warmup * schedule_steps)

@@ -4,7 +4,6 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.objective import Masked, Nsp, Plm, Sbo, Sop, SpanUnit
 from bertc.ir.program import Program
-from bertc.passes.assemble import warmup_steps
 from bertc.passes.dimensions import total_steps
 from bertc.passes.fixes import fix, note
 from bertc.passes.languages import check_languages
@@ -37,7 +36,8 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
     hidden = program.settings["hidden"].value
-    for heads in sorted(set(layer_values(program.settings["heads"].value, 1))):
+    written = program.settings["heads"].value
+    for heads in sorted({written} if isinstance(written, int) else set(written)):
         if hidden % heads:
             near = sorted(
                 (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
@@ -56,7 +56,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
 
 def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
     value = {name: given.value for name, given in program.settings.items()}
-    layers = value["layers"]
+    layers = max(view.value("layers") for view in stage_views(program))
     per_layer = sum(
         4 * value["hidden"] * heads * value["head_dim"] + 2 * value["hidden"] * ffn
         for heads, ffn in zip(
@@ -292,12 +292,13 @@ def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
 def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -> None:
     optimizer = stage.value("optimizer")
     steps = stage.value("steps") if "optimizer" in stage.own else total_steps(program)
-    warmup = warmup_steps(optimizer, steps)
+    length = optimizer.schedule_steps(steps)
+    warmup = optimizer.warmup_steps(length)
     written = stage.span("optimizer") or stage.span("steps")
-    if warmup > steps:
+    if warmup > length:
         diagnostics.error(
             "E209",
-            f"warm-up takes {warmup} steps of a schedule of {steps}",
+            f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
             notes=note(f"steps = {steps}", stage.span("steps")),
             help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",

@@ -13,8 +13,8 @@ from bertc.passes.stages import StageView, stage_views
 def generator(program: Program, diagnostics: Diagnostics) -> Program:
     """Complete a generator network from the encoder, and check it against the objectives.
 
-    ``hidden=256 generator=0.25`` becomes ``generator=network(size=0.25, layers=12, hidden=64,
-    heads=1, ffn=256)``.
+    ``hidden=256 generator=0.25`` becomes ``generator=network(size=0.25, hidden=64, heads=1,
+    ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
     """
     given = program.settings["generator"]
     _has_use(program, given.value, diagnostics)
@@ -32,7 +32,6 @@ def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork
     return node.model_copy(
         update={
             "hidden": hidden,
-            "layers": node.layers or value["layers"],
             "heads": node.heads or max(1, hidden // 64),
             "ffn": node.ffn or 4 * hidden,
         }
@@ -114,7 +113,8 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             f" heads={node.heads})",
         )
     sharing = _note("the sharing is set here", program.span("share"))
-    shared = node.layers != program.settings["layers"].value and (
+    deepest = max(view.value("layers") for view in stage_views(program))
+    shared = node.layers not in (0, deepest) and (
         (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
         or isinstance(scheme, ShareMap)
     )

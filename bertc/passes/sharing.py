@@ -5,11 +5,12 @@ from typing import Any, get_args
 from bertc.diagnostics import Diagnostics, Note, Span
 from bertc.ir.program import Program
 from bertc.ir.sharing import SharedPart, ShareGroups, ShareMap
+from bertc.passes.stages import StageView, stage_views
 
 
 def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
-    """One number for each layer, from one number for all or a list."""
-    return (value,) * layers if isinstance(value, int) else value
+    """One number for each layer, from one number for all or the first of a list."""
+    return (value,) * layers if isinstance(value, int) else value[:layers]
 
 
 def owners(scheme: Any, part: SharedPart, layers: int) -> tuple[int, ...]:
@@ -18,34 +19,41 @@ def owners(scheme: Any, part: SharedPart, layers: int) -> tuple[int, ...]:
 
 
 def sharing(program: Program, diagnostics: Diagnostics) -> Program:
-    """Refuse maps that are not total, point forward or at a borrower, or join unequal layers."""
-    given, layers = program.settings["share"], program.settings["layers"].value
+    """Refuse maps that are not total, point forward or at a borrower, or join unequal layers.
+
+    Lists and maps are as long as the deepest stage; the others take the first of them.
+    """
+    views = sorted(stage_views(program), key=lambda view: int(view.value("layers")))
+    flattest, deepest = views[0], views[-1]
+    given, layers = program.settings["share"], deepest.value("layers")
     span, scheme = given.origin.span, given.value
     before = len(diagnostics.found)
-    _lists_fit(program, layers, diagnostics)
+    _lists_fit(program, deepest, diagnostics)
     match scheme:
-        case ShareGroups() if scheme.groups > layers:
+        case ShareGroups() if scheme.groups > flattest.value("layers"):
             diagnostics.error(
                 "E202",
-                f"{scheme.groups} groups for {layers} layers",
+                f"{scheme.groups} groups for {flattest.value('layers')} layers",
                 given.origin.parts.get(("groups",), span),
                 label="more groups than layers",
-                notes=_layers_note(program),
-                help=f"share=groups({layers})",
+                notes=_layers_note(flattest),
+                help=f"share=groups({flattest.value('layers')})",
             )
         case ShareMap():
-            _map_fits(scheme, layers, span, program, diagnostics)
+            _map_fits(scheme, layers, span, deepest, diagnostics)
     if len(diagnostics.found) == before:
-        _shared_layers_alike(program, layers, diagnostics)
+        for depth in sorted({view.value("layers") for view in views}):
+            _shared_layers_alike(program, depth, diagnostics)
     return program
 
 
-def _layers_note(program: Program) -> tuple[Note, ...]:
-    span = program.span("layers")
-    return (Note(f"layers = {program.settings['layers'].value}", span),) if span else ()
+def _layers_note(view: StageView) -> tuple[Note, ...]:
+    span = view.span("layers")
+    return (Note(f"layers = {view.value('layers')}", span),) if span else ()
 
 
-def _lists_fit(program: Program, layers: int, diagnostics: Diagnostics) -> None:
+def _lists_fit(program: Program, deepest: StageView, diagnostics: Diagnostics) -> None:
+    layers = deepest.value("layers")
     for setting in ("heads", "ffn"):
         value = program.settings[setting].value
         if isinstance(value, tuple) and len(value) != layers:
@@ -54,12 +62,12 @@ def _lists_fit(program: Program, layers: int, diagnostics: Diagnostics) -> None:
                 f"{setting} has {len(value)} numbers for {layers} layers",
                 program.span(setting),
                 label="one number a layer, or one for all",
-                notes=_layers_note(program),
+                notes=_layers_note(deepest),
             )
 
 
 def _map_fits(
-    scheme: ShareMap, layers: int, span: Span | None, program: Program, diagnostics: Diagnostics
+    scheme: ShareMap, layers: int, span: Span | None, deepest: StageView, diagnostics: Diagnostics
 ) -> None:
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         problem = ""
@@ -82,7 +90,7 @@ def _map_fits(
                 problem,
                 span,
                 label="an owner is the layer itself or an earlier one that owns its weights",
-                notes=_layers_note(program),
+                notes=_layers_note(deepest),
             )
             return
 

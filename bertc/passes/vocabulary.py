@@ -1,10 +1,14 @@
-"""The pass that reads the size of an existing vocabulary."""
+"""The pass that finds an existing vocabulary and reads its size."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import TokenizerFile
+from bertc.ir.growth import FromRun
 from bertc.ir.program import Given, Program
 
 LARGEST_FILE_BYTES = 256 * 2**20
@@ -14,9 +18,14 @@ FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model")
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in the size of ``vocab=tokenizer("...")`` where it was left open.
 
-    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``.
+    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run that
+    begins from another reads with its vocabulary, unless one is written.
     """
-    given = program.settings["vocab"]
+    given, init = program.settings["vocab"], program.settings["init"]
+    if isinstance(init.value, FromRun) and given.origin.kind == "default":
+        origin = replace(init.origin, kind="derived", source="the vocabulary of init")
+        given = Given(_vocabulary_of(Path(init.value.path)), origin)
+        program = program.with_settings({"vocab": given})
     if not isinstance(given.value, TokenizerFile) or given.value.size:
         return program
     try:
@@ -31,6 +40,29 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         return program
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def _vocabulary_of(run: Path) -> TokenizerFile:
+    """A run keeps its vocabulary in a folder of its own, a model folder beside its weights.
+
+    A token table may have more rows than the vocabulary has tokens. What cannot be read here is
+    refused where it is needed.
+    """
+    folder = run / "tokenizer" if (run / "tokenizer").is_dir() else run
+    program, config = _json(run / "resolved.json"), _json(run / "config.json")
+    size = program.get("vocabulary", {}).get("size") or config.get("vocab_size") or 0
+    # Of a vocab.txt nothing else says it.
+    lower = _json(folder / "tokenizer_config.json").get("do_lower_case") is not False
+    return TokenizerFile(path=str(folder), lower=lower, size=size)
+
+
+def _json(path: Path) -> Any:
+    """The object in a file, empty if there is none."""
+    with suppress(OSError, ValueError, RecursionError):
+        if path.stat().st_size <= LARGEST_FILE_BYTES:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+    return {}
 
 
 def find_file(path: Path) -> Path:

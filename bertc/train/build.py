@@ -10,13 +10,14 @@ from bertc.estimate.units import bytes_text
 from bertc.interop import export_model
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model
-from bertc.nn import build as allocate
 from bertc.objectives import Inputs
 from bertc.passes import Plan
+from bertc.train.beginning import source_of
 from bertc.train.display import peak_memory_bytes
 from bertc.train.feed import to_inputs
 from bertc.train.graphs import graphs_so_far
 from bertc.train.machine import make_plan
+from bertc.train.state import begin
 from bertc.train.step import TrainStep
 from bertc.train.synthetic import RandomText, Unlearned, first_step
 
@@ -37,6 +38,8 @@ class Trial:
 def build(resolved: Resolved, out: Path | None) -> str:
     """Build, compile and run the first stage's training step; write ``out``; say how it went.
 
+    The model is the one that training begins with: later stages may be deeper.
+
     Rows of random tokens stand for the text, which is not read.
 
     Raises:
@@ -44,7 +47,8 @@ def build(resolved: Resolved, out: Path | None) -> str:
         CannotWriteError: if the model folder cannot be written.
     """
     plan = replace(make_plan(resolved), compile=True)
-    model = allocate(resolved, plan.device)
+    source, resolved = source_of(resolved), resolved.as_in(resolved.stages[0])
+    model = begin(resolved, resolved.stages[0], source).model.to(plan.device)
     tensors = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     trial = _trial(resolved, resolved.stages[0], model.train(), plan)

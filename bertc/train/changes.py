@@ -85,13 +85,12 @@ def _of_the_run(resolved: Resolved) -> dict[str, Any]:
     """The values of the settings that no stage changes."""
     encoder, run = resolved.encoder, resolved.run
     return {
-        **{name: getattr(encoder, name) for name in type(encoder).model_fields},
+        **{n: getattr(encoder, n) for n in type(encoder).model_fields if n not in STAGE_SETTINGS},
         **{
             name: _one([getattr(layer, name) for layer in encoder.layers])
             for name in LayerWidths.model_fields
         },
         **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
-        "layers": len(encoder.layers),
         "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
         "activation": encoder.ffn.activation,
         "vocab": resolved.vocabulary,
@@ -110,11 +109,13 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
             continue
         if setting == "steps" and _shared_out(old, new):
             yield Change(setting, old.steps, new.steps)
-        elif setting != "steps" and all(each == each[:1] * len(each) for each in (was, now)):
+        elif setting not in ("steps", "grow") and all(e == e[:1] * len(e) for e in (was, now)):
             yield Change(setting, was[0], now[0])
         else:
-            pairs = zip(names, was, now, strict=True)
-            yield from (Change(setting, a, b, stage) for stage, a, b in pairs if a != b)
+            for stage, a, b in zip(names, was, now, strict=True):
+                # Where one of the two does not grow, layers differ, and these are named.
+                if a != b and None not in (a, b):
+                    yield Change(setting, a, b, stage)
 
 
 def _shared_out(old: Resolved, new: Resolved) -> bool:

@@ -172,7 +172,7 @@ def held(tensor: Any) -> Tensor:
     return part
 
 
-def gathered(tensors: Mapping[str, Any], keep: bool) -> dict[str, Tensor]:
+def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:
     """Whole tensors, in main memory, in a process that wants to keep them; {} elsewhere.
 
     Every process takes part, one tensor after the other.

@@ -58,7 +58,7 @@ def evaluate_run(
                 "the text is not the one that this run was trained on",
                 help="restore the files, so that held-out text is text the model has not seen",
             )
-        stage = resolved.stage_at(max(0, progress.step - 1))
+        stage = resolved.trained_at(progress.step)
         index = resolved.stages.index(stage)
         stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples

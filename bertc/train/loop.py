@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bertc.diagnostics import DataError, StoppedError
+from bertc.estimate.flops import executed_flops
 from bertc.ir.optimizer import Lamb
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
@@ -131,7 +132,8 @@ class _Phase:
 def _rule(
     session: Session, stage: Stage, parameters: Mapping[str, Tensor], moments: Moments
 ) -> Rule:
-    table, done = model_weights(session.resolved), session.progress.step
+    table = model_weights(session.resolved.as_in(stage))
+    done = session.progress.step - stage.counted_from
     add = session.ranks.add if session.copies < session.ranks.world.size else None
     return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile, add)
 
@@ -142,6 +144,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     end = stage.first_step + stage.steps
     if progress.step > end or progress.step == end == progress.evaluated:
         return
+    session.enter(stage)
     if not stage.remembers(progress.step):
         session.remembered.memory = None
     phase = _Phase(session, index)
@@ -297,8 +300,12 @@ class _Clock:
         progress, resolved = self._session.progress, self._session.resolved
         seconds = max(1e-9, progress.seconds - self._seconds)
         speed = (progress.tokens - self._tokens) / seconds
+        # In tokens of this stage: those of a deeper network, or of longer rows, take longer.
+        cost = executed_flops(stage, stage.batch).train / stage.seq
         left = sum(
-            max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * s.tokens_per_step
+            max(0, s.first_step + s.steps - max(progress.step, s.first_step))
+            * s.batch
+            * (executed_flops(s, s.batch).train / cost)
             for s in resolved.stages
         )
         self._session.display.step(

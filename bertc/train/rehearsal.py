@@ -10,6 +10,7 @@ from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
 from bertc.train import durable
+from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.machine import make_plan
 from bertc.train.ranks import Ranks
@@ -39,12 +40,14 @@ def rehearse(
     # Weights, moments, and a checkpoint that is written before an old one goes.
     _try_to_write(out, 3 * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))
+    source = source_of(resolved, corpus.vocabulary)
     cost = estimate(resolved, "h200" if plan.device == "cuda" else "cpu", devices=ranks.world.size)
     notes = [
         f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "
         f"at the peak and {duration_text(cost.time.seconds_total)} on {cost.time.device}",
         *(f"on {plan.device}: {reason}" for reason in plan.reasons),
     ]
+    notes += source.lines() if source else ()
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         data.train(0)

@@ -28,10 +28,11 @@ def _decay(stage: Stage, done: int) -> float:
     """The factor on the peak rate after warm-up."""
     total, warmup = stage.schedule_steps, stage.warmup_steps
     match stage.optimizer.schedule:
-        case Polynomial(power=power, end=end, decay_from=decay_from):
-            start = warmup if decay_from == "warmup" else 0
+        case Polynomial(power=power, decay_from=decay_from) as schedule:
+            end, start = _end(stage, schedule), warmup if decay_from == "warmup" else 0
             return float(end + (1 - end) * (1 - _progress(done, start, total)) ** power)
-        case Cosine(end=end):
+        case Cosine() as schedule:
+            end = _end(stage, schedule)
             angle = math.pi * _progress(done, warmup, total)
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
         case ConstantRate():
@@ -40,6 +41,11 @@ def _decay(stage: Stage, done: int) -> float:
             return math.sqrt(max(1, warmup) / max(1, done))
         case unreachable:
             assert_never(unreachable)
+
+
+def _end(stage: Stage, schedule: Polynomial | Cosine) -> float:
+    """The last rate as a part of the first."""
+    return max(schedule.end, schedule.end_lr / stage.optimizer.lr)
 
 
 def _progress(done: int, start: int, total: int) -> float:

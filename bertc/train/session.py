@@ -1,10 +1,8 @@
 """A run in progress: what it is made of, how it begins or is taken up again, how it is saved."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +11,31 @@ from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.ir.resolved import Resolved
+from bertc.ir.growth import FromRun
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import ALONE, Layout, Plan, World
-from bertc.train import changes, checkpoints
+from bertc.train import checkpoints
+from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
-from bertc.train.machine import detect, make_plan
+from bertc.train.growth import grown
+from bertc.train.machine import make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
 from bertc.train.remembered import Remembered, shapes, taken_up
 from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, State, begin, restore
 from bertc.train.stopping import Stop
+from bertc.train.surroundings import note_beginning, versions
 from bertc.train.tables import vocabulary_tables
-
-_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
 
 
 @dataclass
 class Session:
-    """Everything the loop works on."""
+    """Everything the loop works on. ``stage`` is the one whose network the model is."""
 
     resolved: Resolved
     folder: RunFolder
@@ -46,6 +46,7 @@ class Session:
     model: Model
     moments: Moments
     progress: Progress
+    stage: Stage
     metrics: Metrics | Unwritten
     display: Display
     ranks: Ranks
@@ -57,6 +58,22 @@ class Session:
     def copies(self) -> int:
         """How many processes hold the same gradient."""
         return _layout(self.plan, self.ranks.world).copies
+
+    def enter(self, stage: Stage) -> None:
+        """Begin a stage: where its network is another one, make it of the one that there is.
+
+        What was saved last stays as it is: going on from there makes the same network again.
+        """
+        if stage.grow is not None and stage is not self.stage:
+            # Each process makes the whole of the new network from the whole of the old one.
+            weights, moments = gathered(self.engine.parameters), gathered(self.moments)
+            model, moments = grown(self.resolved, self.stage, stage, weights, moments)
+            self.model, self.engine, self.moments = laid_out(
+                model, moments, self.plan, self.ranks.world
+            )
+            depths = f"from {self.stage.layers} to {stage.layers} layers"
+            self.display.note(f"the network grows {depths}: {stage.grow.kind}")
+        self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:
         """All weights in main memory, in the first process; every one takes part."""
@@ -70,6 +87,7 @@ class Session:
         """
         if self.saved == self.progress.step:
             return
+        assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
         weights, moments = self.weights(), gathered(self.moments, self.ranks.first)
         stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
         if stage.remembers(self.progress.step):
@@ -86,6 +104,7 @@ class Session:
         self.progress.metrics_bytes = self.metrics.synced_bytes()
         facts = {
             "run": identity(self.resolved),
+            "stage": self.stage.name,
             "data": self.corpus.fingerprint,
             "threads": torch.get_num_threads(),
             "versions": versions(),
@@ -150,18 +169,21 @@ def open_session(
     with ranks.alike():
         plan = plan_of(resolved, lock, display, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)
+    source = None
     if ranks.first:
-        _note_beginning(resolved, folder, spec_text, lock, plan, corpus)
+        source = None if found else source_of(resolved, corpus.vocabulary)
+        note_beginning(resolved, folder, spec_text, lock, plan, corpus, source)
+        for text in source.lines() if source else ():
+            display.note(text)
 
     device = torch.device(plan.device)
-    state = restore(found, resolved) if found else begin(resolved)
+    stage = resolved.trained_at(ranks.share(found.step if found else 0))
+    state = restore(found, resolved) if found else begin(resolved, stage, source)
     model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
-    if progress.step:
+    if progress.step or isinstance(resolved.run.init, FromRun):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
-    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    engine = make_engine(model, _layout(plan, ranks.world), device)
-    moments = {name: engine.spread(m, name[2:]) for name, m in state.moments.items()}
     written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
     with written as metrics:
         yield Session(
@@ -174,6 +196,7 @@ def open_session(
             model=model,
             moments=moments,
             progress=progress,
+            stage=stage,
             metrics=metrics,
             display=display,
             ranks=ranks,
@@ -181,6 +204,15 @@ def open_session(
             remembered=remembered,
             saved=ranks.share(progress.step if found else -1),
         )
+
+
+def laid_out(
+    model: Model, moments: Moments, plan: Plan, world: World
+) -> tuple[Model, Engine, Moments]:
+    """A model and its moments over the processes, on their devices."""
+    model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
+    return model, engine, {n: engine.spread(m, n[2:]) for n, m in moments.items()}
 
 
 def _taken_up(
@@ -207,26 +239,6 @@ def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -
         ranks.wait()
     assert corpus is not None, "each had its turn"
     return corpus
-
-
-def _note_beginning(
-    resolved: Resolved,
-    folder: RunFolder,
-    spec_text: str,
-    lock: dict[str, Any],
-    plan: Plan,
-    corpus: Corpus,
-) -> None:
-    """Write what the run begins with, or hold it against what it began with."""
-    if not folder.holds_a_run:
-        # Only now: a first try whose text cannot be read must not take the folder's name.
-        folder.start(resolved, spec_text)
-    if lock:
-        old, new = lock["data"], corpus.fingerprint
-        changes.refuse([] if old == new else [f"the text: fingerprint {old} -> {new}"])
-    else:
-        corpus.vocabulary.save(folder.tokenizer)
-        folder.write_lock(_surroundings(resolved, plan, corpus))
 
 
 def _layout(plan: Plan, world: World) -> Layout:
@@ -299,21 +311,3 @@ def _restore_threads(began: int, display: Display) -> None:
             f"{torch.get_num_threads()}; going on with {began}, for the same sums"
         )
         torch.set_num_threads(began)
-
-
-def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus) -> dict[str, Any]:
-    """What decides the result beside the program, for lock.json."""
-    return {
-        "schema": 1,
-        "resolved": resolved.fingerprint(),
-        "data": corpus.fingerprint,
-        "threads": torch.get_num_threads(),
-        "plan": asdict(plan),
-        "machine": asdict(detect(resolved.run.device)),
-        "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that take part in the arithmetic or the files."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

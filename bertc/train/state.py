@@ -5,10 +5,12 @@ from typing import Any
 
 from torch import Tensor
 
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.nn import Model, build
 from bertc.train import checkpoints
+from bertc.train.beginning import Source
 from bertc.train.foreach import Moments
+from bertc.train.growth import move
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import zero_moments
 from bertc.train.remembered import shapes
@@ -45,10 +47,13 @@ class State:
     memory: dict[str, Tensor]
 
 
-def begin(resolved: Resolved) -> State:
-    """The state before the first step, which the seed decides, in main memory."""
-    model = build(resolved)
-    return State(model, zero_moments(dict(model.named_parameters())), Progress(), {})
+def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
+    """The initial state of a stage's network, in main memory: of the source, or of the seed."""
+    model = build(resolved.as_in(stage))
+    weights = dict(model.named_parameters())
+    if source:
+        move(source.places, source.tensors, weights)
+    return State(model, zero_moments(weights), Progress(), {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -57,6 +62,7 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     Raises:
         DataError: if its tensors are not those of the weight table.
     """
+    resolved = resolved.as_in(resolved.trained_at(checkpoint.step))
     table, folder = model_weights(resolved), checkpoint.folder
     weights = checkpoints.load_weights(folder / checkpoints.WEIGHTS, table)
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)

@@ -2,6 +2,7 @@
 
     python tests/bench/kills.py --kills 25
     python tests/bench/kills.py --set objective=clm --set attention=relative --set memory=48
+    python tests/bench/kills.py --also 'stage "a" {layers=1 steps=20} stage "b" {steps=100}'
 
 Weights, optimiser state and metrics (but for their seconds) must be the same to the bit. Prints a
 JSON object with the figures; exits 1 if anything differs or a run needs a person's hand.
@@ -22,6 +23,7 @@ SPEC = """
 layers=2 hidden=64 heads=2 seq=32 batch=16 steps={steps} vocab=wordpiece(300)
 objective=mlm optimizer=adamw(lr=1e-3, warmup=10) data=files("{corpus}", sentences=lines)
 holdout=10% save_every=7 eval_every=20 log_every=3 keep=2 device=cpu
+{also}
 """
 
 
@@ -32,11 +34,12 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=120)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--set", action="append", default=[], help="a setting of the runs")
+    options.add_argument("--also", default="", help="more of the spec, such as stages")
     chosen = options.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        command = _command(folder, chosen.steps)
+        command = _command(folder, chosen.steps, chosen.also)
         command += [word for setting in chosen.set for word in ("--set", setting)]
         started = time.monotonic()
         _must(subprocess.run([*command, "--out", folder / "straight"], capture_output=True))
@@ -55,14 +58,14 @@ def main() -> int:
     return 1 if different else 0
 
 
-def _command(folder: Path, steps: int) -> list[str | Path]:
+def _command(folder: Path, steps: int, also: str) -> list[str | Path]:
     draw, corpus = random.Random(1), folder / "farm.txt"
     documents = (
         "\n".join(" ".join(draw.choices(WORDS, k=9)) + "." for _ in range(12)) for _ in range(200)
     )
     corpus.write_text("\n\n".join(documents) + "\n")
     spec = folder / "farm.bertc"
-    spec.write_text(SPEC.format(steps=steps, corpus=corpus))
+    spec.write_text(SPEC.format(steps=steps, corpus=corpus, also=also))
     return [sys.executable, "-m", "bertc.cli", "train", spec]
 
 

@@ -126,3 +126,28 @@ def test_nothing_heavy_is_loaded() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "109,482,240" in done.stdout
+
+
+GROWING = (
+    "layers=4 hidden=64 vocab=1000 seq=32 batch=16 "
+    'stage "flat" { layers=1 steps=30 } stage "deep" { steps=70 }'
+)
+
+
+def test_growing_is_held_against_being_deep_from_the_start() -> None:
+    flat, deep = (resolve(GROWING.replace("layers=1", f"layers={n}")) for n in (1, 4))
+    found, whole = estimate(flat), estimate(deep)
+    shallow = estimate(resolve(GROWING.replace("layers=4", "layers=1")))
+    assert found.stages[0].flops == shallow.stages[0].flops
+    assert found.stages[1].flops == whole.stages[1].flops
+    assert found.flops.train_total == sum(stage.flops.train_total for stage in found.stages)
+    assert found.parameters == whole.parameters
+    assert found.stages[0].memory.weights_bytes == shallow.memory.weights_bytes
+    beside = found.from_start
+    assert beside is not None
+    assert (beside.layers, beside.flops_total) == (4, whole.flops.train_total)
+    assert beside.steps_of_same_flops == round(found.flops.train_total / whole.flops.train_per_step)
+    assert "with 4 layers from the start" in as_table([found])
+    assert "from_start" in found.as_json()
+    assert whole.from_start is None
+    assert "from_start" not in whole.as_json()

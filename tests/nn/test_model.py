@@ -36,6 +36,7 @@ SHAPES = [
     "objective=mlm+sop",
     "objective=span+sbo format=single-segment",
     "objective=mlm+nsp initializer=normal(0.05)",
+    "norm=pre(affine=false) positions=sinusoidal",
 ]
 
 

@@ -87,7 +87,7 @@ def as_zipf_says(monkeypatch: pytest.MonkeyPatch) -> None:
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     """FLOPs of one example: forward, and forward with backward."""
     with torch.device("meta"):
-        model = build(resolved, device="meta")
+        model = build(resolved.as_in(stage), device="meta")
         batch = columns(stage)
         objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:

@@ -34,6 +34,7 @@ def test_every_promised_system_is_there() -> None:
     promised += [
         f"{family}-{size}" for family in ("roberta", "spanbert") for size in ("base", "large")
     ]
+    promised += ["bert-stacked", "bert-stacked-paper"]
     promised += [f"electra-{size}" for size in ("small", "small-paper", "base", "large")]
     promised += [f"transformer-xl-{corpus}" for corpus in ("wt103-base", "wt103-large")]
     promised += [f"transformer-xl-enwik8-{layers}" for layers in (12, 24)]
@@ -54,7 +55,7 @@ def test_short_and_sourced(name: str) -> None:
     for line in lines(name):
         assert len(line) <= 100
         if SETTING.match(line.strip()) and not depth:
-            assert "#" in line or above.startswith("#"), f"no source: {line}"
+            assert "#" in line or above.lstrip().startswith("#"), f"no source: {line}"
         code = line.partition("#")[0]
         above, depth = line, depth + code.count("(") - code.count(")")
 
@@ -200,3 +201,27 @@ def test_shrinks_to_thirty_steps(name: str) -> None:
     for point in points(name, ["hidden=64", "heads=2", "layers=12", "steps=30", "batch=4"]):
         assert point.steps == 30
         assert all(stage.warmup_steps <= stage.schedule_steps for stage in point.stages)
+
+
+def test_stacking_as_released() -> None:
+    resolved = resolve("bert-stacked")
+    assert [len(stage.encoder.layers) for stage in resolved.stages] == [3, 6, 12]
+    assert [stage.steps for stage in resolved.stages] == [50_000, 70_000, 280_000]
+    assert [stage.tokens_per_step for stage in resolved.stages] == [102_400, 114_688, 122_880]
+    assert [stage.grow and stage.grow.moments for stage in resolved.stages] == [
+        None, "reset", "reset",
+    ]  # fmt: skip
+    assert [stage.counted_from for stage in resolved.stages] == [0, 50_000, 120_000]
+    norms = [w.name for w in model_weights(resolved) if w.role == "norm"]
+    assert norms == ["heads.mlm.norm.weight", "heads.mlm.norm.bias"]
+    assert not [w for w in model_weights(resolved) if "position" in w.name]
+    whole = resolve("bert-unstacked")
+    assert whole.encoder == resolved.encoder
+    assert resolved.steps == whole.steps == 400_000
+
+
+def test_stacking_as_printed_is_of_bert() -> None:
+    resolved = resolve("bert-stacked-paper")
+    assert resolved.encoder.layers == resolve("bert-base").encoder.layers
+    assert resolved.encoder.norm.kind == "post"
+    assert resolved.steps == 400_000

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ import torch
 
 from bertc.diagnostics import BertcError, UsageError
 from bertc.ir.attention import RelativeAttention
+from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.growth import FromRun, Stack
 from bertc.ir.norm import PreNorm
 from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.optimizer import Lamb
@@ -172,9 +175,9 @@ def harmed(rank, step, what):
     TrainStep.__call__ = call
 
 
-def kill_one(rank):
+def kill_one(rank, step=7):
     if rank == 1:
-        harmed(rank, 7, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        harmed(rank, step, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def ask_one(rank):
@@ -191,6 +194,37 @@ def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, sa
     assert newest_step(tmp_path / "killed") == 4
     assert together(2, resolved, "killed", resume=True) == ([0, 0], [])
     same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_network_grows_in_all_processes(together, tiny, tmp_path, same_run, strategy):
+    stages = {
+        "flat": {"layers": 1, "steps": 6},
+        "deep": {"layers": 2, "steps": 8, "grow": Stack(moments="carry")},
+    }
+    resolved = tiny(dropout=CALM, objective=PAIRS, stages=stages, strategy=strategy)
+    one = straight(resolved, tmp_path)
+    assert together(2, resolved, "straight") == ([0, 0], [])
+    assert losses(tmp_path / "straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
+    for step in (6, 11):  # at the boundary, where steps begin to be another network's; later
+        codes, _ = together(2, resolved, f"killed-{step}", harm=partial(kill_one, step=step))
+        assert codes == [75, -9]
+        assert newest_step(tmp_path / f"killed-{step}") == {6: 4, 11: 8}[step]
+        assert together(2, resolved, f"killed-{step}", resume=True) == ([0, 0], [])
+        same_run(tmp_path / "straight", tmp_path / f"killed-{step}")
+
+
+def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp_path):
+    train(tiny(), tmp_path / "first", cache=tmp_path / "cache", quiet=True)
+    source = tmp_path / "first"
+    vocabulary = TokenizerFile(path=str(source / "tokenizer"), size=120)
+    init = FromRun(path=str(source))
+    for strategy in ("ddp", "fsdp"):
+        settings = {"init": init, "vocab": vocabulary, "layers": 4, "dropout": CALM}
+        resolved = tiny(**settings, strategy=strategy)
+        one = straight(resolved, tmp_path, f"one-{strategy}")
+        assert together(2, resolved, strategy) == ([0, 0], [])
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
 
 
 def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, capsys):

@@ -62,6 +62,26 @@ def test_cosine(tiny):
     assert [rate(stage, step) for step in (10, 20, 70, 120)] == pytest.approx([0.5, 1, 0.55, 0.1])
 
 
+def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
+    """The three rates of StackingBERT's reproduce_bert.sh."""
+    plans = {
+        "three": (50_000, Adam(lr=8e-4, warmup=10_000, schedule=Polynomial(end_lr=5.5e-4))),
+        "six": (70_000, Adam(lr=5.5e-4, warmup=1, schedule=Polynomial(end_lr=3e-4))),
+        "twelve": (280_000, Adam(lr=3e-4, warmup=1, schedule=Polynomial(over=800_000))),
+    }
+    stages = {name: {"steps": n, "optimizer": rule} for name, (n, rule) in plans.items()}
+    three, six, twelve = tiny(stages=stages).stages
+    assert [rate(three, step) for step in (5_000, 10_000, 50_000)] == pytest.approx(
+        [4e-4, 8e-4, 5.5e-4]
+    )
+    assert [rate(six, step) for step in (50_001, 120_000)] == pytest.approx([5.5e-4, 3e-4])
+    assert [rate(twelve, step) for step in (120_001, 400_000)] == pytest.approx(
+        [3e-4, 1.95e-4], rel=2e-6
+    )
+    cosine = tiny(optimizer=Adam(lr=1.0, warmup=0, schedule=Cosine(end_lr=0.2, over=40)), steps=20)
+    assert rate(cosine.stages[0], 20) == pytest.approx(0.6)
+
+
 def test_constant(tiny):
     stage = tiny(optimizer=Adam(lr=0.3, warmup=2, schedule=ConstantRate()), steps=9).stages[0]
     assert [rate(stage, step) for step in range(4)] == pytest.approx([0, 0.15, 0.3, 0.3])

@@ -1,0 +1,81 @@
+"""Whether the weights of one model are what another can begin with, from the two weight tables."""
+
+from collections.abc import Collection, Mapping
+
+from bertc.compress.grow import WeightMap, weight_map
+from bertc.ir.growth import Growth, Identity
+from bertc.ir.resolved import Resolved, model_weights
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def fit(
+    old: Resolved, held: Collection[str], new: Resolved, growth: Growth
+) -> tuple[WeightMap, tuple[str, ...]]:
+    """Where the weights of ``new`` come from, and what stands in the way, a reason each.
+
+    ``held`` are the names that the old model has: its pooler, heads and generator may be absent,
+    and are then not copied. All of its encoder has to be of use, and all of the new one's to come
+    from there.
+    """
+    depths = len(old.encoder.layers), len(new.encoder.layers)
+    if depths[0] > depths[1]:
+        return WeightMap({}), (f"it has {depths[0]} layers, and this network {depths[1]}",)
+    found = weight_map(old, new, growth)
+    copies = {name: source for name, source in found.copies.items() if source in held}
+    there = {w.name: w.shape for w in model_weights(old) if w.name in held}
+    here = {w.name: w.shape for w in model_weights(new)}
+    misfits = (
+        *_silence(old, new, growth),
+        *_differing(copies, there, here),
+        *_absent(here.keys() - copies.keys(), found, there),
+        *_lost(there.keys() - set(copies.values())),
+    )
+    return WeightMap(copies, found.zeros), misfits
+
+
+def _silence(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+    """Layers are the identity where states pass by them, and where their weights are new."""
+    before, after = len(old.encoder.layers), len(new.encoder.layers)
+    if not isinstance(growth, Identity) or before == after:
+        return []
+    owners = (*new.encoder.attention_owner[before:], *new.encoder.ffn_owner[before:])
+    if new.encoder.norm.kind != "pre" or min(owners) < before:
+        return ["grow=identity needs norm=pre, and new layers with weights of their own"]
+    return []
+
+
+def _differing(copies: Mapping[str, str], there: Shapes, here: Shapes) -> list[str]:
+    return [
+        f"{name} is {_shape(there[source])} there and {_shape(here[name])} here"
+        for name, source in copies.items()
+        if there[source] != here[name]
+    ]
+
+
+def _absent(names: Collection[str], found: WeightMap, there: Shapes) -> list[str]:
+    """What the new network needs of the old one; a layer that is new has no source at all."""
+    parts = {_part(name) for name in there}
+    return [
+        f"it has no {found.copies.get(name, name)}"
+        for name in sorted(names)
+        if not found.made(name) and (_part(name) in parts or not _optional(name))
+    ]
+
+
+def _lost(names: Collection[str]) -> list[str]:
+    return [f"its {name} has no place here" for name in sorted(names) if not _optional(name)]
+
+
+def _part(name: str) -> str:
+    """A head, the pooler, the generator as a whole, or a part of the encoder."""
+    first, second, *_ = name.split(".")
+    return first if first == "generator" else f"{first}.{second}"
+
+
+def _optional(name: str) -> bool:
+    return name.startswith(("heads.", "generator.")) or _part(name) == "encoder.pooler"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))

@@ -1,0 +1,100 @@
+"""The pass that checks how stages grow: never shallower, and from layers that they can begin as."""
+
+from itertools import pairwise
+from typing import get_args
+
+from bertc.diagnostics import Diagnostics, Note
+from bertc.ir.growth import Identity
+from bertc.ir.program import Program
+from bertc.ir.sharing import SharedPart
+from bertc.passes.fixes import fix, note
+from bertc.passes.sharing import layer_values, owners
+from bertc.passes.stages import StageView, stage_views
+
+
+def growth(program: Program, diagnostics: Diagnostics) -> Program:
+    """Report every stage that cannot begin from the one before; the program is unchanged."""
+    if diagnostics.found:
+        return program
+    for earlier, later in pairwise(stage_views(program)):
+        before, after = earlier.value("layers"), later.value("layers")
+        if after < before:
+            _refuse_shrinking(earlier, later, diagnostics)
+        elif after > before and isinstance(later.value("grow"), Identity):
+            _identity_possible(program, later, before, diagnostics)
+        elif after > before:
+            _alike(program, later, before, diagnostics)
+    return program
+
+
+def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnostics) -> None:
+    before, after = earlier.value("layers"), later.value("layers")
+    span = earlier.span("layers")
+    diagnostics.error(
+        "E260",
+        f'stage "{later.name}" has {after} layers, and stage "{earlier.name}" before it {before}',
+        later.span("layers") or span,
+        label="a stage may be deeper than the one before, not shallower",
+        notes=note(f"layers = {before}", span),
+        help=f"layers={before}",
+        fix=fix(later.own.get("layers"), f"layers={before}"),
+    )
+
+
+def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnostics) -> None:
+    """A layer is as wide as the one whose copy it is."""
+    after = stage.value("layers")
+    for setting in ("heads", "ffn"):
+        widths = layer_values(program.settings[setting].value, after)
+        for layer in range(after):
+            source = stage.value("grow").source(layer, before, after)
+            if widths[layer] != widths[source]:
+                diagnostics.error(
+                    "E261",
+                    f"layer {layer} is to begin as a copy of layer {source}, and they differ in "
+                    f"{setting}: {widths[layer]} and {widths[source]}",
+                    program.span(setting) or stage.span("layers"),
+                    label="a copy is as wide as the original",
+                    notes=_grown_here(stage, before),
+                    help=f"{setting}={widths[0]}, or grow=identity with norm=pre",
+                    fix=fix(program.settings[setting], f"{setting}={widths[0]}"),
+                )
+                return
+
+
+def _identity_possible(
+    program: Program, stage: StageView, before: int, diagnostics: Diagnostics
+) -> None:
+    """New layers change nothing if states pass by them, and if they have weights of their own."""
+    after, share = stage.value("layers"), program.settings["share"]
+    if program.settings["norm"].value.kind != "pre":
+        diagnostics.error(
+            "E262",
+            "a layer with norm=post is never the identity: what passes it by is normed once more",
+            stage.span("grow") or stage.span("layers"),
+            notes=_grown_here(stage, before),
+            help="grow=stack, or norm=pre",
+            fix=fix(stage.given("grow"), "grow=stack"),
+        )
+        return
+    for part in get_args(SharedPart):
+        old, new = (owners(share.value, part, depth) for depth in (before, after))
+        moved = next((n for n in range(before) if old[n] != new[n]), None)
+        borrower = next((n for n in range(before, after) if new[n] < before), moved)
+        if borrower is not None:
+            diagnostics.error(
+                "E262",
+                f"layer {borrower} cannot be added as an identity: its {part} is "
+                f"that of layer {new[borrower]}",
+                stage.span("grow") or stage.span("layers"),
+                notes=note("the sharing is set here", share.origin.span),
+                help="grow=stack, or share=none",
+                fix=fix(stage.given("grow"), "grow=stack"),
+            )
+            return
+
+
+def _grown_here(stage: StageView, before: int) -> tuple[Note, ...]:
+    span = stage.span("layers")
+    message = f'stage "{stage.name}" grows from {before} to {stage.value("layers")} layers'
+    return note(message, span)

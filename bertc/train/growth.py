@@ -1,0 +1,43 @@
+"""Weights and moments of a new network from those of the one before it."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from bertc.compress import WeightMap, weight_map
+from bertc.ir.resolved import Resolved, Stage
+from bertc.nn import Model, build
+from bertc.train.foreach import Moments
+from bertc.train.optimizers import zero_moments
+
+
+def grown(
+    resolved: Resolved,
+    before: Stage,
+    after: Stage,
+    weights: Mapping[str, Tensor],
+    moments: Mapping[str, Tensor],
+) -> tuple[Model, Moments]:
+    """The model that stage ``after`` begins with, and its moments, in main memory.
+
+    ``weights`` and ``moments`` are all of those that stage ``before`` ended with.
+    """
+    assert after.grow is not None, "only a stage whose network differs grows"
+    target = resolved.as_in(after)
+    places = weight_map(resolved.as_in(before), target, after.grow)
+    model = build(target)
+    move(places, weights, dict(model.named_parameters()))
+    fresh = zero_moments(dict(model.named_parameters()))
+    if after.grow.moments == "carry":
+        move(places.moments(), moments, fresh)
+    return model, fresh
+
+
+@torch.no_grad()
+def move(places: WeightMap, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
+    """Fill new tensors from old ones, each with a copy of its own."""
+    for name, source in places.copies.items():
+        new[name].copy_(old[source])
+    for name in places.zeros:
+        new[name].zero_()

@@ -1,0 +1,64 @@
+"""What decides the result of a run beside its program, and is held in its lock."""
+
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from bertc.data import Corpus
+from bertc.ir.resolved import Resolved
+from bertc.passes import Plan
+from bertc.train import changes
+from bertc.train.beginning import Source
+from bertc.train.machine import detect
+from bertc.train.run import RunFolder
+
+_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
+
+
+def note_beginning(
+    resolved: Resolved,
+    folder: RunFolder,
+    spec_text: str,
+    lock: dict[str, Any],
+    plan: Plan,
+    corpus: Corpus,
+    source: Source | None,
+) -> None:
+    """Write what the run begins with, or hold it against what it began with."""
+    if not folder.holds_a_run:
+        # Only now: a first try whose text cannot be read must not take the folder's name.
+        folder.start(resolved, spec_text)
+    if lock:
+        found = {"the text: fingerprint": (lock["data"], corpus.fingerprint)}
+        if source:  # read again, for there is no checkpoint yet
+            found["the weights of init: sha256"] = (lock["init"], source.sha256)
+        changes.refuse(
+            [f"{name} {old} -> {new}" for name, (old, new) in found.items() if old != new]
+        )
+    else:
+        corpus.vocabulary.save(folder.tokenizer)
+        folder.write_lock(_surroundings(resolved, plan, corpus, source))
+
+
+def _surroundings(
+    resolved: Resolved, plan: Plan, corpus: Corpus, source: Source | None
+) -> dict[str, Any]:
+    """What decides the result beside the program, for lock.json."""
+    return {
+        "schema": 1,
+        "resolved": resolved.fingerprint(),
+        "data": corpus.fingerprint,
+        "init": source.sha256 if source else "",
+        "threads": torch.get_num_threads(),
+        "plan": asdict(plan),
+        "machine": asdict(detect(resolved.run.device)),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that take part in the arithmetic or the files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

@@ -1,0 +1,195 @@
+"""``init``: a run that begins with the weights of another, of an import or of a folder."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertc.api import resolve
+from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
+from bertc.interop import export_run, import_run, read_model
+from bertc.ir.data import TokenizerFile, WordPiece
+from bertc.ir.embedding import LearnedPositions
+from bertc.ir.growth import FromRun, Identity, Interleave
+from bertc.ir.norm import PreNorm
+from bertc.ir.objective import Mlm, Sop, Term
+from bertc.ir.sharing import ShareAll
+from bertc.train import session
+from bertc.train.loop import train
+from bertc.train.session import Session
+
+BOTH = (Term(objective=Mlm()), Term(objective=Sop()))
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {"cache": tmp_path / "cache", "quiet": True}
+
+
+@pytest.fixture
+def follow(tiny, tmp_path):
+    """A program that begins from the run ``first`` with its vocabulary."""
+
+    def make(source="first", **settings):
+        kept = tmp_path / source / "tokenizer"
+        path = str(kept if kept.is_dir() else tmp_path / source)
+        own = {
+            "vocab": TokenizerFile(path=path, size=120),
+            "init": FromRun(path=str(tmp_path / source)),
+        }
+        return tiny(**{**own, **settings})
+
+    return make
+
+
+def first_weights(resolved, out, options, monkeypatch):
+    """What a run begins with, by name: it is ended before its first step."""
+    found = {}
+
+    def end(self, stage):
+        found.update({n: p.detach().clone() for n, p in self.model.named_parameters()})
+        raise KeyError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "enter", end)
+        with pytest.raises(KeyError):
+            train(resolved, out, **options)
+    return found
+
+
+def last_weights(run):
+    return load_file(max((run / "checkpoints").glob("step-*")) / "weights.safetensors")
+
+
+def test_training_goes_on_from_a_finished_run(tiny, follow, tmp_path, options, monkeypatch):
+    train(tiny(), tmp_path / "first", **options)
+    before = last_weights(tmp_path / "first")
+    begun = first_weights(follow(steps=20), tmp_path / "second", options, monkeypatch)
+    assert begun.keys() == before.keys()
+    assert all(torch.equal(begun[name], before[name]) for name in begun)
+    report = train(follow(steps=20), tmp_path / "second", resume=True, **options)
+    assert report.step == 20
+    lock = json.loads((tmp_path / "second" / "lock.json").read_text())
+    assert len(lock["init"]) == 64
+
+
+def test_heads_are_taken_where_both_have_them(tiny, follow, tmp_path, options, monkeypatch):
+    train(tiny(objective=BOTH, steps=2), tmp_path / "first", **options)
+    only = follow(objective=(Term(objective=Mlm()),))
+    begun = first_weights(only, tmp_path / "less", options, monkeypatch)
+    assert all(torch.equal(begun[n], last_weights(tmp_path / "first")[n]) for n in begun)
+    shutil.rmtree(tmp_path / "first")
+    train(tiny(steps=2), tmp_path / "first", **options)
+    begun = first_weights(follow(objective=BOTH), tmp_path / "more", options, monkeypatch)
+    drawn = first_weights(tiny(objective=BOTH), tmp_path / "drawn", options, monkeypatch)
+    assert torch.equal(begun["heads.sop.weight"], drawn["heads.sop.weight"])
+    assert torch.equal(begun["heads.mlm.bias"], last_weights(tmp_path / "first")["heads.mlm.bias"])
+
+
+def test_deeper_than_the_source_it_grows(tiny, follow, tmp_path, options, monkeypatch):
+    train(tiny(steps=2, share=ShareAll()), tmp_path / "first", **options)
+    before = last_weights(tmp_path / "first")
+    begun = first_weights(follow(layers=4), tmp_path / "unshared", options, monkeypatch)
+    for number in range(4):
+        name = "encoder.ffn.{}.inner.weight"
+        assert torch.equal(begun[name.format(number)], before[name.format(0)])
+    shutil.rmtree(tmp_path / "first")
+    train(tiny(steps=2), tmp_path / "first", **options)
+    before = last_weights(tmp_path / "first")
+    deep = follow(stages={"a": {"layers": 3, "grow": Interleave()}, "b": {"layers": 6}})
+    begun = first_weights(deep, tmp_path / "deep", options, monkeypatch)
+    assert [
+        source
+        for number in range(3)
+        for source in range(2)
+        if torch.equal(begun[name.format(number)], before[name.format(source)])
+    ] == [0, 0, 1]
+    assert len(read_model_after(deep, tmp_path / "deep", options).encoder.layers) == 6
+
+
+def read_model_after(resolved, run, options):
+    train(resolved, run, resume=True, **options)
+    return read_model(run)[0]
+
+
+def test_folders_of_either_layout_serve(tiny, follow, tmp_path, options, monkeypatch):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    export_run(tmp_path / "first", tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "imported")
+    before = last_weights(tmp_path / "first")
+    for source in ("hf", "imported"):
+        begun = first_weights(follow(source), tmp_path / f"of {source}", options, monkeypatch)
+        assert all(torch.equal(begun[name], before[name]) for name in before)
+
+
+def test_the_vocabulary_is_that_of_the_source_unless_written(tiny, tmp_path, options):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    resolved = resolve(f'init="{tmp_path / "first"}" hidden=32')
+    assert resolved.vocabulary.path == str(tmp_path / "first" / "tokenizer")
+    assert resolved.vocabulary.size == 120
+    assert resolve(f'init="{tmp_path / "first"}" vocab=wordpiece(99)').vocabulary.size == 99
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layers": 1}, "it has 2 layers, and this network 1"),
+        ({"hidden": 48, "ffn": 64, "heads": 2},
+         "encoder.embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
+        ({"embedding": 16}, "encoder.embeddings.token.weight is 120 x 32 there and 120 x 16 here"),
+        ({"share": ShareAll()}, "its encoder.attention.1.key.bias has no place here"),
+        ({"norm": PreNorm()}, "it has no encoder.norm.bias"),
+        ({"segments": 0}, "its encoder.embeddings.segment.weight has no place here"),
+        ({"layers": 4, "grow": Identity()}, "grow=identity needs norm=pre"),
+        ({"positions": LearnedPositions(rows=30)}, "position.weight is 24 x 32"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named(tiny, follow, tmp_path, options, settings, message):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    for dry_run in (True, False):
+        with pytest.raises(DataError) as refused:
+            train(follow(**settings), tmp_path / "second", dry_run=dry_run, **options)
+        assert message in refused.value.message
+        assert refused.value.help
+    assert not (tmp_path / "second" / "resolved.json").exists()
+
+
+def test_other_tokens_are_refused(tiny, tmp_path, options):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    for vocab in (WordPiece(size=60), WordPiece(size=120, lower=False)):
+        other = tiny(init=FromRun(path=str(tmp_path / "first")), vocab=vocab)
+        with pytest.raises(DataError, match="tokens and this run's .* there and .* here") as found:
+            train(other, tmp_path / "second", **options)
+        assert "leave vocab out" in found.value.help
+
+
+def test_a_source_that_is_not_there(tiny, tmp_path, options):
+    resolved = tiny(init=FromRun(path=str(tmp_path / "none")))
+    with pytest.raises(MissingInputError):
+        train(resolved, tmp_path / "run", **options)
+
+
+def test_resuming_needs_the_source_only_before_the_first_checkpoint(
+    tiny, follow, tmp_path, options, monkeypatch, same_run
+):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    resolved = follow()
+    train(resolved, tmp_path / "straight", **options)
+    first_weights(resolved, tmp_path / "early", options, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(session.checkpoints, "_prune", stop_after_the_first)
+        with pytest.raises(BertcError):
+            train(resolved, tmp_path / "late", **options)
+    train(tiny(steps=5), tmp_path / "other", **options)
+    shutil.rmtree(tmp_path / "first" / "checkpoints")
+    shutil.copytree(tmp_path / "other" / "checkpoints", tmp_path / "first" / "checkpoints")
+    with pytest.raises(ResumeRefusedError, match="the weights of init: sha256"):
+        train(resolved, tmp_path / "early", resume=True, **options)
+    train(resolved, tmp_path / "late", resume=True, **options)
+    same_run(tmp_path / "straight", tmp_path / "late")
+
+
+def stop_after_the_first(parent, newest, keep):
+    raise DataError("stopped")

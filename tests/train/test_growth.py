@@ -1,0 +1,255 @@
+"""Stages that grow: what a deeper one begins with, and a run that is the same however resumed."""
+
+import pytest
+import torch
+
+from bertc.diagnostics import ResumeRefusedError, StoppedError
+from bertc.interop import read_model
+from bertc.ir.attention import RelativeAttention
+from bertc.ir.embedding import NoPositions
+from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.growth import Identity, Interleave, Stack
+from bertc.ir.norm import PreNorm
+from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
+from bertc.ir.optimizer import Adam, Lamb
+from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
+from bertc.nn import build
+from bertc.train import session
+from bertc.train.evaluate import evaluate_run
+from bertc.train.fill import fill
+from bertc.train.growth import grown
+from bertc.train.loop import train
+from bertc.train.optimizers import zero_moments
+
+RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
+STAGES = {"flat": {"layers": 1, "steps": 10}, "deep": {"layers": 2, "steps": 14}}
+
+
+def begun(resolved, seed=3):
+    """The last stage's model and moments, begun from random ones of the stage before."""
+    before, after = resolved.stages[-2:]
+    old = build(resolved.as_in(before))
+    draw = torch.Generator().manual_seed(seed)
+    for parameter in old.parameters():
+        parameter.data.normal_(std=0.1, generator=draw)
+    moments = {
+        name: torch.rand(moment.shape, generator=draw)
+        for name, moment in zero_moments(dict(old.named_parameters())).items()
+    }
+    return old, moments, *grown(resolved, before, after, dict(old.named_parameters()), moments)
+
+
+def layer(model, number):
+    return {
+        f"{part}.{name}": parameter
+        for part in ("attention", "ffn")
+        for name, parameter in getattr(model.encoder, part)[str(number)].named_parameters()
+    }
+
+
+@pytest.mark.parametrize(
+    ("grow", "before", "after", "sources"),
+    [
+        (Stack(), 2, 4, [0, 1, 0, 1]),
+        (Stack(), 2, 5, [0, 1, 0, 1, 0]),
+        (Interleave(), 2, 4, [0, 0, 1, 1]),
+        (Interleave(), 2, 3, [0, 0, 1]),
+    ],
+)
+def test_a_layer_begins_as_an_exact_copy(tiny, grow, before, after, sources):
+    resolved = tiny(stages={"a": {"layers": before}, "b": {"layers": after, "grow": grow}})
+    old, _, new, moments = begun(resolved)
+    for number, source in enumerate(sources):
+        theirs = layer(old, source)
+        for name, parameter in layer(new, number).items():
+            assert torch.equal(parameter, theirs[name])
+            assert parameter.data_ptr() != theirs[name].data_ptr()
+    assert torch.equal(new.encoder.embeddings.token.weight, old.encoder.embeddings.token.weight)
+    assert all(torch.equal(p, dict(old.heads.named_parameters())[n]) for n, p in
+               new.heads.named_parameters())  # fmt: skip
+    assert not any(moment.any() for moment in moments.values())
+
+
+def test_moments_can_be_carried_along(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 2, "grow": Stack(moments="carry")}}
+    _, before, new, moments = begun(tiny(stages=stages))
+    for name in dict(new.named_parameters()):
+        source = name.replace("attention.1.", "attention.0.").replace("ffn.1.", "ffn.0.")
+        assert torch.equal(moments[f"m.{name}"], before[f"m.{source}"])
+        assert torch.equal(moments[f"v.{name}"], before[f"v.{source}"])
+
+
+def test_identity_layers_change_nothing_at_first_and_learn(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 3, "grow": Identity()}}
+    old, _, new, _ = begun(tiny(stages=stages, norm=PreNorm()))
+    ids = torch.randint(5, 100, (2, 12))
+    assert torch.equal(old.eval().encode(ids), new.eval().encode(ids))
+    new.encode(ids).square().sum().backward()
+    gradients = {name: p.grad for name, p in layer(new, 2).items()}
+    assert gradients["attention.output.weight"].any()
+    assert gradients["ffn.outer.weight"].any()
+
+
+@pytest.mark.parametrize(
+    ("share", "owners"),
+    [(ShareAll(), {0}), (ShareGroups(groups=2), {0, 2}), (ShareFfn(), {0, 1, 2, 3})],
+)
+def test_what_is_shared_has_one_owner(tiny, share, owners):
+    stages = {"a": {"layers": 2}, "b": {"layers": 4}}
+    old, _, new, _ = begun(tiny(stages=stages, share=share))
+    assert {int(name) for name in new.encoder.attention} == owners
+    if isinstance(share, ShareAll):
+        assert all(torch.equal(p, q) for p, q in
+                   zip(old.parameters(), new.parameters(), strict=True))  # fmt: skip
+    if isinstance(share, ShareGroups):  # layers 0 0 2 2 after 0 1: layer 2 is layer 0 again
+        for name, parameter in layer(new, 2).items():
+            assert torch.equal(parameter, layer(old, 0)[name])
+
+
+def test_a_generator_grows_with_its_encoder(tiny):
+    settings = {"objective": RTD, "stages": {"a": {"layers": 1}, "b": {"layers": 2}}}
+    resolved = tiny(**settings, generator=GeneratorNetwork(size=0.5))
+    assert [len(stage.generator.layers) for stage in resolved.stages] == [1, 2]
+    old, _, new, _ = begun(resolved)
+    weights, before = dict(new.named_parameters()), dict(old.named_parameters())
+    for network in ("encoder", "generator"):
+        for layer in (0, 1):
+            name = f"{network}.ffn.{{}}.outer.weight"
+            assert torch.equal(weights[name.format(layer)], before[name.format(0)])
+    fixed = tiny(**settings, generator=GeneratorNetwork(size=0.5, layers=2))
+    assert [len(stage.generator.layers) for stage in fixed.stages] == [2, 2]
+    _, _, kept, _ = begun(fixed)
+    weights = dict(kept.named_parameters())
+    assert not torch.equal(weights[name.format(1)], weights[name.format(0)])
+
+
+class _Stop:
+    """Stops a run when it is about to do a step, as SIGTERM does."""
+
+    def __init__(self, monkeypatch, step):
+        real = session.Session.save
+
+        def save(self):
+            real(self)
+            if self.progress.step == step:
+                raise StoppedError("here")
+
+        monkeypatch.setattr(session.Session, "save", save)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"optimizer": Lamb(lr=1e-2, warmup=2, bias_correction=True)},
+        {"optimizer": Adam(lr=1e-3, warmup=2), "grow": Interleave(moments="carry"),
+         "objective": (Term(objective=Mlm()), Term(objective=Sop())), "embedding": 16,
+         "recompute": "on", "share": ShareFfn()},
+        {"grow": Identity(), "norm": PreNorm(), "pack": True},
+        {"objective": RTD, "generator": GeneratorNetwork(size=0.5)},
+    ],
+    ids=["stack", "lamb", "carry", "identity", "electra"],
+)  # fmt: skip
+def test_a_run_that_grows_is_the_same_however_resumed(
+    tiny, tmp_path, same_run, monkeypatch, settings
+):
+    resolved = tiny(stages=STAGES, **settings)
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    for step in (8, 10, 12, 20):  # in the first stage, at the boundary, in the second stage
+        run = tmp_path / f"stopped-{step}"
+        with monkeypatch.context() as patch:
+            _Stop(patch, step)
+            with pytest.raises(StoppedError):
+                train(resolved, run, **options)
+        # Until it goes on, the network is as deep as the checkpoint.
+        depth = 1 if step <= 10 else 2
+        reached, tensors = read_model(run)
+        assert len(reached.encoder.layers) == depth
+        assert ("encoder.ffn.1.norm.weight" in tensors) == (
+            depth == 2 and not isinstance(settings.get("share"), ShareFfn)
+        )
+        assert evaluate_run(run, **options).step == step
+        assert fill(run, "hens cackle in the [MASK]").masks
+        train(resolved, run, resume=True, **options)
+        same_run(tmp_path / "straight", run)
+
+
+def test_a_kill_between_the_stages_goes_on_from_the_end_of_the_first(tiny, tmp_path, same_run):
+    resolved = tiny(stages=STAGES)
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    run = tmp_path / "killed"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.Session, "enter", _no_second_stage)
+        with pytest.raises(RuntimeError):
+            train(resolved, run, **options)
+    train(resolved, run, resume=True, **options)
+    same_run(tmp_path / "straight", run)
+
+
+def _no_second_stage(self, stage):
+    if stage.grow:
+        raise RuntimeError("killed")
+    self.stage = stage
+
+
+def test_the_count_of_updates_begins_again_with_the_moments(tiny):
+    stages = {"a": {"layers": 1}, "b": {"layers": 2}, "c": {"seq": 16}}
+    assert [s.counted_from for s in tiny(stages=stages).stages] == [0, 12, 12]
+
+
+def test_what_changed_in_growing_is_named(tiny, tmp_path):
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(tiny(stages=STAGES), tmp_path / "run", **options)
+    other = {**STAGES, "deep": {"layers": 3, "steps": 14, "grow": Interleave()}}
+    with pytest.raises(ResumeRefusedError) as refused:
+        train(tiny(stages=other), tmp_path / "run", resume=True, **options)
+    assert "deep.layers: 2 -> 3" in refused.value.message
+    assert "deep.grow: stack -> interleave" in refused.value.message
+    same = {**STAGES, "deep": {"layers": 1, "steps": 14}}
+    with pytest.raises(ResumeRefusedError, match="deep.layers: 2 -> 1"):
+        train(tiny(stages=same), tmp_path / "run", resume=True, **options)
+
+
+SHARES = (ShareNone(), ShareAll(), ShareGroups(groups=2), ShareFfn())
+OBJECTIVES = {
+    "mlm": {},
+    "sop": {"objective": (Term(objective=Mlm()), Term(objective=Sop()))},
+    "packed": {"pack": True},
+    "electra": {"objective": RTD, "generator": GeneratorNetwork(size=0.5)},
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("share", SHARES, ids=lambda share: share.kind)
+@pytest.mark.parametrize("grow", [Stack(), Interleave(moments="carry")], ids=lambda g: g.kind)
+def test_growing_combines(tiny, tmp_path_factory, objective, share, grow):
+    stages = {"flat": {"layers": 2, "steps": 2}, "deep": {"layers": 4, "steps": 3, "grow": grow}}
+    settings = {"embedding": 16, "recompute": "on", "share": share, **OBJECTIVES[objective]}
+    resolved = tiny(stages=stages, **settings)
+    folder = tmp_path_factory.mktemp("run")
+    cache = tmp_path_factory.getbasetemp() / "growing"
+    report = train(resolved, folder / "run", cache=cache, quiet=True)
+    assert report.step == 5
+    assert len(read_model(folder / "run")[0].encoder.layers) == 4
+
+
+def test_a_memory_begins_again_where_the_network_grows(tiny, tmp_path, same_run, monkeypatch):
+    resolved = tiny(
+        stages=STAGES,
+        objective=(Term(objective=Clm()),),
+        memory=16,
+        attention=RelativeAttention(),
+        positions=NoPositions(),
+    )
+    options = {"cache": tmp_path / "cache", "quiet": True}
+    train(resolved, tmp_path / "straight", **options)
+    for step in (8, 10, 12):
+        run = tmp_path / f"stopped-{step}"
+        with monkeypatch.context() as patch:
+            _Stop(patch, step)
+            with pytest.raises(StoppedError):
+                train(resolved, run, **options)
+        train(resolved, run, resume=True, **options)
+        same_run(tmp_path / "straight", run)
