@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from bertc.diagnostics import Diagnostics, Note, Span
+from bertc.diagnostics import Diagnostics
 from bertc.ir.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.objective import Masked, Rtd
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import ShareGroups, ShareMap
+from bertc.passes.fixes import fix, note
 from bertc.passes.stages import StageView, stage_views
 
 
@@ -38,10 +39,6 @@ def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork
     )
 
 
-def _note(message: str, span: Span | None) -> tuple[Note, ...]:
-    return (Note(message, span),) if span else ()
-
-
 def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> None:
     objectives = [t.objective for s in stage_views(program) for t in s.value("objective")]
     span = program.span("generator")
@@ -51,8 +48,9 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             "E231",
             "a generator, and no objective asks what it replaced",
             span,
-            notes=_note("the objective is set here", program.span("objective")),
-            help="objective=rtd*50+mlm",
+            notes=note("the objective is set here", program.span("objective")),
+            help="objective=rtd*50+mlm, or generator=none",
+            fix=fix(program.settings["generator"], "generator=none"),
         )
     learns = any(isinstance(objective, Masked) for objective in objectives)
     if isinstance(node, GeneratorNetwork) and replacing and not learns:
@@ -61,8 +59,9 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             "the generator is a network, and nothing trains it",
             span,
             label="it learns mlm",
-            notes=_note("the objective is set here", program.span("objective")),
+            notes=note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm, or generator=unigram",
+            fix=fix(program.settings["generator"], "generator=unigram"),
         )
 
 
@@ -87,8 +86,9 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             f"mlm predicts what is masked, and generator = {node.kind} leaves nothing masked",
             span,
             label="without a generator network the encoder alone reads, and it reads replacements",
-            notes=_note(f"generator = {node.kind}", stage.program.span("generator")),
+            notes=note(f"generator = {node.kind}", stage.program.span("generator")),
             help="objective=rtd, or generator=0.25",
+            fix=fix(stage.program.settings["generator"], "generator=0.25"),
         )
     elif masks and replacing.p != Rtd().p:
         diagnostics.error(
@@ -97,22 +97,26 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             span,
             label="what mlm predicts is what is replaced",
             help=f"objective=rtd+mlm(p={replacing.p:g})",
+            fix=fix(stage.given("objective"), f"objective=rtd+mlm(p={replacing.p:g})"),
         )
 
 
 def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Its heads and, at its depth, the sharing it has from the encoder."""
     span, scheme = program.span("generator"), program.settings["share"].value
+    given = program.settings["generator"]
     if node.hidden % node.heads:
+        even = node.hidden // node.heads * node.heads or node.heads
+        instead = f"generator=network(hidden={even}, heads={node.heads})"
         diagnostics.error(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
             span,
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            help=f"generator=network(hidden={node.hidden // node.heads * node.heads or node.heads},"
-            f" heads={node.heads})",
+            help=instead,
+            fix=fix(given, instead),
         )
-    sharing = _note("the sharing is set here", program.span("share"))
+    sharing = note("the sharing is set here", program.span("share"))
     deepest = max(view.value("layers") for view in stage_views(program))
     shared = node.layers not in (0, deepest) and (
         (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
@@ -125,5 +129,6 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             span,
             label=f"share={scheme.kind} is made for another depth",
             notes=sharing,
-            help=f"generator=network(layers={program.settings['layers'].value})",
+            help=f"generator=network(layers={deepest})",
+            fix=fix(given, f"generator=network(layers={deepest})"),
         )
