@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from bertc.diagnostics import DataError, UnsafeError
 from bertc.interop.json_file import read_json, shown
 from bertc.interop.names import LayoutName
+from bertc.interop.spelling import SPELLINGS, common_names
 from bertc.ir.base import Probability, Width
 from bertc.ir.ffn import Activation
 from bertc.ir.norm import Epsilon
@@ -134,19 +135,6 @@ class HfXlm(HfConfig):
         return tuple(names.get(number, str(number)) for number in range(self.n_langs))
 
 
-XLM_NAMES = {
-    "emb_dim": "hidden_size",
-    "n_layers": "num_hidden_layers",
-    "n_heads": "num_attention_heads",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "init_std": "initializer_range",
-    "n_words": "vocab_size",
-    "pad_index": "pad_token_id",
-}
-"""XLMConfig's settings and those of BertConfig that mean the same."""
-
-
 class HfElectra(HfConfig):
     """ElectraConfig; as BertConfig, its defaults are the small release's."""
 
@@ -160,6 +148,21 @@ class HfElectra(HfConfig):
     def embedding(self) -> int:
         """Width of the embedding tables."""
         return self.embedding_size
+
+
+class HfXlnet(HfConfig):
+    """XLNetConfig, its settings under the names that the others have for them."""
+
+    model_type: Literal["xlnet"] = "xlnet"
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 1024
+    num_hidden_layers: Annotated[int, Field(ge=1, le=1000)] = 24
+    num_attention_heads: Heads = 16
+    intermediate_size: Width = 4096
+    type_vocab_size: Literal[0] = 0
+    pad_token_id: Annotated[int, Field(ge=0, le=998)] | None = 5
+    clamp_len: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
+    d_head: Width | None = None
 
 
 IGNORED = {
@@ -202,6 +205,10 @@ IGNORED = {
          "unk_index", "mask_index"),
         "says how XLM was trained, or what another setting says too",
     ),
+    **dict.fromkeys(
+        ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
+        "says how much is remembered from row to row, which whoever reads decides",
+    ),
 }  # fmt: skip
 """Settings that change nothing bertc imports, and why."""
 
@@ -222,24 +229,32 @@ ONLY: dict[str, Any] = {
     "asm": False,
     "is_encoder": True,
     "share_inout_emb": True,
+    "attn_type": "bi",
+    "bi_data": False,
+    "same_length": False,
+    "untie_r": True,
     "pruned_heads": {},
     "per_layer_config": {},
 }
-"""Settings with one value that bertc computes; those of ALBERT's and XLM's releases too."""
+"""Settings with one value that bertc computes; those of releases of ALBERT, XLM and XLNet too."""
 
 CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation",
         "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
 """Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
 
-_BY_LAYOUT: dict[str, type[HfConfig]] = {
+_BY_LAYOUT: dict[LayoutName, type[HfConfig]] = {
     "bert": HfBert,
     "roberta": HfRoberta,
     "albert": HfAlbert,
     "xlm": HfXlm,
     "electra": HfElectra,
+    "xlnet": HfXlnet,
 }
 _CONFIGS: TypeAdapter[HfConfig] = TypeAdapter(
-    Annotated[HfBert | HfRoberta | HfAlbert | HfXlm | HfElectra, Field(discriminator="model_type")]
+    Annotated[
+        HfBert | HfRoberta | HfAlbert | HfXlm | HfElectra | HfXlnet,
+        Field(discriminator="model_type"),
+    ]
 )
 
 
@@ -259,8 +274,8 @@ def read_config(path: Path) -> HfConfig:
             help=f"bertc imports the layouts {', '.join(_BY_LAYOUT)}",
         )
     spelled = {name: name for name in settings}
-    if layout == "xlm":
-        settings, spelled = _xlm_settings(path, settings)
+    if layout in SPELLINGS:
+        settings, spelled = common_names(path, layout, settings)
     fields = _BY_LAYOUT[layout].model_fields
     for name, value in settings.items():
         if name not in fields:
@@ -275,27 +290,6 @@ def read_config(path: Path) -> HfConfig:
         ) from None
     _check_together(path, config)
     return config
-
-
-def _xlm_settings(path: Path, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """XLM's settings by the common names, and the names that the file has for them."""
-    settings: dict[str, Any] = {}
-    spelled: dict[str, str] = {}
-    for name, value in given.items():
-        common = XLM_NAMES.get(name, name)
-        if common in settings and settings[common] != value:
-            raise DataError(
-                f"{path}: {spelled[common]} = {shown(settings[common])}, {name} = {shown(value)}",
-                help="they are one setting; remove one of them",
-            )
-        if name in ("hidden_act", "intermediate_size", "type_vocab_size"):
-            _check_unhandled(path, f"{name} of an XLM", value)
-        settings[common], spelled[common] = value, name
-    gelu, width = settings.pop("gelu_activation", True), settings.get("hidden_size", 2048)
-    settings["hidden_act"] = ("gelu" if gelu else "relu") if isinstance(gelu, bool) else gelu
-    settings["intermediate_size"] = 4 * width if isinstance(width, int) else width
-    spelled["hidden_act"] = "gelu_activation"
-    return settings, spelled
 
 
 def _check_unhandled(path: Path, name: str, value: Any) -> None:
@@ -332,6 +326,13 @@ def _check_together(path: Path, config: HfConfig) -> None:
             f"{path}: pad_token_id = {config.pad_token_id} leaves none of the "
             f"{config.max_position_embeddings} positions",
             help="the RoBERTa layout counts positions from the padding id + 1",
+        )
+    head_dim = config.hidden_size // config.num_attention_heads
+    if isinstance(config, HfXlnet) and config.d_head not in (None, head_dim):
+        raise DataError(
+            f"{path}: d_head = {config.d_head} is not d_model / n_head = {config.hidden_size} / "
+            f"{config.num_attention_heads}",
+            help="no class of transformers computes such a network",
         )
     if isinstance(config, HfAlbert) and config.embedding_size == config.hidden_size:
         raise DataError(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.interop.folder import replacing
-from bertc.interop.layout import ACTIVATIONS, Obstacle, layout
+from bertc.interop.layout import ACTIVATIONS, layout
 from bertc.interop.names import (
     TITLES,
     HfClass,
@@ -23,7 +23,9 @@ from bertc.interop.names import (
     prefixed,
 )
 from bertc.interop.networks import GENERATOR, alone, tensors_alone
+from bertc.interop.obstacle import Obstacle
 from bertc.interop.tensors import write_tensors
+from bertc.interop.xlnet import stored, xlnet_config
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Resolved, model_weights
 
@@ -189,7 +191,12 @@ def _write_hf(
     assert len(placed) == len(held), f"the {name} layout has no place for {set(held) - set(placed)}"
     write_tensors(
         fresh / "model.safetensors",
-        {prefixed(name, chosen, n, key): tensors[n] for n, key in placed.items()},
+        {
+            prefixed(name, chosen, n, key): stored(encoder, n, tensors[n])
+            if name == "xlnet"
+            else tensors[n]
+            for n, key in placed.items()
+        },
     )
     config = hf_config(encoder, vocabulary, name, chosen)
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -211,6 +218,8 @@ def hf_config(
     encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
 ) -> dict[str, Any]:
     """The settings of ``config.json``."""
+    if name == "xlnet":
+        return _xlnet_config(encoder, vocabulary, chosen)
     if name == "xlm":
         return _xlm_config(encoder, vocabulary, chosen)
     config: dict[str, Any] = {
@@ -240,6 +249,22 @@ def hf_config(
     if name in ("roberta", "albert"):
         config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
     return config
+
+
+def _xlnet_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:
+    return {
+        "architectures": [chosen.name],
+        "model_type": "xlnet",
+        "vocab_size": encoder.vocab_size,
+        **xlnet_config(encoder, vocabulary.pad),
+        "ff_activation": ACTIVATIONS[encoder.ffn.activation],
+        "initializer_range": _std(encoder),
+        "layer_norm_eps": encoder.norm.eps,
+        "bos_token_id": vocabulary.cls,
+        "eos_token_id": vocabulary.sep,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
 
 
 def _xlm_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from bertc.interop.tensors import (
     read_header,
     read_tensors,
 )
+from bertc.interop.xlnet import stored_shape, taken
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.objective import Term
 from bertc.ir.program import Given, Origin, Program
@@ -116,15 +117,22 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
 
     fresh = parts_of(w.name for w in model_weights(resolved)) - parts
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
+
+    def stored_as(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        xlnet = config.model_type == "xlnet"
+        return stored_shape(resolved.encoder, name, shape) if xlnet else shape
+
     placed = keys(config.model_type, resolved.encoder, [n for n in table if n not in beside])
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     check_names(main.path, set(main.stored) - set(copies), set(placed.values()), main.stored)
     for name, key in placed.items():
-        check_entry(main.path, main.stored[key], main.entry(key), table[name])
+        check_entry(main.path, main.stored[key], main.entry(key), stored_as(name, table[name]))
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
     tensors = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
+    if config.model_type == "xlnet":
+        tensors = {name: taken(name, tensor, table[name]) for name, tensor in tensors.items()}
     _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
     notes = (*_notes_on_dtypes(main), *_notes_on_heads(fresh))

@@ -1,10 +1,11 @@
 """Which Hugging Face layout can say what a program is, or which setting stands in the way."""
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from bertc.interop.names import TITLES, LayoutName, groups
-from bertc.ir.attention import FullAttention, RelativeAttention
+from bertc.interop.obstacle import Obstacle
+from bertc.interop.xlnet import xlnet_obstacle
+from bertc.ir.attention import RelativeAttention
 from bertc.ir.encoder import Encoder
 from bertc.ir.ffn import Activation, Mlp
 from bertc.ir.resolved import Resolved
@@ -20,25 +21,16 @@ ACTIVATIONS: dict[Activation, str] = {
 """The names of transformers' activations.ACT2FN that compute the same, to the last bit."""
 
 
-@dataclass(frozen=True)
-class Obstacle:
-    """A setting, as one would write it, that no layout can say, and why."""
-
-    setting: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.setting} stands in the way: {self.why}"
-
-
 def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> LayoutName | Obstacle:
     """The layout of a program whose vocabulary pads with id ``pad``.
 
-    What finds replaced tokens is ELECTRA's, and a network that came from that layout or trains with
-    such a one; no token types are XLM's; positions with an offset are RoBERTa's; shared layers or
+    Distances are XLNet's. What finds replaced tokens is ELECTRA's, and a network that came from
+    that layout or trains with such a one; no token types are XLM's; positions with an offset are RoBERTa's; shared layers or
     factorised embeddings are ALBERT's.
     """
     encoder = resolved.encoder
+    if isinstance(encoder.attention, RelativeAttention):
+        return xlnet_obstacle(encoder, encoder.attention) or "xlnet"
     if obstacle := _everywhere(encoder):
         return obstacle
     predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())
@@ -69,13 +61,8 @@ def albert_group(layer: int, layers: int, num_groups: int) -> int:
 
 def _everywhere(encoder: Encoder) -> Obstacle | None:
     """What none of the layouts can say."""
-    match encoder.attention:
-        case FullAttention():
-            pass
-        case RelativeAttention():
-            return Obstacle("attention=relative", "all layouts attend by content alone")
-        case _:
-            assert_never(encoder.attention)
+    if encoder.two_streams:
+        return Obstacle("objective=plm", "of the layouts only XLNet's has two streams")
     if encoder.causal:
         return Obstacle("objective=clm", "every token of the layouts sees both sides")
     if encoder.table.kind != "whole" or encoder.table.scaled:

@@ -12,13 +12,14 @@ from typing import Literal
 
 from bertc.ir.encoder import Encoder
 
-LayoutName = Literal["bert", "roberta", "albert", "xlm", "electra"]
+LayoutName = Literal["bert", "roberta", "albert", "xlm", "electra", "xlnet"]
 TITLES: dict[LayoutName, str] = {
     "bert": "BERT",
     "roberta": "RoBERTa",
     "albert": "ALBERT",
     "xlm": "XLM",
     "electra": "ELECTRA",
+    "xlnet": "XLNet",
 }
 PREFIX: dict[LayoutName, str] = {
     "bert": "bert",
@@ -26,6 +27,7 @@ PREFIX: dict[LayoutName, str] = {
     "albert": "albert",
     "xlm": "transformer",
     "electra": "electra",
+    "xlnet": "transformer",
 }
 """What the classes with heads call their encoder."""
 
@@ -109,8 +111,32 @@ MODULES: dict[LayoutName, dict[str, str]] = {
         "heads.rtd.dense": "discriminator_predictions.dense",
         "heads.rtd": "discriminator_predictions.dense_prediction",
     },
+    "xlnet": {
+        "encoder.embeddings.token": "word_embedding",
+        "encoder.attention.{n}.norm": "layer.{n}.rel_attn.layer_norm",
+        "encoder.ffn.{n}.inner": "layer.{n}.ff.layer_1",
+        "encoder.ffn.{n}.outer": "layer.{n}.ff.layer_2",
+        "encoder.ffn.{n}.norm": "layer.{n}.ff.layer_norm",
+        "heads.plm": "lm_loss",
+    },
 }
 """bertc's module and the layout's. Labels agree: 0 true, in order or original, 1 not."""
+
+BARE: dict[LayoutName, dict[str, str]] = {
+    "xlnet": {
+        "encoder.embeddings.unseen": "mask_emb",
+        "encoder.attention.{n}.query.weight": "layer.{n}.rel_attn.q",
+        "encoder.attention.{n}.key.weight": "layer.{n}.rel_attn.k",
+        "encoder.attention.{n}.value.weight": "layer.{n}.rel_attn.v",
+        "encoder.attention.{n}.distance.weight": "layer.{n}.rel_attn.r",
+        "encoder.attention.{n}.output.weight": "layer.{n}.rel_attn.o",
+        "encoder.attention.{n}.content_bias": "layer.{n}.rel_attn.r_w_bias",
+        "encoder.attention.{n}.distance_bias": "layer.{n}.rel_attn.r_r_bias",
+        "encoder.attention.{n}.segment_bias": "layer.{n}.rel_attn.r_s_bias",
+        "encoder.attention.{n}.segment": "layer.{n}.rel_attn.seg_embed",
+    },
+}
+"""Weights that are no module's in a layout, by their whole names."""
 
 COPIES: dict[LayoutName, dict[str, str]] = {
     "bert": {
@@ -127,6 +153,7 @@ COPIES: dict[LayoutName, dict[str, str]] = {
     },
     "xlm": {"pred_layer.proj.weight": "embeddings.weight"},
     "electra": {"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
+    "xlnet": {"lm_loss.weight": "word_embedding.weight"},
 }
 """Tied tensors that a file may hold a second time, and the key they are copies of."""
 
@@ -170,6 +197,7 @@ CLASSES: dict[LayoutName, tuple[HfClass, ...]] = {
         _hf_class("ElectraForMaskedLM", "mlm"),
         _hf_class("ElectraModel"),
     ),
+    "xlnet": (_hf_class("XLNetLMHeadModel", "plm"), _hf_class("XLNetModel")),
 }
 """Classes by what they hold, the fullest first."""
 
@@ -198,19 +226,18 @@ def groups(encoder: Encoder) -> dict[int, int]:
 def keys(layout: LayoutName, encoder: Encoder, names: Iterable[str]) -> dict[str, str]:
     """bertc weight names and their keys, unprefixed; names without a place are left out."""
     numbers = groups(encoder) if layout == "albert" else {n: n for n in range(len(encoder.layers))}
-    placed = {name: _key(MODULES[layout], numbers, name) for name in names}
+    placed = {name: _key(layout, numbers, name) for name in names}
     return {name: key for name, key in placed.items() if key is not None}
 
 
-def _key(modules: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
-    module, _, leaf = name.rpartition(".")
+def _key(layout: LayoutName, numbers: Mapping[int, int], name: str) -> str | None:
     number = re.search(r"\.(\d+)\.", name)
-    if number:
-        module = module.replace(f".{number[1]}.", ".{n}.", 1)
-    found = modules.get(module)
-    if found is None:
-        return None
-    return (found.format(n=numbers[int(number[1])]) if number else found) + "." + leaf
+    pattern = name.replace(f".{number[1]}.", ".{n}.", 1) if number else name
+    module, _, leaf = pattern.rpartition(".")
+    found = BARE.get(layout, {}).get(pattern)
+    if found is None and module in MODULES[layout]:
+        found = f"{MODULES[layout][module]}.{leaf}"
+    return found and found.format(n=numbers[int(number[1])] if number else "")
 
 
 def prefixed(layout: LayoutName, chosen: HfClass, name: str, key: str) -> str:

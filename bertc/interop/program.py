@@ -5,18 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm
+from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm, HfXlnet
 from bertc.interop.layout import albert_group
 from bertc.interop.names import TITLES
 from bertc.interop.tokenizer import lower_cased
+from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
-from bertc.ir.embedding import LearnedPositions
+from bertc.ir.embedding import LearnedPositions, NoPositions
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import NoGenerator, UnigramGenerator
 from bertc.ir.head import LinearHead, TransformHead
 from bertc.ir.norm import PostNorm
-from bertc.ir.objective import Mlm, Nsp, Objective, Rtd, Sbo, Sop, SpanUnit, Term
+from bertc.ir.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit, Term
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.passes.vocabulary import FILE_NAMES
@@ -52,6 +53,7 @@ def to_program(
         "activation": MEANING[config.hidden_act],
         "norm": PostNorm(eps=config.layer_norm_eps),
         "positions": LearnedPositions(rows=config.max_position_embeddings, offset=config.offset),
+        "attention": FullAttention(),
         "segments": config.type_vocab_size,
         "pooler": bool(parts & {"pooler", *PAIR_HEADS}),
         "dropout": Dropout(
@@ -67,9 +69,23 @@ def to_program(
         "generator": UnigramGenerator() if "rtd" in parts else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
+    if isinstance(config, HfXlnet):
+        settings |= _of_xlnet(config)
     origin = Origin("written")
     given = {name: Given(value, origin) for name, value in settings.items()}
     return Program(name=folder.absolute().name, settings=given)
+
+
+def _of_xlnet(config: HfXlnet) -> dict[str, Any]:
+    rate = config.hidden_dropout_prob
+    return {
+        "positions": NoPositions(),
+        "attention": RelativeAttention(untie=True, segments=True, clamp=max(0, config.clamp_len)),
+        "norm": PostNorm(eps=config.layer_norm_eps, embeddings=False),
+        "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
+        "head": LinearHead(),
+        "objective": (Term(objective=Plm()),),
+    }
 
 
 def _check(config: HfConfig, parts: frozenset[str], path: Path) -> None:
@@ -157,5 +173,5 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
             return WordPiece(size=size)
         case "roberta":
             return ByteBpe(size=size)
-        case "albert":
+        case "albert" | "xlnet":
             return Unigram(size=size)

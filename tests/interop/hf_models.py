@@ -25,6 +25,13 @@ XLM = {
     "n_heads": 3,
     "max_position_embeddings": 32,
 }
+XLNET = {
+    "vocab_size": 97,
+    "d_model": 24,
+    "n_layer": 3,
+    "n_head": 3,
+    "d_inner": 40,
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,9 @@ CASES = [
     case("XLMWithLMHeadModel", XLM, n_langs=3),
     case("XLMWithLMHeadModel", XLM, gelu_activation=False, layer_norm_eps=1e-5),
     case("XLMModel", XLM, n_langs=2),
+    case("XLNetLMHeadModel", XLNET),
+    case("XLNetLMHeadModel", XLNET, d_model=32, n_head=4, ff_activation="gelu_new", clamp_len=5),
+    case("XLNetModel", XLNET, n_layer=1, layer_norm_eps=1e-5, ff_activation="relu"),
     case("XLMModel", XLM, n_langs=2, use_lang_emb=False, pad_token_id=0),
     case("ElectraForPreTraining", SMALL, embedding_size=16),
     case("ElectraForPreTraining", WIDE, embedding_size=64, hidden_act="gelu_new"),

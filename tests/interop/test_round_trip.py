@@ -32,7 +32,9 @@ def inputs(model: Any, seq: int) -> dict[str, torch.Tensor]:
         found["langs"] = torch.randint(0, config.n_langs, (3, seq), generator=generator)
         found["position_ids"] = (torch.arange(seq) % max(1, seq // 2)).expand(3, seq)
     else:
-        kinds = torch.randint(0, config.type_vocab_size, (3, seq), generator=generator)
+        kinds = torch.randint(
+            0, getattr(config, "type_vocab_size", 3), (3, seq), generator=generator
+        )
         found["token_type_ids"] = kinds
     return found
 
@@ -52,7 +54,7 @@ def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """The masked-LM head at every position (BERT 3.1)."""
     encoder, w = model.resolved.encoder, model.head_weights()
     if encoder.head.kind == "linear":
-        return F.linear(hidden, w["token"], w["mlm.bias"])
+        return F.linear(hidden, w["token"], w.get("mlm.bias", w.get("plm.bias")))
     x = F.linear(hidden, w["mlm.dense.weight"], w["mlm.dense.bias"])
     x = activate(encoder.ffn.activation, x)
     x = F.layer_norm(x, x.shape[-1:], w["mlm.norm.weight"], w["mlm.norm.bias"], encoder.norm.eps)

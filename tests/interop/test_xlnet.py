@@ -1,0 +1,136 @@
+"""XLNet against transformers: an order, tokens asked about, and a memory before the row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._pytree import tree_map
+
+from bertc.api import resolve
+from bertc.diagnostics import DataError
+from bertc.interop import Obstacle, import_model, layout, load
+from bertc.nn import Memory, Model, Reading
+from bertc.objectives import corrupt
+from tests.interop.hf_models import XLNET, Case, case
+from tests.objectives.material import rows, tables
+
+CASES = [
+    case("XLNetLMHeadModel", XLNET, vocab_size=1000),
+    case("XLNetLMHeadModel", XLNET, vocab_size=1000, n_head=2, n_layer=2, clamp_len=9),
+]
+SEQ, MEMORY = 24, 7
+
+
+def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str, torch.Tensor]]:
+    """Both models and what both read: rows in an order that the objective drew.
+
+    All slots are used, for in others there is a token that may see itself.
+    """
+    theirs, ours = chosen.save(folder), load(folder)
+    stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
+    columns = corrupt(stage, rows(40, SEQ, full=True), tables(), 4)
+    assert columns.plm is not None
+    kept = (columns.plm.weights > 0).all(1).nonzero()[:3, 0]
+    reading = tree_map(
+        lambda part: None if part is None else part[kept], columns.reading._replace(asked=None)
+    )
+    order, segments = reading.order, torch.arange(SEQ).expand(3, SEQ) // 10
+    assert order is not None
+    # As data_utils.py has it: 1 where token i does not see token j.
+    hidden = order.rank[:, None, :] >= order.before[:, :, None]
+    batch = {
+        "input_ids": reading.token_ids,
+        "token_type_ids": segments,
+        "perm_mask": hidden.float(),
+        "target_mapping": F.one_hot(order.unseen, SEQ).float(),
+    }
+    return theirs, ours, Reading(reading.token_ids, segments, order=order), batch
+
+
+@pytest.mark.parametrize("remembered", [0, MEMORY])
+@pytest.mark.parametrize("chosen", CASES, ids=str)
+def test_both_streams_agree(chosen: Case, remembered: int, tmp_path: Path) -> None:
+    theirs, ours, reading, batch = asked_of(tmp_path, chosen)
+    width, layers = ours.resolved.encoder.hidden, len(ours.resolved.encoder.layers)
+    states = torch.randn(layers, 3, remembered, width)
+    if remembered:
+        reading = reading._replace(memory=Memory(states, torch.tensor(remembered)))
+        batch["mems"] = [one.transpose(0, 1) for one in states]
+    with torch.no_grad():
+        found = ours.read(reading)
+        expected = theirs.transformer(**batch, use_mems=bool(remembered))
+        torch.testing.assert_close(found[:, SEQ:], expected.last_hidden_state, atol=1e-5, rtol=0)
+        asked = SEQ + torch.arange(found.shape[1] - SEQ).expand(3, -1)
+        few = ours.read(reading._replace(asked=asked))
+        torch.testing.assert_close(few, expected.last_hidden_state, atol=1e-5, rtol=0)
+        content = {k: v for k, v in batch.items() if k != "target_mapping"}
+        expected = theirs.transformer(**content, use_mems=bool(remembered))
+        torch.testing.assert_close(found[:, :SEQ], expected.last_hidden_state, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=str)
+def test_what_is_remembered_agrees(chosen: Case, tmp_path: Path) -> None:
+    theirs, ours, reading, batch = asked_of(tmp_path, chosen)
+    encoder = ours.resolved.encoder
+    states = torch.randn(len(encoder.layers), 3, SEQ, encoder.hidden)
+    memory = Memory(states, torch.tensor(SEQ))
+    with torch.no_grad():
+        _, after = ours.encoder(reading._replace(memory=memory), torch.float32)
+        theirs.transformer.mem_len = SEQ
+        mems = [one.transpose(0, 1) for one in states]
+        expected = theirs.transformer(**batch, mems=mems, use_mems=True).mems
+    assert after is not None
+    found = after.states.transpose(1, 2)
+    torch.testing.assert_close(found, torch.stack(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"attn_type": "uni"}, "attn_type"),
+        ({"bi_data": True}, "bi_data"),
+        ({"same_length": True}, "same_length"),
+        ({"d_head": 5}, "d_head"),
+        ({"ff_activation": "mish"}, "ff_activation"),
+        ({"max_position_embeddings": 512}, "max_position_embeddings of an XLNet"),
+    ],
+)
+def test_an_xlnet_that_bertc_cannot_compute(
+    changed: dict[str, Any], named: str, tmp_path: Path
+) -> None:
+    case("XLNetModel", XLNET).save(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    with pytest.raises(DataError, match=named):
+        import_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("extra", "setting"),
+    [
+        ("", None),
+        ("share=all", "share"),
+        ("E=8", "embedding"),
+        ("norm=pre", "norm"),
+        ("dropout=0.1", "dropout"),
+        ("objective=mlm", "objective"),
+        ("head=transform", "head"),
+        ("attention=relative", "attention=relative"),
+    ],
+)
+def test_what_the_layout_can_say(extra: str, setting: str | None) -> None:
+    base = [
+        "hidden=24", "heads=3", "layers=2", "attention=relative(untie=true, segments=true)",
+        "segments=0", "norm=post(embeddings=false)", "head=linear", "objective=plm", "dropout=0",
+    ]  # fmt: skip
+    own = extra.split("=")[0]
+    spec = " ".join([*(one for one in base if one.split("=")[0] != own), extra])
+    found = layout(resolve(spec), 0)
+    if setting is None:
+        assert found == "xlnet"
+    else:
+        assert isinstance(found, Obstacle)
+        assert found.setting == setting
