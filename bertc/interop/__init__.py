@@ -3,8 +3,8 @@
 from bertc.interop.exporting import Exported, Vocabulary, export_model
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.layout import layout
-from bertc.interop.obstacle import Obstacle
 from bertc.interop.loading import load, read_model
+from bertc.interop.obstacle import Obstacle
 from bertc.interop.runs import ImportedRun, export_run, import_run
 
 __all__ = [

@@ -25,8 +25,8 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
     """The layout of a program whose vocabulary pads with id ``pad``.
 
     Distances are XLNet's. What finds replaced tokens is ELECTRA's, and a network that came from
-    that layout or trains with such a one; no token types are XLM's; positions with an offset are RoBERTa's; shared layers or
-    factorised embeddings are ALBERT's.
+    that layout or trains with such a one; no token types are XLM's; positions with an offset are
+    RoBERTa's; shared layers or factorised embeddings are ALBERT's.
     """
     encoder = resolved.encoder
     if isinstance(encoder.attention, RelativeAttention):
