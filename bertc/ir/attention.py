@@ -229,9 +229,12 @@ def strips(context: int, rows: int, distances: int) -> list[Strip]:
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:
-    """Vectors added to queries; drawn as matrices are, as both releases do."""
+    """Vectors added to queries; drawn and decayed as matrices are, as the releases do (XLNet,
+    model_utils.py, include_in_weight_decay).
+    """
     return tuple(
-        Weight(f"{name}.{part}", (width,), ("heads",), init, "attention", "bias") for part in parts
+        Weight(f"{name}.{part}", (width,), ("heads",), init, "attention", "matrix")
+        for part in parts
     )
 
 

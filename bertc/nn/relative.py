@@ -100,8 +100,8 @@ class RelativeAttention(AttentionPart):
             # One product a head for all rows: they have the distances in common.
             asking = rearrange(biased_bnqd[:, :, first:end], "b n q d -> n (b q) d")
             scores = asking @ distance_ndl[..., nearest:farthest]
-            by_row: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
-            return by_row
+            scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
+            return scores_nbql
 
         stand = q - (0 if places is None else places.shape[1])
         pieces = [

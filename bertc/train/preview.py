@@ -69,6 +69,7 @@ def _row(
     first = columns.masked or columns.reading  # the encoder reads after a generator
     seen, original = first.token_ids[row].tolist(), columns.originals[row].tolist()
     length, asked = int(batch.lengths[row]), _asked(columns, row)
+    turns = _turns(columns, row)
     segments = batch.segment_ids[row].tolist()
     starts = [start for start in batch.starts[row].tolist() if start < stage.seq]
     lines = [f"{title}, {length} tokens" + _count(len(starts), stage)]
@@ -78,6 +79,9 @@ def _row(
             word = _token(vocabulary, seen[at])
             if at in asked:
                 word = f"«{word}→{_token(vocabulary, original[at])}»"
+                word = f"{_BOLD}{word}{_PLAIN}" if color else word
+            elif at in turns:
+                word = f"«{turns[at]}→{word}»"
                 word = f"{_BOLD}{word}{_PLAIN}" if color else word
             paragraphs.setdefault(int(segments[at]), []).append(word)
         for segment, words in paragraphs.items():
@@ -90,6 +94,11 @@ def _row(
         ]
     if columns.clm is not None:
         lines.append(f"  clm: {int(columns.clm.weights[row].sum())} tokens told from those before")
+    if turns:
+        lines.append(
+            f"  plm: {len(turns)} of {length} tokens ({len(turns) / length:.1%}), each told from "
+            "those of lower numbers and all without one"
+        )
     if columns.mlm is not None:
         kind = "tlm" if columns.translated is not None and columns.translated[row] else "mlm"
         lines.append(f"  {kind}: " + _counted(seen, original, asked, vocabulary.mask, length))
@@ -103,6 +112,17 @@ def _row(
 
 def _count(examples: int, stage: Stage) -> str:
     return f", {examples} examples" if stage.pack else ""
+
+
+def _turns(columns: Columns, row: int) -> dict[int, int]:
+    """Positions of a row whose tokens are told one after another, and their turns, from 1."""
+    order, told = columns.reading.order, columns.plm
+    if order is None or told is None:
+        return {}
+    slots = zip(told.positions[row].tolist(), told.weights[row].tolist(), strict=True)
+    places = order.rank[row].tolist()
+    found = sorted((at for at, weight in slots if weight), key=lambda at: places[at])
+    return {at: turn for turn, at in enumerate(found, 1)}
 
 
 def _asked(columns: Columns, row: int) -> set[int]:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bertc.api import points, resolve
-from bertc.ir.objective import Mlm, Sbo
+from bertc.ir.objective import Mlm, Plm, Sbo
 from bertc.ir.resolved import model_weights
 from bertc.nn import build
 from bertc.resources import shipped_specs
@@ -37,6 +37,7 @@ def test_every_promised_system_is_there() -> None:
     promised += ["bert-stacked", "bert-stacked-paper"]
     promised += [f"electra-{size}" for size in ("small", "small-paper", "base", "large")]
     promised += [f"transformer-xl-{corpus}" for corpus in ("wt103-base", "wt103-large")]
+    promised += ["xlnet-base", "xlnet-large"]
     promised += [f"transformer-xl-enwik8-{layers}" for layers in (12, 24)]
     promised += [
         "gpt-small",
@@ -136,6 +137,21 @@ def test_albert_as_released() -> None:
     assert (dropout.hidden, dropout.attention) == (0, 0)
     assert resolve("albert-base-paper").encoder.dropout.hidden == 0.1
     assert set(resolved.encoder.attention_owner) == set(resolved.encoder.ffn_owner) == {0}
+
+
+def test_xlnet_as_released() -> None:
+    (stage,) = resolve("xlnet-large").stages
+    encoder, (term,) = stage.encoder, stage.objective
+    assert isinstance(term.objective, Plm)
+    assert (stage.seq, stage.predictions(), term.objective.block) == (512, 85, 256)
+    assert (stage.warmup_steps, stage.steps) == (40_000, 500_000)
+    assert encoder.positions.kind == "none"
+    assert (encoder.segments, encoder.pooler) == (0, False)
+    assert encoder.attention.kind == "relative"
+    (printed,) = resolve("xlnet-large-paper").stages
+    assert (stage.batch, printed.batch) == (2048, 8192)
+    units = (s.objective[0].objective.unit for s in (stage, printed))
+    assert tuple(units) == ("pieces", "words")
 
 
 def test_spanbert_as_released() -> None:
