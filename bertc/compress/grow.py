@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from bertc.ir.encoder import Encoder
-from bertc.ir.growth import Growth, Identity, Interleave, Stack
+from bertc.ir.growth import FromGenerator, Growth, Identity, Interleave, Stack
 from bertc.ir.resolved import Resolved, model_weights
 
 OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
@@ -48,6 +48,9 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
+        told = source.replace("encoder.", "generator.", 1)
+        if isinstance(growth, FromGenerator) and told in known:  # what is tied is there already
+            source = told
         if source in known:
             copies[name] = source
         elif source == "":
@@ -78,7 +81,7 @@ def _silent(name: str, growth: Growth) -> bool:
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS
-        case Stack() | Interleave():
+        case Stack() | Interleave() | FromGenerator():
             return False
         case unreachable:
             assert_never(unreachable)

@@ -54,7 +54,17 @@ class Identity(_Growth):
         return layer if layer < before else None
 
 
-Growth = Annotated[Stack | Interleave | Identity, Field(discriminator="kind")]
+class FromGenerator(_Growth):
+    """The encoder begins as its generator, which is of the same size (ELECTRA 3.2, two-stage)."""
+
+    kind: Literal["generator"] = "generator"
+
+    def source(self, layer: int, before: int, after: int) -> int | None:
+        """The layer itself, of the generator."""
+        return layer
+
+
+Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
 
 
 class Drawn(Node):

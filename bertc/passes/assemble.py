@@ -95,7 +95,7 @@ def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
         networks = encoder, _generator(value, depth)
         begins = isinstance(value["init"], FromRun)
         if stages:
-            begins = (stages[-1].encoder, stages[-1].generator) != networks
+            begins = (stages[-1].encoder, stages[-1].generator) != networks or view.begins_told
         counted_from = first if begins else counted_from
         stages.append(_stage(view, networks, begins, first, total, counted_from))
         first += view.value("steps")

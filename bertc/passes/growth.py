@@ -4,7 +4,8 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
-from bertc.ir.growth import Identity
+from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.growth import FromGenerator, Identity
 from bertc.ir.program import Program
 from bertc.ir.sharing import SharedPart
 from bertc.passes.fixes import fix, note
@@ -16,15 +17,63 @@ def growth(program: Program, diagnostics: Diagnostics) -> Program:
     """Report every stage that cannot begin from the one before; the program is unchanged."""
     if diagnostics.found:
         return program
+    _generator_possible(program, diagnostics)
     for earlier, later in pairwise(stage_views(program)):
         before, after = earlier.value("layers"), later.value("layers")
         if after < before:
             _refuse_shrinking(earlier, later, diagnostics)
         elif after > before and isinstance(later.value("grow"), Identity):
             _identity_possible(program, later, before, diagnostics)
-        elif after > before:
+        elif after > before and not isinstance(later.value("grow"), FromGenerator):
             _alike(program, later, before, diagnostics)
     return program
+
+
+def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
+    """Where the encoder begins as its generator: that was trained before, and is of its size."""
+    generator, views = program.settings["generator"], stage_views(program)
+    for place, stage in enumerate(views):
+        given = stage.given("grow")
+        if given is None or not isinstance(given.value, FromGenerator):
+            continue
+        problem, instead = "", "grow=stack"
+        if not stage.begins_told or not place:
+            problem = "the encoder is to begin as its generator, and no stage trained that before"
+        elif not isinstance(generator.value, GeneratorNetwork):
+            problem = "the encoder is to begin as its generator, and generator = "
+            problem += generator.value.kind
+        elif _sizes(program, stage) != _sizes(program, stage, generator.value):
+            problem = "the encoder is to begin as its generator, and they differ in size"
+            instead = "generator=1"
+        elif stage.value("layers") != views[place - 1].value("layers"):
+            problem = "the encoder is to begin as its generator, and to be deeper than before"
+        if problem:
+            told = fix(generator, instead) if instead == "generator=1" else fix(given, instead)
+            diagnostics.error(
+                "E263",
+                problem,
+                given.origin.span,
+                notes=note(f"generator = {generator.value.kind}", generator.origin.span),
+                help=instead,
+                fix=told,
+            )
+            return
+
+
+def _sizes(
+    program: Program, stage: StageView, node: GeneratorNetwork | None = None
+) -> tuple[object, ...]:
+    """Depth and widths of the encoder or of its generator."""
+    depth = stage.value("layers")
+    if node is not None:
+        embedding = node.hidden if node.tie == "none" else program.settings["embedding"].value
+        each = layer_values(node.heads, depth), layer_values(node.ffn, depth)
+        return (node.layers or depth, node.hidden, *each, node.hidden // node.heads, embedding)
+    heads, ffn = (layer_values(program.settings[name].value, depth) for name in ("heads", "ffn"))
+    hidden, head_dim, embedding = (
+        program.settings[name].value for name in ("hidden", "head_dim", "embedding")
+    )
+    return (depth, hidden, heads, ffn, head_dim, embedding)
 
 
 def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnostics) -> None:

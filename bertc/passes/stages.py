@@ -6,6 +6,7 @@ from typing import Any
 
 from bertc.diagnostics import Span
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream
+from bertc.ir.growth import FromGenerator
 from bertc.ir.objective import Clm, Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
 
@@ -34,6 +35,11 @@ class StageView:
         """Where the value was written, if it was."""
         given = self.given(setting)
         return given.origin.span if given else None
+
+    @property
+    def begins_told(self) -> bool:
+        """Whether the encoder begins the stage as its generator."""
+        return "grow" in self.own and isinstance(self.value("grow"), FromGenerator)
 
     @property
     def format(self) -> Any:

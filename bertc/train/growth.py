@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
+from bertc.ir.growth import FromGenerator
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model, build
 from bertc.train.foreach import Moments
@@ -32,6 +33,14 @@ def grown(
     if after.grow.moments == "carry":
         move(places.moments(), moments, fresh)
     return model, fresh
+
+
+def described(before: Stage, after: Stage) -> str:
+    """What a stage's networks are made of, in a line."""
+    if isinstance(after.grow, FromGenerator):
+        return "the encoder begins as its generator"
+    assert after.grow is not None, "only a stage whose network differs grows"
+    return f"the network grows from {before.layers} to {after.layers} layers: {after.grow.kind}"
 
 
 @torch.no_grad()

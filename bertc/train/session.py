@@ -21,7 +21,7 @@ from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, make_engine
 from bertc.train.foreach import Moments
-from bertc.train.growth import grown
+from bertc.train.growth import described, grown
 from bertc.train.machine import make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
@@ -71,8 +71,7 @@ class Session:
             self.model, self.engine, self.moments = laid_out(
                 model, moments, self.plan, self.ranks.world
             )
-            depths = f"from {self.stage.layers} to {stage.layers} layers"
-            self.display.note(f"the network grows {depths}: {stage.grow.kind}")
+            self.display.note(described(self.stage, stage))
         self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:

@@ -11,10 +11,13 @@ from bertc.diagnostics import StoppedError
 from bertc.interop import import_run, load, read_model
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
+from bertc.ir.growth import FromGenerator
 from bertc.ir.norm import PreNorm
 from bertc.ir.objective import Mlm, Replace, Rtd, Sbo, Sop, SpanUnit, Term
 from bertc.ir.sharing import ShareAll
+from bertc.nn import build
 from bertc.train.fill import fill
+from bertc.train.growth import grown
 from bertc.train.loop import train
 from bertc.train.preview import preview
 from tests.train.test_training import stop_after
@@ -33,6 +36,13 @@ IN_TURN = {
 RUNS = {
     "electra": HALF,
     "in turn": IN_TURN,
+    "one after the other": {
+        "generator": GeneratorNetwork(size=1, heads=2),
+        "stages": {
+            "tell": {"steps": 6, "objective": (Term(objective=MASKS),)},
+            "find": {"steps": 6, "objective": (Term(objective=Rtd()),), "grow": FromGenerator()},
+        },
+    },
     "packed": {**HALF, "pack": True, "seq": 64, "microbatch": 4},
     "shared and factorised": {
         **HALF, "share": ShareAll(), "embedding": 16, "norm": PreNorm(), "microbatch": 2,
@@ -99,6 +109,23 @@ def test_a_stage_leaves_the_other_network_alone(go, tiny, tmp_path):
     moved = {name for name, tensor in first.items() if not torch.equal(tensor, last[name])}
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in moved)
     assert "encoder.attention.1.query.weight" in moved
+
+
+def test_an_encoder_may_begin_as_its_generator(tiny):
+    resolved = tiny(**RUNS["one after the other"])
+    tell, find = resolved.stages
+    assert find.grow is not None
+    model = build(resolved)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    old = dict(model.named_parameters())
+    new = dict(grown(resolved, tell, find, old, {})[0].named_parameters())
+    for name, tensor in new.items():
+        told = name.replace("encoder.", "generator.", 1)
+        fresh = name.startswith("heads.rtd")
+        assert torch.equal(tensor, old[told if told in old else name]) or fresh, name
+    assert not torch.equal(new["encoder.ffn.0.inner.weight"], old["encoder.ffn.0.inner.weight"])
 
 
 def test_the_two_are_exported_and_the_generator_fills(go, tiny, tmp_path):
