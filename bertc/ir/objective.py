@@ -177,7 +177,8 @@ class Plm(Node):
     About one token in ``k`` is told, ``predictions(seq)`` of a row; all others are seen from the
     start. They come in runs of n in 1..``max``, P(n) proportional to 1/n, each from a word start in
     a context of k n tokens; ``unit`` is what n counts. Tokens change places within blocks of
-    ``block``, in all blocks alike, and a block comes after those before it; 0: the row is one.
+    ``block``, in all blocks alike, and a block comes after those before it; 0, or more than there
+    are in a row: the row is one.
     """
 
     kind: Literal["plm"] = "plm"

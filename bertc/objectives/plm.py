@@ -35,7 +35,7 @@ def permute_tokens(
     rest, the special ones among them, which are never told (XLNet data_utils.py, _local_perm).
     """
     b, seq = inputs.token_ids.shape
-    block = objective.block or seq
+    block = min(objective.block or seq, seq)
     drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + block)
     span_bits_bs, fill_bits_bs, order_bits_bl = torch.split(drawn, [seq, seq, block], dim=1)
     predictions = objective.predictions(seq)

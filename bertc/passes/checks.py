@@ -247,7 +247,7 @@ def _order_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             label="a row is read in one way only",
             help="objective=plm, or a stage for each",
         )
-    if found.block and seq % found.block:
+    if 0 < found.block < seq and seq % found.block:
         near = largest_divisor(seq, found.block)
         diagnostics.error(
             "E251",

@@ -3,8 +3,11 @@
 Axes: b rows, s tokens, u of them unseen, h hidden.
 """
 
+import functools
+
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from bertc.api import resolve
 from bertc.estimate import estimate
@@ -144,6 +147,23 @@ def test_once_learned_it_needs_no_order() -> None:
     left = torch.nn.functional.pad(ids(), (2, 0)), torch.nn.functional.pad(SEGMENTS, (2, 0))
     found = model.encode(*left, mask.expand(B, -1))[:, 2:]
     torch.testing.assert_close(found, model.encode(ids(), SEGMENTS), atol=1e-5, rtol=1e-4)
+
+
+def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.compiler.reset()
+    plainly = functools.partial(torch.compile, backend="aot_eager")
+    model = made(XLNET)
+    reading = Reading(ids(), SEGMENTS, order=ORDER, asked=torch.arange(S, S + 4).expand(B, 4))
+    expected = model.read(reading)
+    monkeypatch.setattr(torch, "compile", plainly)
+    model.encoder.compile_regions()
+    counters.clear()
+    for order in (ORDER, ORDER._replace(unseen=UNSEEN.flip(1))):
+        found = model.read(reading._replace(order=order))
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+        expected = expected.flip(1)
+    assert counters["stats"]["unique_graphs"] == 3
+    assert not counters["graph_break"]
 
 
 @pytest.mark.parametrize("extra", KINDS)
