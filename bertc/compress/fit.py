@@ -14,17 +14,23 @@ def fit(
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Where the weights of ``new`` come from, and what stands in the way, a reason each.
 
-    ``held`` are the names that the old model has: its pooler, heads and generator may be absent,
-    and are then not copied. All of its encoder has to be of use, and all of the new one's to come
-    from there.
+    ``held`` are the names that the old model has: its pooler, heads and generator may be absent, or
+    heads of other shapes, and are then not copied. All of its encoder has to be of use, and all of
+    the new one's to come from there.
     """
     depths = len(old.encoder.layers), len(new.encoder.layers)
     if depths[0] > depths[1]:
         return WeightMap({}), (f"it has {depths[0]} layers, and this network {depths[1]}",)
     found = weight_map(old, new, growth)
-    copies = {name: source for name, source in found.copies.items() if source in held}
-    there = {w.name: w.shape for w in model_weights(old) if w.name in held}
     here = {w.name: w.shape for w in model_weights(new)}
+    there = {w.name: w.shape for w in model_weights(old) if w.name in held}
+    other = {_part(name) for name in here.keys() & there.keys() if here[name] != there[name]}
+    there = {
+        name: shape
+        for name, shape in there.items()
+        if not (name.startswith("heads.") and _part(name) in other)
+    }
+    copies = {name: source for name, source in found.copies.items() if source in there}
     misfits = (
         *_silence(old, new, growth),
         *_differing(copies, there, here),

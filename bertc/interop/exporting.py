@@ -125,7 +125,7 @@ def _target(
     program: Resolved, tensors: Mapping[str, Tensor], pad: int, prefer: LayoutName | None
 ) -> "Target | Obstacle":
     """The layout of one network and its class, or what stands in the way."""
-    learned = {term.objective.kind for term in program.terms()} | {"pooler"}
+    learned = {_head(term.objective.kind) for term in program.terms()} | {"pooler"}
     parts = parts_of(tensors) & learned
     found = layout(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
@@ -138,11 +138,18 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
     """The program without the terms whose heads are not there: they stand in nobody's way."""
     stages = (
         stage.model_copy(
-            update={"objective": tuple(t for t in stage.objective if t.objective.kind in parts)}
+            update={
+                "objective": tuple(t for t in stage.objective if _head(t.objective.kind) in parts)
+            }
         )
         for stage in program.stages
     )
     return program.model_copy(update={"stages": tuple(stages)})
+
+
+def _head(kind: str) -> str:
+    """The head that an objective trains: tlm's is mlm's."""
+    return "mlm" if kind == "tlm" else kind
 
 
 def _write_own(

@@ -98,7 +98,8 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             f"clm reads text from left to right as it is, and {other} asks for something else",
             span,
             label="clm stands alone",
-            help=f"objective=clm or objective={other}, or a stage for each",
+            help=f"objective=clm or objective={other}",
+            fix=fix(stage.given("objective"), "objective=clm"),
         )
     spans = any(
         isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
@@ -158,7 +159,7 @@ def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
             other.span("objective"),
             label=f"stage {other.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="objective=clm in every stage, or in none",
+            help="objective=clm in every stage, or in none; else a run that begins from this one",
         )
 
 
@@ -176,6 +177,17 @@ def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=stream",
             fix=fix(stage.given("format"), "format=stream"),
+        )
+    attention = stage.program.settings["attention"]
+    if memory and attention.value.kind == "full":
+        diagnostics.error(
+            "E222",
+            f"memory = {memory}, and attention = full does not know how far a token stands back",
+            stage.span("memory"),
+            label="remembered tokens would share their places with those of the row",
+            notes=note("attention is set here", attention.origin.span),
+            help="attention=relative",
+            fix=fix(attention, "attention=relative") or fix(stage.given("memory"), "memory=0"),
         )
     if running and (stage.translates or stage.value("mixing") == "batches"):
         what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"

@@ -67,7 +67,8 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     model = load(run)
     if not any(term.objective.kind in ("mlm", "tlm") for term in model.resolved.terms()):
         raise DataError(
-            "this run has not learned to fill masks", help="train it with objective=mlm"
+            "this run has not learned to fill masks",
+            help="that is what objective=mlm, tlm, or rtd with a generator network teach",
         )
     known = model.resolved.encoder.languages
     if language and language not in known:

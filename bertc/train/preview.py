@@ -20,7 +20,7 @@ from bertc.train.tables import vocabulary_tables
 WIDTH = 100
 LEGEND = (
     "«seen→asked»: the left token stands where the right one stood;\n"
-    "mlm has to name the right one, rtd to find the left one"
+    "mlm, tlm and plm have to name the right one, rtd to find the left one"
 )
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 

@@ -68,7 +68,7 @@ def _table(evaluation: Evaluation) -> Table:
         table.add_column(heading, justify="right")
     for name, loss in evaluation.losses.items():
         # Of mlm's tokens and tlm's together; beside the first of them.
-        told = next((n for n in evaluation.losses if n in ("mlm", "tlm", "clm")), "")
+        told = next((n for n in evaluation.losses if n in ("mlm", "tlm", "clm", "plm")), "")
         unigram = evaluation.unigram_loss if name == told else None
         table.add_row(
             name,

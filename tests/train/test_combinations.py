@@ -73,7 +73,8 @@ def resolved_or_refused(spec, overrides):
 def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache, tmp_path):
     trained, turn = 0, OBJECTIVES.index(objective) % 3
     # A third of them for each objective; all of them take minutes.
-    combinations = list(itertools.product(SHARING, WIDTHS, ATTENTION))[turn::3]
+    everything = list(itertools.product(SHARING, WIDTHS, ATTENTION))
+    combinations = [c for at, c in enumerate(everything) if (at + at // 3) % 3 == turn]
     for number, (share, width, attention) in enumerate(combinations):
         overrides = [*TOY, *settings(objective, str(corpus_file), pairs), f"share={share}", width,
                      f"attention={attention}"]  # fmt: skip
