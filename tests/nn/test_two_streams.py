@@ -149,6 +149,7 @@ def test_once_learned_it_needs_no_order() -> None:
     torch.testing.assert_close(found, model.encode(ids(), SEGMENTS), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore")  # The compiler's own.
 def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.compiler.reset()
     plainly = functools.partial(torch.compile, backend="aot_eager")
