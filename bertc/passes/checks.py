@@ -17,6 +17,7 @@ LARGEST_MODEL = 10**15
 def checks(program: Program, diagnostics: Diagnostics) -> Program:
     """Report every pair of settings that contradict each other; the program is unchanged."""
     _heads_divide(program, diagnostics)
+    _biases_fit(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
     _causal_throughout(program, diagnostics)
@@ -36,8 +37,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
     if program.settings["head_dim"].origin.kind != "derived":
         return
     hidden = program.settings["hidden"].value
-    written = program.settings["heads"].value
-    for heads in sorted({written} if isinstance(written, int) else set(written)):
+    for heads in sorted(set(_each(program.settings["heads"].value))):
         if hidden % heads:
             near = sorted(
                 (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
@@ -52,6 +52,26 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 fix=fix(program.settings["heads"], f"heads={near[0]}"),
             )
             return
+
+
+def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of a setting that is one for all layers, or one a layer."""
+    return (value,) if isinstance(value, int) else value
+
+
+def _biases_fit(program: Program, diagnostics: Diagnostics) -> None:
+    """What all layers add to their queries is as wide as the queries of each."""
+    attention, heads = program.settings["attention"], program.settings["heads"]
+    tied = attention.value.kind == "relative" and not attention.value.untie
+    if tied and len(set(_each(heads.value))) > 1:
+        diagnostics.error(
+            "E223",
+            "layers differ in heads, and attention = relative has biases that all of them share",
+            heads.origin.span,
+            notes=note("attention is set here", attention.origin.span),
+            help="attention=relative(untie=true)",
+            fix=fix(attention, "attention=relative(untie=true)"),
+        )
 
 
 def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
