@@ -1,0 +1,143 @@
+"""What a task wants to know of an example, and the head that answers it.
+
+Axes of the tensors meant: n examples, s tokens of a row, k of them asked about, h hidden.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, affine, layer_norm
+from bertc.ir.encoder import Encoder
+
+
+class Labels(Node):
+    """One of several labels for each example (n, labels)."""
+
+    kind: Literal["labels"] = "labels"
+    names: Annotated[tuple[str, ...], Field(min_length=2)]
+
+    @property
+    def width(self) -> int:
+        """Scores of one example."""
+        return len(self.names)
+
+
+class Score(Node):
+    """A number for each example (n, 1)."""
+
+    kind: Literal["score"] = "score"
+
+    @property
+    def width(self) -> int:
+        """Scores of one example."""
+        return 1
+
+
+class Choice(Node):
+    """One of up to ``most`` texts, each read with the same question: a score for each."""
+
+    kind: Literal["choice"] = "choice"
+    most: Annotated[int, Field(ge=2, le=64)]
+
+    @property
+    def width(self) -> int:
+        """Scores of one text."""
+        return 1
+
+
+class Tags(Node):
+    """A tag for each word, told from its first token (BERT 5.3)."""
+
+    kind: Literal["tags"] = "tags"
+    names: Annotated[tuple[str, ...], Field(min_length=2)]
+
+    @property
+    def width(self) -> int:
+        """Scores of one word."""
+        return len(self.names)
+
+
+class Span(Node):
+    """Where the answer to a question begins and ends in a passage.
+
+    ``plain``: a score of each token to be either; ``conditioned``: the end is told for each of the
+    likeliest beginnings, and whether there is an answer at all from the first token and the
+    beginning (XLNet run_squad.py; ALBERT and ELECTRA for SQuAD 2.0). ``unanswerable``: some
+    questions have none; ``plain`` then points at the first token.
+    """
+
+    kind: Literal["span"] = "span"
+    head: Literal["plain", "conditioned"] = "plain"
+    unanswerable: bool = False
+
+    @property
+    def width(self) -> int:
+        """Scores of one token."""
+        return 2
+
+
+Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="kind")]
+"""The closed union of what a task may ask for."""
+
+
+def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    """The head: one linear map (hidden -> scores), or the maps of a conditioned span."""
+    hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+    init = encoder.initializer
+    if not isinstance(answer, Span) or answer.head == "plain":
+        return affine(name, ("labels", answer.width), hidden, init, "head")
+    both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
+    one: tuple[Axis, int] = ("labels", 1)
+    told = affine(f"{name}.answered.dense", hidden, both, init, "head")
+    said = affine(f"{name}.answered", one, hidden, init, "head")[:1]
+    return (
+        *affine(f"{name}.start", one, hidden, init, "head"),
+        *affine(f"{name}.end.dense", hidden, both, init, "head"),
+        *layer_norm(f"{name}.end.norm", *hidden, part="head"),
+        *affine(f"{name}.end", one, hidden, init, "head"),
+        *((*told, *said) if answer.unanswerable else ()),
+    )
+
+
+def answer_matmuls(
+    answer: Answer, encoder: Encoder, examples: int, texts: int, seq: int
+) -> tuple[Matmul, ...]:
+    """The head over so many examples, each of up to ``texts`` texts, in rows of ``seq`` tokens."""
+    hidden = encoder.hidden
+    match answer:
+        case Labels() | Score():
+            return (Matmul("head", examples, hidden, answer.width),)
+        case Choice():
+            return (Matmul("head", examples * texts, hidden, 1),)
+        case Tags() | Span(head="plain"):
+            return (Matmul("head", examples * seq, hidden, answer.width),)
+        case Span():
+            told = (
+                Matmul("head", examples, 2 * hidden, hidden),
+                Matmul("head", examples, hidden, 1),
+            )
+            return (
+                Matmul("head", examples * seq, hidden, 1),
+                Matmul("head", examples * seq, 2 * hidden, hidden),
+                Matmul("head", examples * seq, hidden, 1),
+                *(told if answer.unanswerable else ()),
+            )
+
+
+def answer_kept(answer: Answer, encoder: Encoder, texts: int, seq: int) -> Kept:
+    """What the head keeps of one example: the states it reads, their dropout, its scores."""
+    hidden = encoder.hidden
+    match answer:
+        case Labels() | Score() | Choice():
+            rows = texts if isinstance(answer, Choice) else 1
+            return Kept(
+                values=rows * (3 * hidden + answer.width), fp32=rows * answer.width,
+                masks=rows * hidden,
+            )  # fmt: skip
+        case Tags() | Span(head="plain"):
+            return Kept(
+                values=seq * (hidden + answer.width), fp32=seq * answer.width, masks=seq * hidden
+            )
+        case Span():
+            return Kept(values=seq * (5 * hidden + 2) + 4 * hidden, fp32=6 * seq)

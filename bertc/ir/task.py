@@ -1,0 +1,381 @@
+"""The tasks that an encoder is fine-tuned for: where their examples are, and what they ask.
+
+Each knows its official files, or names the columns of one's own. What only the files say - the
+labels, and the number of training examples - is filled in before a program is resolved.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.answer import (
+    Answer,
+    Choice,
+    Labels,
+    Score,
+    Span,
+    Tags,
+    answer_kept,
+    answer_matmuls,
+    answer_weights,
+)
+from bertc.ir.base import Count, Kept, Matmul, Node, Probability, Weight
+from bertc.ir.data import Hf
+from bertc.ir.encoder import Encoder
+
+Path = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+Names = tuple[str, ...]
+Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
+
+UNKNOWN = ("?", "??")
+"""Stand for labels before the training file was read."""
+
+
+class Task(Node):
+    """What every task has.
+
+    ``dropout`` is that of what the head reads. ``examples`` are those of the training part, 0 until
+    they are counted.
+    """
+
+    dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
+    examples: Count = 0
+
+    @property
+    def title(self) -> str:
+        """The name of its head, its loss and its scores."""
+        raise NotImplementedError
+
+    @property
+    def answer(self) -> Answer:
+        """What it asks."""
+        raise NotImplementedError
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """How answers are judged, the one that decides which of two runs is better first."""
+        match self.answer:
+            case Labels() | Choice():
+                return ("accuracy",)
+            case Score():
+                return ("pearson", "spearman")
+            case Tags():
+                return ("accuracy",)
+            case Span():
+                return ("squad_f1", "em")
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """Those of its head."""
+        return answer_weights(self.answer, self.title, encoder)
+
+    def matmuls(self, encoder: Encoder, examples: int, texts: int, seq: int) -> tuple[Matmul, ...]:
+        """Products of its head over so many examples."""
+        return answer_matmuls(self.answer, encoder, examples, texts, seq)
+
+    def kept(self, encoder: Encoder, texts: int, seq: int) -> Kept:
+        """What its head keeps of one example."""
+        return answer_kept(self.answer, encoder, texts, seq)
+
+
+GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]
+GLUE_LABELS: dict[str, Names] = {
+    "cola": ("0", "1"),
+    "sst2": ("0", "1"),
+    "mrpc": ("0", "1"),
+    "qqp": ("0", "1"),
+    "mnli": ("contradiction", "entailment", "neutral"),
+    "qnli": ("entailment", "not_entailment"),
+    "rte": ("entailment", "not_entailment"),
+    "wnli": ("0", "1"),
+    "ax": ("contradiction", "entailment", "neutral"),
+}
+"""In the order of run_classifier.py's processors, get_labels."""
+
+
+class Glue(Task):
+    """A task of GLUE in its official files, ``glue(mrpc, data="glue/MRPC")``.
+
+    ``ax`` has no training part: it is judged by what ``mnli`` learned. ``both_orders``: every
+    training pair is read a second time with its texts swapped (ELECTRA, double_unordered).
+    """
+
+    kind: Literal["glue"] = "glue"
+    task: GlueName
+    data: Path
+    both_orders: bool = False
+    positional = ("task", "data")
+
+    @property
+    def title(self) -> str:
+        """``mrpc``."""
+        return self.task
+
+    @property
+    def answer(self) -> Answer:
+        """A label, for STS-B a score from 0 to 5."""
+        return Score() if self.task == "stsb" else Labels(names=GLUE_LABELS[self.task])
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Those of the GLUE leaderboard."""
+        match self.task:
+            case "cola" | "ax":
+                return ("mcc", "accuracy")
+            case "mrpc" | "qqp":
+                return ("accuracy", "f1")
+            case "stsb":
+                return ("pearson", "spearman")
+            case _:
+                return ("accuracy",)
+
+
+class Xnli(Task):
+    """Natural language inference in 15 languages (Conneau et al. 2018), trained on one of them.
+
+    ``data`` holds ``train-en.tsv``, ``dev-de.tsv`` and so on, each row premise, hypothesis, label.
+    Where there is no training file ``dev`` of the language is trained on, and not judged by.
+    """
+
+    kind: Literal["xnli"] = "xnli"
+    data: Path
+    language: str = "en"
+    positional = ("data", "language")
+
+    @property
+    def title(self) -> str:
+        """``xnli``."""
+        return "xnli"
+
+    @property
+    def answer(self) -> Answer:
+        """One of the three labels of MNLI."""
+        return Labels(names=GLUE_LABELS["mnli"])
+
+
+class Squad(Task):
+    """Questions about passages in the files of SQuAD, ``squad("squad/", version=2)``.
+
+    ``data`` is a folder with ``train-v1.1.json`` and ``dev-v1.1.json`` (2.0 for version 2), or the
+    file to train on, and ``dev`` the file to judge by. Long passages are read in windows that begin
+    every ``stride`` tokens. The official script's: questions are cut to ``question`` tokens,
+    answers have at most ``longest`` tokens, and of version 2 no answer is given where it scores
+    ``threshold`` more than the best one. ``epochs`` count questions, not windows.
+    """
+
+    kind: Literal["squad"] = "squad"
+    data: Path
+    dev: str = ""
+    version: Annotated[int, Field(ge=1, le=2)] = 1
+    head: Literal["plain", "conditioned"] = "plain"
+    stride: Annotated[int, Field(ge=1)] = 128  # run_squad.py --doc_stride
+    question: Annotated[int, Field(ge=1)] = 64  # run_squad.py --max_query_length
+    longest: Annotated[int, Field(ge=1)] = 30  # run_squad.py --max_answer_length
+    best: Annotated[int, Field(ge=1, le=1000)] = 20  # run_squad.py --n_best_size
+    threshold: float = 0.0  # run_squad.py --null_score_diff_threshold
+    positional = ("data", "dev")
+
+    @property
+    def title(self) -> str:
+        """``squad``."""
+        return "squad"
+
+    @property
+    def answer(self) -> Answer:
+        """A span of the passage."""
+        return Span(head=self.head, unanswerable=self.version == 2)
+
+
+class Race(Task):
+    """Questions about passages with four choices each, in the files of RACE.
+
+    ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. A question
+    and a choice take at most ``question`` tokens (ALBERT run_race.py --max_qa_length).
+    """
+
+    kind: Literal["race"] = "race"
+    data: Path
+    question: Annotated[int, Field(ge=1)] = 128
+    positional = ("data",)
+
+    @property
+    def title(self) -> str:
+        """``race``."""
+        return "race"
+
+    @property
+    def answer(self) -> Answer:
+        """One of four."""
+        return Choice(most=4)
+
+
+class Tagging(Task):
+    """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
+
+    ``data`` is a folder whose file names have ``train``, ``dev`` or ``testa``, and ``test`` or
+    ``testb`` in them. ``column`` is one of CoNLL-2003's ``pos``, ``chunk``, ``ner``, or of
+    CoNLL-U's ``upos``, ``xpos``, ``deprel``. Tags in IOB1 are read as BIO. Where tags name spans
+    (``B-PER``) these are judged, and else single words.
+    """
+
+    kind: Literal["tagging"] = "tagging"
+    data: Path
+    column: Literal["ner", "pos", "chunk", "upos", "xpos", "deprel"] = "ner"
+    labels: Names = ()
+    positional = ("data", "column")
+
+    @property
+    def title(self) -> str:
+        """``ner``."""
+        return self.column
+
+    @property
+    def answer(self) -> Answer:
+        """A tag a word."""
+        return Tags(names=self.labels or UNKNOWN)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 of spans where there are any."""
+        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
+
+
+Rows = Path | Hf
+"""A .tsv, .csv, .jsonl or .parquet file, also .gz, or a part of a data set."""
+
+
+class _Own(Task):
+    """A task in files of one's own, whose columns are named (or numbered from 0 where no line
+    names them). ``dev`` and ``test`` may be absent.
+    """
+
+    name: Name
+    train: Rows
+    dev: str | Hf = ""
+    test: str | Hf = ""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+
+class Classify(_Own):
+    """One of several labels for a text, or for two."""
+
+    kind: Literal["classify"] = "classify"
+    name: Name = "classify"
+    text: str = "text"
+    pair: str = ""
+    label: str = "label"
+    labels: Names = ()
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A label."""
+        return Labels(names=self.labels or UNKNOWN)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 is of the second of two labels."""
+        return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
+
+
+class Regress(_Own):
+    """A number for a text, or for two."""
+
+    kind: Literal["regress"] = "regress"
+    name: Name = "regress"
+    text: str = "text"
+    pair: str = ""
+    label: str = "label"
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A score."""
+        return Score()
+
+
+class Choose(_Own):
+    """The right one of several texts, after a question and perhaps a passage.
+
+    ``choices`` are their columns, or one column that holds a list of them; ``label`` is the number
+    of the right one from 0, or its letter.
+    """
+
+    kind: Literal["choose"] = "choose"
+    name: Name = "choose"
+    passage: str = ""
+    text: str = "question"
+    choices: Annotated[tuple[str, ...], Field(min_length=1)] = ("choices",)
+    label: str = "label"
+    most: Annotated[int, Field(ge=2, le=64)] = 4
+    question: Annotated[int, Field(ge=1)] = 128
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """One of as many as there are at most."""
+        return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
+
+
+class Tag(_Own):
+    """A tag for each word: columns with lists of them, or of text parted by white space."""
+
+    kind: Literal["tag"] = "tag"
+    name: Name = "tag"
+    words: str = "words"
+    tags: str = "tags"
+    labels: Names = ()
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A tag a word."""
+        return Tags(names=self.labels or UNKNOWN)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 of spans where there are any."""
+        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
+
+
+class Read(_Own):
+    """Where a passage answers a question; ``start`` counts its characters before the answer.
+
+    A row with an empty answer has none, which ``unanswerable`` has to allow.
+    """
+
+    kind: Literal["read"] = "read"
+    name: Name = "read"
+    passage: str = "context"
+    text: str = "question"
+    target: str = "answer"
+    start: str = "start"
+    unanswerable: bool = False
+    head: Literal["plain", "conditioned"] = "plain"
+    stride: Annotated[int, Field(ge=1)] = 128
+    question: Annotated[int, Field(ge=1)] = 64
+    longest: Annotated[int, Field(ge=1)] = 30
+    best: Annotated[int, Field(ge=1, le=1000)] = 20
+    threshold: float = 0.0
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A span of the passage."""
+        return Span(head=self.head, unanswerable=self.unanswerable)
+
+
+AnyTask = Annotated[
+    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read,
+    Field(discriminator="kind"),
+]
+"""The closed union of tasks."""
+
+
+def names_spans(tags: Names) -> bool:
+    """Whether tags say where spans begin and go on, as ``B-PER`` and ``I-PER`` do."""
+    return any(tag.startswith("B-") for tag in tags)
