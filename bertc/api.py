@@ -44,11 +44,14 @@ def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
         UsageError: if the text is empty.
     """
     from bertc import passes, syntax
+    from bertc.outside import filled_in
 
     if not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     diagnostics = Diagnostics()
     programs = syntax.load(spec, overrides, diagnostics)
+    if not diagnostics.found:
+        programs = [filled_in(program, diagnostics) for program in programs]
     complete = [passes.complete(program, diagnostics) for program in programs]
     diagnostics.raise_if_any()
     return tuple(passes.assemble(program) for program in complete)

@@ -1,11 +1,13 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
 
 from bertc.data.batch import RawBatch
+from bertc.data.encode import TaskRows, encode
 from bertc.data.corpus import Corpus, prepare
 from bertc.data.progress import Progress, Silent
 from bertc.data.running import RunningData
 from bertc.data.stage import StageData
 from bertc.data.store import default_cache
+from bertc.data.task import TaskBatch, TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -15,7 +17,12 @@ __all__ = [
     "RunningData",
     "Silent",
     "StageData",
+    "TaskBatch",
+    "TaskRows",
+    "TaskData",
+    "TaskSet",
     "Vocabulary",
     "default_cache",
+    "encode",
     "prepare",
 ]

@@ -20,6 +20,8 @@ from bertc.data.source import Source, Text, open_source
 from bertc.data.spool import spooled
 from bertc.data.stage import Drawn, StageData
 from bertc.data.store import fingerprint, obtain
+from bertc.data.task import TaskData
+from bertc.data.task_sets import digest, read_tasks
 from bertc.data.tokenise import tokenise
 from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
@@ -48,9 +50,9 @@ class Corpus:
     vocabulary: Vocabulary
     fingerprint: str
     facts: tuple[dict[str, Any], ...]
-    stages: tuple[StageData | RunningData, ...]
+    stages: tuple[StageData | RunningData | TaskData, ...]
 
-    def stage(self, index: int) -> StageData | RunningData:
+    def stage(self, index: int) -> StageData | RunningData | TaskData:
         """The batches of a stage, by its place in ``resolved.stages``."""
         return self.stages[index]
 
@@ -65,7 +67,7 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
-    vocabulary = _vocabulary(resolved, sources, cache, progress)
+    vocabulary = _vocabulary(resolved, sources or _sources_named(resolved), cache, progress)
     holdout = resolved.run.holdout
     tokenised = {
         text: _tokenised(source, vocabulary, holdout, cache, progress)
@@ -78,18 +80,24 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
     return Corpus(
         resolved,
         vocabulary,
-        _content(resolved, vocabulary, tokenised),
+        _content(resolved, vocabulary, tokenised, stages),
         tuple(part.facts for part in tokenised.values()),
         stages,
     )
 
 
 def _content(
-    resolved: Resolved, vocabulary: Vocabulary, tokenised: dict[Text, "_Tokenised"]
+    resolved: Resolved,
+    vocabulary: Vocabulary,
+    tokenised: dict[Text, "_Tokenised"],
+    read: tuple[StageData | RunningData | TaskData, ...],
 ) -> str:
     """Fingerprint of the text and of all that turns it into batches, wherever it lies."""
-    stages = []
-    for stage in resolved.stages:
+    stages: list[object] = []
+    for stage, data in zip(resolved.stages, read, strict=True):
+        if isinstance(data, TaskData):
+            stages.append((digest(data), stage.batch, stage.smoothing))
+            continue
         shares = [
             (weight, {**tokenised[text].facts, "name": ""}, text.languages)
             for weight, text in texts_of(stage)
@@ -98,6 +106,12 @@ def _content(
         draws = (stage.batch, stage.pack, stage.smoothing, stage.mixing)
         stages.append((shares, form, stage.pairs, stage.seq, *draws))
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
+
+
+def _sources_named(resolved: Resolved) -> dict[Text, Source]:
+    """Where nothing but tasks is learned, the text that a new vocabulary is learned from."""
+    texts = (Text(share.corpus) for stage in resolved.stages for share in stage.data)
+    return {text: open_source(*text) for text in dict.fromkeys(texts)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,8 +217,10 @@ def _stage(
     tokenised: dict[Text, _Tokenised],
     cache: Path,
     progress: Progress,
-) -> StageData | RunningData:
+) -> StageData | RunningData | TaskData:
     """Arrange each source in as many copies as the steps of the stage will read."""
+    if stage.tasks:
+        return read_tasks(stage, vocabulary, resolved.run.seed, progress)
     static = max((_static_copies(term.objective) for term in stage.objective), default=0)
     if stage.format.kind == "stream":
         return _running(stage, resolved, vocabulary, tokenised, static)

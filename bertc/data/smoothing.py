@@ -14,6 +14,8 @@ def texts_of(stage: Stage) -> list[tuple[float, Text]]:
     Parallel text is read in pairs where an objective asks for them. Its sides are read alone, as
     texts of one language, where none does, or where there is nothing else to read alone.
     """
+    if stage.tasks:
+        return []
     translating = [term.objective.kind for term in stage.objective].count("tlm")
     others = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]

@@ -141,7 +141,7 @@ class StageData:
         batches = [max(1, round(sum(quotas[n] for n in group) / self.batch)) for group in groups]
         steps, within = np.divmod(positions, self.batch)
         if len(groups) > 1:
-            chosen, nth = _mixed(steps, batches, self.seed, "batches")
+            chosen, nth = mixed(steps, batches, self.seed, "batches")
             positions = nth * self.batch + within
         else:
             chosen = np.zeros_like(positions)
@@ -149,7 +149,7 @@ class StageData:
         for number, group in enumerate(groups):
             mine, address = chosen == number, ("mix", number) if number else ("mix",)
             own = [quotas[source] for source in group]
-            found, draws[mine] = _mixed(positions[mine], own, self.seed, *address)
+            found, draws[mine] = mixed(positions[mine], own, self.seed, *address)
             sources[mine] = np.array(group)[found]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
@@ -180,7 +180,7 @@ class StageData:
         return batch
 
 
-def _mixed(
+def mixed(
     positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of which of several things each position is, and how many of it came before.

@@ -7,7 +7,7 @@ from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.ir.head_cost import head_matmuls
 from bertc.ir.resolved import Stage
-from bertc.passes.stages import asks_about_pairs
+from bertc.passes.stages import reads_pooler
 
 _LAYERS = ("attention", "ffn")
 
@@ -79,7 +79,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     forward = train = layers = 0
     for network in stage.networks():
         # A pooler that nothing reads is not run; else it pools every example of a row.
-        pooled = stage.texts if asks_about_pairs(network.terms) else 0
+        pooled = stage.texts if reads_pooler(network.terms) else 0
         memory = stage.remembered(network.name)
         body = network.encoder.matmuls(examples, stage.seq, network.asked, memory, network.unseen)
         for product in (*body, *head_matmuls(stage, network, examples)):

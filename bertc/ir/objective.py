@@ -7,6 +7,19 @@ from pydantic import Field, model_validator
 
 from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm
 from bertc.ir.encoder import Encoder
+from bertc.ir.task import (
+    Choose,
+    Classify,
+    Glue,
+    Race,
+    Read,
+    Regress,
+    Squad,
+    Tag,
+    Tagging,
+    Task,
+    Xnli,
+)
 
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """How a paired input is made: no pair, always the true next text, NSP's draw, SOP's swap."""
@@ -323,7 +336,15 @@ class Rtd(Node):
         return Kept(values=rows * (2 * encoder.hidden + 1), fp32=3 * rows)
 
 
-Objective = Annotated[Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd, Field(discriminator="kind")]
+Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd
+"""What is learned from text alone."""
+Objective = Annotated[
+    Pretraining
+    | (Glue | Xnli | Squad | Race | Tagging)
+    | (Classify | Regress | Choose | Tag | Read),
+    Field(discriminator="kind"),
+]
+"""The closed union of what an encoder may be trained to do: a task is an objective too."""
 
 
 class Term(Node):
@@ -331,3 +352,10 @@ class Term(Node):
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     objective: Objective
+
+    @property
+    def name(self) -> str:
+        """That of its head, its loss and its scores."""
+        if isinstance(self.objective, Task):
+            return self.objective.title
+        return self.objective.kind

@@ -94,6 +94,9 @@ class Adam(_Rule):
     """Adam with decoupled weight decay; without bias correction it is BERT's AdamWeightDecay."""
 
     kind: Literal["adam", "adamw"] = "adamw"
+    # The rate of a layer is this times that of the one above it; heads have the whole of it, the
+    # embeddings the least (ELECTRA configure_finetuning.py layerwise_lr_decay).
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class Lamb(_Rule):

@@ -8,6 +8,7 @@ from typing import Literal, assert_never
 
 from pydantic import Field
 
+from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.base import ONES, Constant, Node, Normal, Weight
 from bertc.ir.data import Format, Share, Vocabulary
 from bertc.ir.encoder import Encoder
@@ -28,6 +29,7 @@ from bertc.ir.objective import (
     Tlm,
 )
 from bertc.ir.optimizer import Optimizer
+from bertc.ir.task import AnyTask, Task
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
@@ -57,7 +59,7 @@ def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
     match objective:
         case Mlm() | Tlm() | Sbo():
             return "encoder" if generator is None else "generator"
-        case Clm() | Plm() | Nsp() | Sop() | Rtd():
+        case Clm() | Plm() | Nsp() | Sop() | Rtd() | Task():
             return "encoder"
         case _:
             assert_never(objective)
@@ -99,6 +101,7 @@ class Stage(Node):
     schedule_start: int
     schedule_steps: int
     counted_from: int
+    freeze: int = 0
 
     @property
     def layers(self) -> int:
@@ -109,6 +112,17 @@ class Stage(Node):
     def tokens_per_step(self) -> int:
         """Tokens read by one optimiser step, padding included."""
         return self.batch * self.seq
+
+    @property
+    def tasks(self) -> tuple[AnyTask, ...]:
+        """What it is fine-tuned for; none while text alone is learned from."""
+        return tuple(t.objective for t in self.objective if isinstance(t.objective, Task))
+
+    @property
+    def rows_an_example(self) -> int:
+        """Choices are read in a row each."""
+        answers = (task.answer for task in self.tasks)
+        return max((a.most for a in answers if isinstance(a, Choice)), default=1)
 
     @property
     def texts(self) -> int:
@@ -195,6 +209,10 @@ class Stage(Node):
                     read += self.texts
                 case Rtd(over="all"):
                     return None
+                case Task() as task:
+                    if not isinstance(task.answer, Labels | Score | Choice):
+                        return None
+                    read = max(read, 1)
                 case Rtd():
                     read += self.predictions()
                 case unreachable:
@@ -218,6 +236,8 @@ class Run(Node):
     recompute: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
+    recipe: Literal["bert", "roberta", "albert", "electra", "xlnet"] = "bert"
+    patience: int = 0
 
 
 class Resolved(Node):
@@ -253,11 +273,11 @@ class Resolved(Node):
         return sum(stage.steps for stage in self.stages)
 
     def terms(self) -> tuple[Term, ...]:
-        """One term for each kind of objective that any stage trains, in the order met."""
+        """One term for each name that any stage trains, in the order met."""
         first: dict[str, Term] = {}
         for stage in self.stages:
             for term in stage.objective:
-                first.setdefault(term.objective.kind, term)
+                first.setdefault(term.name, term)
         return tuple(first.values())
 
     def stage_at(self, step: int) -> Stage:

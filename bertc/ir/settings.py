@@ -88,7 +88,7 @@ class Settings(Node):
 
     # what it learns, from what
     objective: tuple[Term, ...] = default(
-        (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms"
+        (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms", "task"
     )
     generator: Generator = default(
         NoGenerator(), HOUSE, "what stands in for tokens, for rtd to find"
@@ -123,6 +123,18 @@ class Settings(Node):
     grow: Growth = default(
         Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
     )
+    recipe: Literal["bert", "roberta", "albert", "electra", "xlnet"] = default(
+        "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
+    )
+    epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
+        0.0, HOUSE, "passes over the examples of a task, which make its steps"
+    )
+    freeze: Annotated[int, Field(ge=0, le=1000)] = default(
+        0, HOUSE, "lowest layers that are not trained, and with them the embeddings"
+    )
+    patience: Annotated[int, Field(ge=0, le=10_000)] = default(
+        0, HOUSE, "evaluations of a task without a better score after which it ends, 0: never"
+    )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
     seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
@@ -133,10 +145,10 @@ class Settings(Node):
     )
     seed: Count = default(0, HOUSE, "the seed of every random choice")
     save_every: Positive = derived(
-        "a tenth of all steps, at most 1000", "steps between checkpoints"
+        "a tenth of all steps, of tasks a third, at most 1000", "steps between checkpoints"
     )
     eval_every: Positive = derived(
-        "a tenth of all steps, at most 1000", "steps between evaluations"
+        "a tenth of all steps, of tasks a third, at most 1000", "steps between evaluations"
     )
     log_every: Positive = derived(
         "a hundredth of all steps, at most 100", "steps between log lines"
@@ -157,8 +169,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "layers", "grow", "steps", "seq", "batch", "microbatch", "objective", "data", "smoothing",
-    "mixing", "format", "pack", "memory", "optimizer",
+    "layers", "grow", "epochs", "steps", "freeze", "seq", "batch", "microbatch", "objective",
+    "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

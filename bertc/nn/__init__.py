@@ -1,8 +1,9 @@
 """Modules for the kinds of the IR."""
 
+from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import places
 from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
 from bertc.nn.reading import Order, Reading, rows_at
 
-__all__ = ["Memory", "Model", "Order", "Reading", "build", "places", "rows_at"]
+__all__ = ["Memory", "Model", "Order", "Reading", "build", "dropout", "places", "rows_at"]

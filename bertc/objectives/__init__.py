@@ -1,6 +1,15 @@
 """Corruption and loss of each objective, as tensor functions."""
 
+from bertc.objectives.answers import (
+    ENDS,
+    SpanScores,
+    answer_count,
+    answer_features,
+    answer_scores,
+    span_scores,
+)
 from bertc.objectives.columns import (
+    Answers,
     Boundaries,
     Columns,
     Inputs,
@@ -16,6 +25,8 @@ from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits, sbo_logi
 from bertc.objectives.loss import losses
 
 __all__ = [
+    "ENDS",
+    "Answers",
     "Boundaries",
     "Columns",
     "Inputs",
@@ -24,7 +35,11 @@ __all__ = [
     "Questions",
     "Replacements",
     "Tables",
+    "SpanScores",
     "TermLoss",
+    "answer_count",
+    "answer_features",
+    "answer_scores",
     "corrupt",
     "losses",
     "mask_key",
@@ -32,4 +47,5 @@ __all__ = [
     "pair_logits",
     "rtd_logits",
     "sbo_logits",
+    "span_scores",
 ]

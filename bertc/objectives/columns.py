@@ -87,6 +87,16 @@ class Replacements(NamedTuple):
     judged: torch.Tensor  # (b, s) float where all tokens are asked about, else as ``weights``
 
 
+class Answers(NamedTuple):
+    """What one task asks of the rows, which are all its own; weight 0 where nothing is asked."""
+
+    task: str
+    positions: torch.Tensor  # (b, k) long, of the states read; (b, 0) where all are
+    targets: torch.Tensor  # (b, 1) or (b, k), of spans (b, 2)
+    weights: torch.Tensor  # (b, 1) or (b, k) float
+    passage: torch.Tensor  # (b, s) bool, where an answer may stand
+
+
 class Columns(NamedTuple):
     """What the networks read and what each term of the objective needs.
 
@@ -104,6 +114,7 @@ class Columns(NamedTuple):
     masked: Reading | None = None
     clm: NextTokens | None = None
     plm: Predictions | None = None
+    answers: Answers | None = None
 
     def read_by(self, network: NetworkName) -> Reading:
         """What a network reads."""
@@ -136,6 +147,8 @@ class Columns(NamedTuple):
             found["pairs"] = self.pairs.positions
         if self.rtd is not None and network == "encoder":
             found["rtd"] = self.rtd.positions
+        if self.answers is not None and network == "encoder":
+            found["answers"] = self.answers.positions
         if self.plm is not None and network == "encoder":
             # The states of those who do not see a token follow the row's own.
             b, seq = self.originals.shape

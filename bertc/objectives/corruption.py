@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from bertc.ir import address
 from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, SpanUnit, Tlm
 from bertc.ir.resolved import Stage
+from bertc.ir.task import Task
 from bertc.nn import Reading, places
 from bertc.objectives.clm import next_tokens
 from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
@@ -62,6 +63,8 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
                 columns = columns._replace(pairs=_ask(inputs))
             case Rtd() as objective:
                 replacing = objective
+            case Task():
+                raise AssertionError("what tasks read is made of examples, not of text")
             case _:
                 assert_never(term.objective)
     if stage.translates:

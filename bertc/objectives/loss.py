@@ -13,7 +13,9 @@ from bertc.ir.encoder import Encoder
 from bertc.ir.head import AdaptiveHead
 from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.resolved import Network, Stage
+from bertc.ir.task import Task
 from bertc.objectives.adaptive import adaptive_loss
+from bertc.objectives.answers import answer_loss
 from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
@@ -77,9 +79,29 @@ def losses(
                 )
             case Rtd() as objective:
                 found["rtd"] = _rtd_loss(encoder, objective, columns, hidden_bsh, weights)
+            case Task() as task:
+                asked = columns.answers
+                assert asked is not None, "a task without its columns"
+                mine = asked.task == task.title
+                found[task.title] = (
+                    answer_loss(task.answer, encoder, asked, hidden_bsh, weights)
+                    if mine
+                    else _of_another_task(task, encoder, hidden_bsh, weights)
+                )
             case _:
                 assert_never(term.objective)
     return found
+
+
+def _of_another_task(
+    task: Task, encoder: Encoder, hidden: torch.Tensor, weights: Weights
+) -> TermLoss:
+    """Nothing, but that every weight of the head has a gradient, of zeros: so all of a stage's
+    weights are counted through as many updates.
+    """
+    none = hidden.new_zeros((), dtype=torch.float32)
+    touched = sum((weights[w.name].sum() * 0 for w in task.weights(encoder)), none)
+    return TermLoss(touched, none, none)
 
 
 class Predicted(NamedTuple):

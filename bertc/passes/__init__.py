@@ -11,11 +11,12 @@ from bertc.passes.extends import extends
 from bertc.passes.generator import generator
 from bertc.passes.growth import growth
 from bertc.passes.plan import Fit, Machine, Plan, plan
+from bertc.passes.recipes import recipes
 from bertc.passes.sharing import sharing
 from bertc.passes.vocabulary import vocabulary
 from bertc.passes.world import ALONE, Layout, World, lay_out, refuse_too_many
 
-PASSES = (extends, defaults, vocabulary, dimensions, sharing, generator, growth, checks)
+PASSES = (extends, recipes, defaults, vocabulary, dimensions, sharing, generator, growth, checks)
 """Each takes a program and the findings so far, and returns a program."""
 
 

@@ -12,7 +12,7 @@ from bertc.ir.program import Program
 from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, reads_on, stage_views
+from bertc.passes.stages import StageView, has_tasks, reads_on, stage_views
 
 
 def assemble(program: Program) -> Resolved:
@@ -95,7 +95,10 @@ def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
         networks = encoder, _generator(value, depth)
         begins = isinstance(value["init"], FromRun)
         if stages:
-            begins = (stages[-1].encoder, stages[-1].generator) != networks or view.begins_told
+            # A task's optimiser knows nothing of what was learned before.
+            tuned = has_tasks(view.value("objective"))
+            other = (stages[-1].encoder, stages[-1].generator) != networks
+            begins = other or view.begins_told or tuned
         counted_from = first if begins else counted_from
         stages.append(_stage(view, networks, begins, first, total, counted_from))
         first += view.value("steps")
@@ -113,6 +116,7 @@ def _stage(
     steps, optimizer = view.value("steps"), view.value("optimizer")
     encoder, generator = networks
     own_schedule = "optimizer" in view.own
+    tuned = has_tasks(view.value("objective"))
     schedule_steps = optimizer.schedule_steps(steps if own_schedule else total)
     return Stage(
         name=view.name,
@@ -131,7 +135,7 @@ def _stage(
         mixing=view.value("mixing"),
         format=view.format,
         pairs=view.pairs,
-        padded=view.format.kind not in FULL or view.translates,
+        padded=view.format.kind not in FULL or view.translates or tuned,
         pack=view.value("pack"),
         memory=view.value("memory"),
         optimizer=optimizer,
@@ -139,4 +143,5 @@ def _stage(
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
+        freeze=view.value("freeze"),
     )

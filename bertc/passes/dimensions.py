@@ -7,7 +7,14 @@ from bertc.ir.embedding import LearnedPositions, NoPositions
 from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.settings import default_source
-from bertc.passes.stages import asks_about_pairs, default_format, reads_on, stage_views
+from bertc.passes.stages import (
+    asks_about_pairs,
+    default_format,
+    has_tasks,
+    reads_on,
+    reads_pooler,
+    stage_views,
+)
 
 
 def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
@@ -22,17 +29,31 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("embedding", lambda p: _value(p, "hidden")),
         ("languages", languages),
         ("positions", _positions),
-        ("pooler", lambda p: any(asks_about_pairs(s.value("objective")) for s in stage_views(p))),
+        ("pooler", _pooler),
         ("head", _head),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
-        ("save_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
-        ("eval_every", lambda p: max(1, min(1000, total_steps(p) // 10))),
+        ("save_every", _now_and_then),
+        ("eval_every", _now_and_then),
         ("log_every", lambda p: max(1, min(100, total_steps(p) // 100))),
     ):
         if setting not in program.settings:
             origin = Origin("derived", source=default_source(setting))
             program = program.with_settings({setting: Given(compute(program), origin)})
     return program
+
+
+def _pooler(program: Program) -> bool:
+    """ELECTRA's tasks read the first state itself (run_finetuning.py)."""
+    views = stage_views(program)
+    if _value(program, "recipe") == "electra":
+        return any(asks_about_pairs(view.value("objective")) for view in views)
+    return any(reads_pooler(view.value("objective")) for view in views)
+
+
+def _now_and_then(program: Program) -> int:
+    """A task is short, and has been learned after a few passes."""
+    tasks = all(has_tasks(view.value("objective")) for view in stage_views(program))
+    return max(1, min(1000, total_steps(program) // (3 if tasks else 10)))
 
 
 def total_steps(program: Program) -> int:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertc.diagnostics import Span
+from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream
 from bertc.ir.growth import FromGenerator
 from bertc.ir.objective import Clm, Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
+from bertc.ir.task import Task
 
 DEFAULT_STAGE = "main"
 
@@ -75,6 +77,18 @@ def stage_views(program: Program) -> tuple[StageView, ...]:
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     """Whether a term reads the order of two segments, through the pooler."""
     return any(isinstance(term.objective, Nsp | Sop) for term in objective)
+
+
+def reads_pooler(objective: tuple[Term, ...]) -> bool:
+    """Whether a term reads one state for the whole of a row."""
+    tasks = (term.objective for term in objective if isinstance(term.objective, Task))
+    whole = any(isinstance(task.answer, Labels | Score | Choice) for task in tasks)
+    return whole or asks_about_pairs(objective)
+
+
+def has_tasks(objective: tuple[Term, ...]) -> bool:
+    """Whether examples are learned from, not text."""
+    return any(isinstance(term.objective, Task) for term in objective)
 
 
 def reads_on(objective: tuple[Term, ...]) -> bool:

@@ -109,7 +109,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
 def _new(places: WeightMap, new: Resolved) -> list[str]:
     """Heads that begin with initial values."""
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
-    kinds = [term.objective.kind for term in new.terms()]
+    kinds = [term.name for term in new.terms()]
     missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
     return [f"it has no {kind} head: that begins with initial values" for kind in missing]
 

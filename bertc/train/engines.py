@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bertc.ir.objective import Nsp, Sop
 from bertc.ir.resolved import Stage, is_tied
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.passes import Layout
+from bertc.passes.stages import reads_pooler
 
 Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor, Memory | None]]
 """Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t), and
@@ -149,7 +149,7 @@ def trained_names(stage: Stage) -> set[str]:
     found = set()
     for network in stage.networks():
         objectives = [term.objective for term in network.terms]
-        pooled = any(isinstance(objective, Nsp | Sop) for objective in objectives)
+        pooled = reads_pooler(network.terms)
         unread = () if pooled else ("pooler.weight", "pooler.bias")
         unread = unread if network.unseen else (*unread, "embeddings.unseen")
         for weight in network.encoder.weights() if objectives else ():

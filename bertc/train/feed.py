@@ -18,7 +18,7 @@ Parts = TypeVar("Parts", bound=tuple[Any, ...])
 class Batch(NamedTuple):
     """What one step reads."""
 
-    inputs: Inputs
+    inputs: Inputs | None  # None of a task, whose rows are not made of text
     columns: list[Columns]  # of each micro-batch
 
 
@@ -134,7 +134,8 @@ class Feed:
             inputs = _on_device(self._waiting.result(), self._device)
             self._order()
             rows = len(range(self._data.batch)[self._rows or slice(None)])
-            self._ready.extend(map(Batch, split(inputs, rows), self._corrupt(inputs, rows)))
+            columns = self._corrupt(inputs, rows)
+            self._ready.extend(map(Batch, split(inputs, rows), columns))
         return self._ready.popleft()
 
     def _order(self) -> None:

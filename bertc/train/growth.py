@@ -40,6 +40,8 @@ def described(before: Stage, after: Stage) -> str:
     if isinstance(after.grow, FromGenerator):
         return "the encoder begins as its generator"
     assert after.grow is not None, "only a stage whose network differs grows"
+    if before.layers == after.layers:
+        return f"stage {after.name} goes on with these weights, and a new optimiser"
     return f"the network grows from {before.layers} to {after.layers} layers: {after.grow.kind}"
 
 

@@ -5,6 +5,7 @@ Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` 
 """
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
 
@@ -73,6 +74,19 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
         torch._foreach_mul_(gradients, limit / norm)
 
 
+_NUMBERED = re.compile(r"\.(?:attention|ffn)\.(\d+)\.")
+
+
+def layer_of(name: str, heads: int = 0) -> int:
+    """How far above the embeddings (0) a weight lies: layer i in i + 1, heads in ``heads``.
+
+    The pooler is read as one of the heads.
+    """
+    if found := _NUMBERED.search(name):
+        return int(found[1]) + 1
+    return 0 if ".embeddings." in name else heads
+
+
 class AdamRule:
     """Adam with decoupled decay (Loshchilov and Hutter 2019), on ``torch.optim.AdamW(fused=True)``.
 
@@ -90,12 +104,15 @@ class AdamRule:
         updates: int,
     ) -> None:
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
-        groups: list[dict[str, Any]] = [
-            {"params": [p for name, p in parameters.items() if name not in spared]},
-            {"params": [p for name, p in parameters.items() if name in spared], "weight_decay": 0},
-        ]
+        depth = 2 + max((layer_of(name) for name in parameters), default=0)
+        groups: dict[tuple[bool, float], dict[str, Any]] = {}
+        for name, parameter in parameters.items():
+            share = optimizer.layer_decay ** (depth - layer_of(name, depth))
+            decay = 0.0 if name in spared else optimizer.decay
+            group = {"params": [], "weight_decay": decay, "share": share}
+            groups.setdefault((name in spared, share), group)["params"].append(parameter)
         self._torch = torch.optim.AdamW(
-            [group for group in groups if group["params"]],
+            list(groups.values()),
             betas=optimizer.betas,
             eps=optimizer.eps,
             weight_decay=optimizer.decay,
@@ -112,5 +129,5 @@ class AdamRule:
     def update(self, rate: float) -> None:
         """One update of every weight that has a gradient."""
         for group in self._torch.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         self._torch.step()

@@ -18,8 +18,9 @@ from bertc.ir.head import AdaptiveHead
 from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Network, Stage
+from bertc.ir.task import Task
 from bertc.nn import Memory, Model
-from bertc.objectives import Columns, Inputs, Tables, losses
+from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
 from bertc.train.optimizers import Rule, clip, gradient_norm
@@ -43,7 +44,7 @@ class StepResult:
 
 def kinds(stage: Stage) -> tuple[str, ...]:
     """The names of the terms, in their order."""
-    return tuple(term.objective.kind for term in stage.objective)
+    return tuple(term.name for term in stage.objective)
 
 
 def term_weights(stage: Stage) -> tuple[float, ...]:
@@ -69,7 +70,7 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
                 loss, statistics, guesses_bk = score(remembering(columns, None), factors_t, states)
             if guesses_bk is not None:
                 columns = columns.replaced(guesses_bk)
-            own = (term.objective.kind for term in network.terms)
+            own = (term.name for term in network.terms)
             found |= dict(zip(own, statistics.unbind(1), strict=True))
             losses_n.append(loss)
         statistics = torch.stack([found[name] for name in names], dim=1)
@@ -84,13 +85,15 @@ Scoring = Callable[[Columns, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | Non
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
     """The heads of one network."""
-    names = [term.objective.kind for term in network.terms]
+    names = [term.name for term in network.terms]
     places = [kinds(stage).index(name) for name in names]
 
     def loss(
         columns: Columns, factors_t: Tensor, hidden_bsh: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         pooled_bmh = None
+        if columns.answers is not None:
+            hidden_bsh = answered(model, stage, columns, hidden_bsh)
         if columns.pairs and network.name == "encoder":
             pooled_bmh = model.encoder.pool(columns.states(hidden_bsh, "pairs"))
         weights = model.head_weights(network.name)
@@ -110,6 +113,15 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     if isinstance(network.encoder.head, AdaptiveHead):
         return loss  # how many states each cluster judges is for the text to say
     return torch.compile(loss, fullgraph=True, dynamic=False)
+
+
+def answered(model: Model, stage: Stage, columns: Columns, hidden: Tensor) -> Tensor:
+    """What the head of a task reads, of the states (b, k, h) that were asked for, or of all."""
+    assert columns.answers is not None, "a task without its columns"
+    title = columns.answers.task
+    task = next(task for task in stage.tasks if task.title == title)
+    pool = model.encoder.pool if stage.encoder.pooler else None
+    return answer_features(task.answer, columns, hidden, pool, task.dropout, model.training)
 
 
 def remembering(columns: Columns, memory: Memory | None) -> Columns:
@@ -141,6 +153,10 @@ def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
             return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
         case Nsp() | Sop():
             return torch.stack([part.pairs.weights.sum() for part in parts if part.pairs]).sum()
+        case Task() as task:
+            own = [a for p in parts if (a := p.answers) and a.task == task.title]
+            told = [answer_count(task.answer, asked) for asked in own]
+            return torch.stack(told).sum() if told else parts[0].originals.new_zeros(()).float()
         case Rtd():
             return torch.stack([part.rtd.judged.sum() for part in parts if part.rtd]).sum()
         case unreachable:
@@ -223,7 +239,11 @@ class TrainStep:
         """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
         corrupt = corruption(self._stage, self._tables, self._seed, microbatch)
-        self._gradients(corrupt(first, len(first.lengths))[0], 0)
+        self.try_out(corrupt(first, len(first.lengths))[0])
+
+    def try_out(self, columns: list[Columns]) -> None:
+        """Forward and backward alone."""
+        self._gradients(columns, 0)
         self._drop_gradients()
 
     def _missing(self, parts: int) -> int:
@@ -290,7 +310,7 @@ class TrainStep:
         parts: list[list[float]],
         grad_norm: float,
         step: int,
-        inputs: Inputs,
+        inputs: Inputs | None,
     ) -> None:
         if all(map(math.isfinite, (*totals, grad_norm))):
             return
@@ -300,9 +320,9 @@ class TrainStep:
                 f"step {step}: {found}; the weights were left as they were", help=_CALMER
             )
 
-    def _found(self, totals: list[float], parts: list[list[float]], inputs: Inputs) -> str:
+    def _found(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
         """What is not finite, and where; nothing if it is in another process's examples."""
-        names, ids = kinds(self._stage), inputs.example_ids.tolist()
+        names, ids = kinds(self._stage), inputs.example_ids.tolist() if inputs else []
         if all(map(math.isfinite, totals)):
             return (
                 f"the gradient of {' + '.join(names)} is not finite though the loss is, "

@@ -12,6 +12,9 @@ from bertc.objectives import Tables
 
 def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
     """The tables of a vocabulary, on the device."""
+    frequency_v = torch.from_numpy(vocabulary.unigram)
+    if not frequency_v.any():  # no text was read: all tokens are alike
+        frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
     return Tables(
         size=vocabulary.size,
         pad=vocabulary.pad,
@@ -20,8 +23,8 @@ def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
         mask=vocabulary.mask,
         word_start=torch.from_numpy(vocabulary.word_start).to(device),
         special=torch.from_numpy(vocabulary.special).to(device),
-        unigram_cdf=cumulative(torch.from_numpy(vocabulary.unigram)).to(device),
-        frequency=floored(torch.from_numpy(vocabulary.unigram)).to(device),
+        unigram_cdf=cumulative(frequency_v).to(device),
+        frequency=floored(frequency_v).to(device),
     )
 
 

@@ -1,0 +1,86 @@
+"""The tasks of a stage, read from their files and made rows."""
+
+import hashlib
+from collections.abc import Sequence
+
+from bertc.data.encode import TaskRows, encode
+from bertc.data.examples import Example, Labelled, Scored
+from bertc.data.layouts import judged_parts, part_examples, training_examples
+from bertc.data.progress import Progress
+from bertc.data.task import TaskData, TaskSet
+from bertc.data.vocabulary import Vocabulary
+from bertc.ir.resolved import Stage
+from bertc.ir.task import AnyTask, Glue
+
+
+def learned_from(task: AnyTask) -> Sequence[Example]:
+    """The training examples of a task, pairs in both orders where it asks for that."""
+    examples = training_examples(task)
+    if isinstance(task, Glue) and task.both_orders:
+        return [*examples, *map(_swapped, examples)]
+    return examples
+
+
+def _swapped(example: Example) -> Example:
+    match example:
+        case Labelled():
+            return Labelled(f"{example.key}, swapped", example.texts[::-1], example.label)
+        case Scored():
+            return Scored(f"{example.key}, swapped", example.texts[::-1], example.score)
+        case _:
+            return example
+
+
+def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progress) -> TaskData:
+    """All that a stage of tasks reads.
+
+    Raises:
+        MissingInputError, DataError: as the layouts.
+    """
+    sets = []
+    for task in stage.tasks:
+        progress.begin(f"reading {task.title}", 0, "rows")
+        learned = learned_from(task)
+        parts = {part: part_examples(task, part) for part in judged_parts(task)}
+        segments = stage.encoder.segments
+        own = TaskSet(
+            task,
+            encode(task, learned, vocabulary, stage.seq, segments),
+            {
+                part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
+                for part, examples in parts.items()
+            },
+        )
+        progress.end()
+        for note in _notes(own, len(learned), stage.seq):
+            progress.note(f"{task.title}: {note}")
+        sets.append(own)
+    return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
+
+
+def _notes(own: TaskSet, examples: int, seq: int) -> list[str]:
+    """What was lost of the text, and of what is asked."""
+    parts = {"training": (examples, own.train)}
+    parts |= {name: (len(found), rows) for name, (found, rows) in own.parts.items()}
+    what = {"span": "answers stand in no window", "tags": "words are not read"}
+    notes = []
+    for name, (count, rows) in parts.items():
+        if rows.cut:
+            notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {seq} tokens")
+        if rows.lost:
+            notes.append(f"{rows.lost:,} {what[own.task.answer.kind]} in {name} examples")
+    return notes
+
+
+def digest(data: TaskData) -> str:
+    """sha256 of all rows that are learned from or judged by."""
+    found = hashlib.sha256()
+    for own in data.sets:
+        for rows in (own.train, *(rows for _, rows in own.parts.values())):
+            found.update(_content(rows))
+    return found.hexdigest()
+
+
+def _content(rows: TaskRows) -> bytes:
+    arrays = (rows.token_ids, rows.segment_ids, rows.begins, rows.targets, rows.words, rows.tags)
+    return b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)

@@ -1,0 +1,211 @@
+"""What a task's head says of the rows of a batch, and its loss.
+
+Axes: b rows, s positions of a row, n examples (b of them, or b / choices), k states read of a row,
+c scores of a state, p likeliest beginnings, h hidden.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, assert_never
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.answer import Answer, Choice, Labels, Score, Span, Tags
+from bertc.ir.encoder import Encoder
+from bertc.nn import dropout, rows_at
+from bertc.objectives.columns import Answers, Columns, TermLoss
+from bertc.objectives.heads import Weights
+
+BEGINNINGS, ENDS = 20, 20
+"""Of a conditioned span: beginnings looked into, and ends of each (ELECTRA beam_size)."""
+ANSWERED_WEIGHT = 0.5
+"""Of the loss of whether there is an answer (ELECTRA answerable_weight; XLNet run_squad.py)."""
+
+
+class SpanScores(NamedTuple):
+    """What is said of where an answer stands; scores are not normalised.
+
+    ``starts`` and ``ends`` are of every token, minus infinity where no answer may stand. Of a
+    conditioned head ``likeliest`` are the best beginnings, and ``ends`` are told for each of them.
+    ``answered``: the score of there being an answer.
+    """
+
+    starts: torch.Tensor  # (b, s)
+    ends: torch.Tensor  # (b, s), or (b, p, s)
+    likeliest: torch.Tensor | None = None  # (b, p) long
+    answered: torch.Tensor | None = None  # (b,)
+
+
+def answer_features(
+    answer: Answer,
+    columns: Columns,
+    hidden: torch.Tensor,
+    pool: Callable[[torch.Tensor], torch.Tensor] | None,
+    rate: float,
+    training: bool,
+) -> torch.Tensor:
+    """The states (b, k, h) that a head reads: pooled if there is a pooler, with dropout ``rate``.
+
+    Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
+    """
+    if isinstance(answer, Span):
+        return hidden
+    states_bkh = columns.states(hidden, "answers")
+    if pool is not None and not isinstance(answer, Tags):
+        states_bkh = pool(states_bkh)
+    return dropout(states_bkh, rate, training)
+
+
+def answer_scores(
+    answer: Labels | Score | Choice | Tags, name: str, states_bkh: torch.Tensor, weights: Weights
+) -> torch.Tensor:
+    """Scores in fp32: (b, labels), (b, 1), (n, choices) or (b, k, tags)."""
+    weight, bias = (weights[f"{name}.{part}"].to(states_bkh.dtype) for part in ("weight", "bias"))
+    scores_bkc = F.linear(states_bkh, weight, bias).float()
+    match answer:
+        case Tags():
+            return scores_bkc
+        case Choice():
+            return scores_bkc.reshape(-1, answer.most)
+        case Labels() | Score():
+            return scores_bkc[:, 0]
+        case _:
+            assert_never(answer)
+
+
+def answer_loss(
+    answer: Answer, encoder: Encoder, asked: Answers, states: torch.Tensor, weights: Weights
+) -> TermLoss:
+    """Summed over examples, words or windows. ``correct`` counts those told right."""
+    name = asked.task
+    if isinstance(answer, Span):
+        return _span_loss(answer, encoder, asked, states, weights)
+    found = answer_scores(answer, name, states, weights)
+    match answer:
+        case Score():
+            squares_b = (found[:, 0] - asked.targets[:, 0]).square() * asked.weights[:, 0]
+            return TermLoss(squares_b.sum(), asked.weights.sum(), torch.zeros_like(squares_b.sum()))
+        case Choice():
+            there_nc = asked.weights.view(-1, answer.most) > 0
+            found = found.masked_fill(~there_nc, float("-inf"))
+            targets = asked.targets.view(-1, answer.most)[:, 0].long()
+            told = torch.ones_like(targets, dtype=found.dtype)
+        case Labels():
+            targets, told = asked.targets[:, 0].long(), asked.weights[:, 0]
+        case Tags():
+            found, targets = found.flatten(0, 1), asked.targets.flatten().long()
+            told = asked.weights.flatten()
+        case _:
+            assert_never(answer)
+    losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none") * told
+    hits_n = (found.argmax(-1) == targets) * told
+    return TermLoss(losses_n.sum(), told.sum(), hits_n.sum())
+
+
+def answer_count(answer: Answer, asked: Answers) -> torch.Tensor:
+    """What the summed loss of these rows is a mean over (0-d)."""
+    return asked.weights.sum() / answer.most if isinstance(answer, Choice) else asked.weights.sum()
+
+
+def span_scores(
+    answer: Span,
+    encoder: Encoder,
+    name: str,
+    passage_bs: torch.Tensor,
+    states_bsh: torch.Tensor,
+    weights: Weights,
+) -> SpanScores:
+    """What the head says where the beginning is not known."""
+    allowed_bs = _allowed(passage_bs)
+    if answer.head == "plain":
+        starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
+        low = float("-inf")
+        return SpanScores(
+            starts_bs.masked_fill(~allowed_bs, low), ends_bs.masked_fill(~allowed_bs, low)
+        )
+    starts_bs = _starts(name, allowed_bs, states_bsh, weights)
+    likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
+    begun_bph = rows_at(states_bsh, likeliest_bp)
+    ends_bps = _ends(encoder, name, allowed_bs, states_bsh, begun_bph, weights)
+    answered_b = None
+    if answer.unanswerable:
+        answered_b = _answered(name, states_bsh, starts_bs, weights)
+    return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
+
+
+def _span_loss(
+    answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
+) -> TermLoss:
+    """The mean of the cross entropies of both ends."""
+    name, told_b = asked.task, asked.weights[:, 0]
+    first_b, last_b = asked.targets.long().unbind(1)
+    if answer.head == "plain":  # every token competes (run_squad.py, create_model)
+        starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
+    else:
+        allowed_bs = _allowed(asked.passage)
+        starts_bs = _starts(name, allowed_bs, states_bsh, weights)
+        begun_b1h = rows_at(states_bsh, first_b[:, None])
+        ends_bs = _ends(encoder, name, allowed_bs, states_bsh, begun_b1h, weights)[:, 0]
+    losses_b = 0.5 * (
+        F.cross_entropy(starts_bs, first_b, reduction="none")
+        + F.cross_entropy(ends_bs, last_b, reduction="none")
+    )
+    if answer.head == "conditioned" and answer.unanswerable:
+        answered_b = _answered(name, states_bsh, starts_bs, weights)
+        losses_b = losses_b + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
+            answered_b, (first_b > 0).float(), reduction="none"
+        )
+    hits_b = (starts_bs.argmax(1) == first_b) & (ends_bs.argmax(1) == last_b)
+    return TermLoss((losses_b * told_b).sum(), told_b.sum(), (hits_b * told_b).sum())
+
+
+def _allowed(passage_bs: torch.Tensor) -> torch.Tensor:
+    """Where an answer may stand; the first token stands for there being none."""
+    lane_s = torch.arange(passage_bs.shape[1], device=passage_bs.device)
+    return passage_bs | (lane_s == 0)
+
+
+def _affine(states: torch.Tensor, name: str, weights: Weights) -> torch.Tensor:
+    weight, bias = (weights[f"{name}.{part}"].to(states.dtype) for part in ("weight", "bias"))
+    return F.linear(states, weight, bias)
+
+
+def _starts(
+    name: str, allowed_bs: torch.Tensor, states_bsh: torch.Tensor, weights: Weights
+) -> torch.Tensor:
+    starts_bs = _affine(states_bsh, f"{name}.start", weights)[..., 0].float()
+    return starts_bs.masked_fill(~allowed_bs, float("-inf"))
+
+
+def _ends(
+    encoder: Encoder,
+    name: str,
+    allowed_bs: torch.Tensor,
+    states_bsh: torch.Tensor,
+    begun_bph: torch.Tensor,
+    weights: Weights,
+) -> torch.Tensor:
+    """Scores (b, p, s) of ends, for each of some beginnings."""
+    b, p, h = begun_bph.shape
+    weight, bias = (weights[f"{name}.end.dense.{part}"] for part in ("weight", "bias"))
+    # One product with each half: the states side by side would be p times as many.
+    own_bsh = F.linear(states_bsh, weight[:, :h].to(states_bsh.dtype))
+    given_bph = F.linear(begun_bph, weight[:, h:].to(begun_bph.dtype), bias.to(begun_bph.dtype))
+    mixed_bpsh = torch.tanh(own_bsh[:, None] + given_bph[:, :, None])
+    scale, shift = (weights[f"{name}.end.norm.{part}"] for part in ("weight", "bias"))
+    normed_bpsh = F.layer_norm(
+        mixed_bpsh, (h,), scale.to(mixed_bpsh.dtype), shift.to(mixed_bpsh.dtype), encoder.norm.eps
+    )
+    ends_bps = _affine(normed_bpsh, f"{name}.end", weights)[..., 0].float()
+    return ends_bps.masked_fill(~allowed_bs[:, None], float("-inf"))
+
+
+def _answered(
+    name: str, states_bsh: torch.Tensor, starts_bs: torch.Tensor, weights: Weights
+) -> torch.Tensor:
+    """The score (b,) of there being an answer, from the first token and the mean beginning."""
+    mean_bh = (starts_bs.softmax(1).to(states_bsh.dtype)[:, :, None] * states_bsh).sum(1)
+    both_bf = torch.cat([mean_bh, states_bsh[:, 0]], dim=1)
+    dense_bh = torch.tanh(_affine(both_bf, f"{name}.answered.dense", weights))
+    weight = weights[f"{name}.answered.weight"].to(dense_bh.dtype)
+    return F.linear(dense_bh, weight)[:, 0].float()

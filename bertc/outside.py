@@ -1,0 +1,168 @@
+"""What a program leaves to files outside it: the network of its ``init``, the labels and the number
+of examples of its tasks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bertc.diagnostics import DataError, Diagnostics
+from bertc.ir.encoder import Encoder
+from bertc.ir.growth import FromRun
+from bertc.ir.objective import Plm, Rtd, Term
+from bertc.ir.program import Given, Program
+from bertc.ir.resolved import Resolved
+from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
+from bertc.ir.task import Classify, Tag, Tagging, Task
+from bertc.passes.extends import extends
+from bertc.passes.recipes import FAMILIES, Family
+
+NETWORK = (
+    "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
+    "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
+    "dropout", "initializer", "recipe",
+)  # fmt: skip
+"""The settings that say which network it is; those that a spec leaves out are those of ``init``."""
+
+
+def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
+    """A program of which nothing has to be looked up any more.
+
+    Raises:
+        MissingInputError, DataError: if a file that it names is not there, or cannot be read.
+    """
+    program = extends(program, diagnostics)
+    init = program.settings.get("init")
+    if init is not None and isinstance(init.value, FromRun):
+        program = _as_there(program, init)
+    program = program.with_settings(_counted(program.settings))
+    stages = (replace(stage, settings=_counted(stage.settings)) for stage in program.stages)
+    return replace(program, stages=tuple(stages))
+
+
+def _as_there(program: Program, init: Given) -> Program:
+    """The network of ``init`` where the program does not say another."""
+    found = network_of(Path(init.value.path))
+    origin = replace(init.origin, kind="derived", source="that of init")
+    open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
+    return program.with_settings(open_)
+
+
+def network_of(folder: Path) -> dict[str, Any]:
+    """The settings of the network in a run folder or a Hugging Face folder; none if neither is.
+
+    What is wrong with the folder is told where its weights are read.
+    """
+    resolved, config = folder / "resolved.json", folder / "config.json"
+    if resolved.is_file():
+        try:
+            return _of_run(Resolved.model_validate_json(resolved.read_bytes()))
+        except ValidationError as error:
+            raise DataError(f"{resolved} is not a resolved program of this bertc") from error
+    if config.is_file():
+        return _of_config(folder)
+    return {}
+
+
+def _of_config(folder: Path) -> dict[str, Any]:
+    from bertc.interop.config import read_config
+    from bertc.interop.program import to_program
+
+    config = read_config(folder / "config.json")
+    settings = to_program(config, frozenset(), {}, folder, folder).settings
+    found = {name: settings[name].value for name in NETWORK if name in settings}
+    if not found["languages"]:
+        del found["languages"]
+    family = config.model_type
+    return {**found, "recipe": family if family in FAMILIES else "bert"}
+
+
+def _of_run(resolved: Resolved) -> dict[str, Any]:
+    encoder = resolved.encoder
+    settings = {
+        "layers": len(encoder.layers),
+        "hidden": encoder.hidden,
+        "heads": _one_or_all(encoder, "heads"),
+        "head_dim": encoder.layers[0].head_dim,
+        "ffn": _one_or_all(encoder, "ffn"),
+        "embedding": encoder.embedding,
+        "table": encoder.table,
+        "share": _sharing(encoder),
+        "attention": encoder.attention,
+        "activation": encoder.ffn.activation,
+        "norm": encoder.norm,
+        "positions": encoder.positions,
+        "segments": encoder.segments,
+        "head": encoder.head,
+        "dropout": encoder.dropout,
+        "initializer": encoder.initializer,
+        "recipe": _family(resolved),
+    }
+    if resolved.languages:
+        settings |= {
+            "languages": resolved.languages,
+            "language_embeddings": bool(encoder.languages),
+        }
+    return settings
+
+
+def _one_or_all(encoder: Encoder, width: str) -> int | tuple[int, ...]:
+    found = tuple(getattr(layer, width) for layer in encoder.layers)
+    return found[0] if len(set(found)) == 1 else found
+
+
+def _sharing(encoder: Encoder) -> Sharing:
+    depth = len(encoder.layers)
+    owners = encoder.attention_owner, encoder.ffn_owner
+    for scheme in (ShareNone(), ShareAll()):
+        parts = (
+            tuple(scheme.owner(part, layer, depth) for layer in range(depth))
+            for part in ("attention", "ffn")
+        )
+        if owners == tuple(parts):
+            return scheme
+    return ShareMap(attention=owners[0], ffn=owners[1])
+
+
+def _family(resolved: Resolved) -> Family:
+    """The system that a run is most like."""
+    objectives = [term.objective for stage in resolved.stages for term in stage.objective]
+    encoder = resolved.encoder
+    if any(isinstance(objective, Task) for objective in objectives):
+        return resolved.run.recipe
+    if any(isinstance(objective, Rtd) for objective in objectives):
+        return "electra"
+    if any(isinstance(objective, Plm) for objective in objectives):
+        return "xlnet"
+    if len(set(encoder.attention_owner)) < len(encoder.layers):
+        return "albert"
+    return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
+
+
+def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """With the labels and the number of training examples of every task."""
+    given = settings.get("objective")
+    if given is None:
+        return dict(settings)
+    terms = tuple(_read(term) for term in given.value)
+    return {**settings, "objective": Given(terms, given.origin)}
+
+
+def _read(term: Term) -> Term:
+    task = term.objective
+    if not isinstance(task, Task):
+        return term
+    asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
+    if task.examples and not asks:
+        return term
+    from bertc.data.layouts import found_labels
+    from bertc.data.task_sets import learned_from
+
+    examples = learned_from(task)
+    found: dict[str, Any] = {"examples": task.examples or len(examples)}
+    if asks:
+        found["labels"] = found_labels(task, examples)
+    return term.model_copy(update={"objective": task.model_copy(update=found)})

@@ -1,0 +1,84 @@
+"""From the examples of tasks to what a step reads, ahead of the step that reads it."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from bertc.data import TaskBatch, TaskData
+from bertc.nn import Reading
+from bertc.objectives import Answers, Columns
+from bertc.train.feed import Batch
+
+
+def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
+    """The rows of a task on ``device``: what the encoder reads, and what is asked of it."""
+    pinned = device.type == "cuda"
+
+    def moved(array: object, dtype: torch.dtype) -> Tensor:
+        tensor = torch.as_tensor(array)
+        found = tensor.pin_memory() if pinned else tensor
+        return found.to(device, non_blocking=True).to(dtype)
+
+    token_ids_bs = moved(batch.token_ids, torch.long)
+    lane_s = torch.arange(token_ids_bs.shape[1], device=device)
+    positions_bk = moved(batch.positions, torch.long)
+    reading = Reading(
+        token_ids=token_ids_bs,
+        segment_ids=moved(batch.segment_ids, torch.long),
+        attention_mask=lane_s < moved(batch.lengths, torch.long)[:, None],
+        asked=positions_bk if positions_bk.shape[1] else None,
+    )
+    answers = Answers(
+        batch.task,
+        positions_bk,
+        moved(batch.targets, torch.float32),
+        moved(batch.weights, torch.float32),
+        moved(batch.passage, torch.bool),
+    )
+    return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
+
+
+class TaskFeed:
+    """The batches of a stage of tasks in order, each made ready while the one before is used.
+
+    ``at_once`` rows of like length make a part of a batch; ``rows`` are those that this process
+    takes of each, if not all.
+    """
+
+    def __init__(
+        self,
+        data: TaskData,
+        first: int,
+        end: int,
+        device: torch.device,
+        at_once: int,
+        rows: slice | None = None,
+    ) -> None:
+        self._data, self._next, self._end, self._device = data, first, end, device
+        self._at_once, self._rows = at_once, rows
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._waiting: Future[list[TaskBatch]] | None = None
+
+    def __enter__(self) -> Self:
+        self._order()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def take(self) -> Batch:
+        """The next batch, on the device."""
+        assert self._waiting is not None, "a stage takes as many batches as it has steps"
+        parts = self._waiting.result()
+        self._order()
+        return Batch(None, [to_columns(part, self._device) for part in parts])
+
+    def _order(self) -> None:
+        self._waiting = None
+        if self._next < self._end:
+            self._waiting = self._executor.submit(
+                self._data.train, self._next, self._rows, self._at_once
+            )
+            self._next += 1
