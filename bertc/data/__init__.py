@@ -1,8 +1,8 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
 
 from bertc.data.batch import RawBatch
-from bertc.data.encode import TaskRows, encode
 from bertc.data.corpus import Corpus, prepare
+from bertc.data.encode import TaskRows, encode
 from bertc.data.progress import Progress, Silent
 from bertc.data.running import RunningData
 from bertc.data.stage import StageData

@@ -5,6 +5,7 @@ from bertc.objectives.answers import (
     SpanScores,
     answer_count,
     answer_features,
+    answer_loss,
     answer_scores,
     span_scores,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "TermLoss",
     "answer_count",
     "answer_features",
+    "answer_loss",
     "answer_scores",
     "corrupt",
     "losses",

@@ -5,7 +5,7 @@ Axes: r rows of a batch, w windows, p likeliest beginnings, e ends of each, s to
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
@@ -20,7 +20,15 @@ from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.resolved import Stage
 from bertc.ir.task import AnyTask, Read, Squad
 from bertc.nn import Model
-from bertc.objectives import ENDS, Columns, SpanScores, answer_scores, span_scores
+from bertc.objectives import (
+    ENDS,
+    Columns,
+    SpanScores,
+    TermLoss,
+    answer_loss,
+    answer_scores,
+    span_scores,
+)
 from bertc.tasks.gold import Given
 from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
 from bertc.train.step import answered
@@ -31,15 +39,21 @@ TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
 ROWS_AT_ONCE = 256
 
 
+Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
+
+
 @dataclass(frozen=True)
 class Answers:
     """An answer to each example. ``probabilities`` are those of labels or choices, in their order,
-    or of the tag of each word; ``spans`` are what is known of spans beside their text.
+    or of the tag of each word; ``spans`` are what is known of spans beside their text. ``loss`` is
+    the mean over what is asked, of which ``accuracy`` is told right; 0 where nobody knows.
     """
 
     given: list[Given]
     probabilities: list[tuple[float, ...]] = field(default_factory=list)
     spans: list[Decoded] = field(default_factory=list)
+    loss: float = 0.0
+    accuracy: float = 0.0
 
 
 @torch.no_grad()
@@ -61,25 +75,29 @@ def answer(
     training, device = model.training, next(model.parameters()).device
     model.eval()
     try:
-        said = _said(model, stage, own, rows, pad, device, stop, at_once)
-        match own.task.answer:
-            case Labels() as asked:
-                return _labels(asked, said, len(examples))
-            case Score():
-                return _scores(said, len(examples))
-            case Choice() as asked:
-                return _choices(asked, own, said, len(examples))
-            case Tags() as asked:
-                return _tags(asked, rows, said)
-            case Span() as asked:
-                return _spans(asked, own.task, examples, rows, said)
-            case unreachable:
-                assert_never(unreachable)
+        totals = torch.zeros(3, dtype=torch.float64, device=device)
+        said = _said(model, stage, own, rows, pad, totals, stop, at_once)
+        found = _read_off(own, examples, rows, said)
     finally:
         model.train(training)
+    loss, hits, told = totals.tolist()
+    return replace(found, loss=loss / max(told, 1.0), accuracy=hits / max(told, 1.0))
 
 
-Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
+def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
+    match own.task.answer:
+        case Labels() as asked:
+            return _labels(asked, said, len(examples))
+        case Score():
+            return _scores(said, len(examples))
+        case Choice() as asked:
+            return _choices(asked, said, len(examples))
+        case Tags() as asked:
+            return _tags(asked, rows, said)
+        case Span() as asked:
+            return _spans(asked, own.task, examples, rows, said)
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _said(
@@ -88,26 +106,33 @@ def _said(
     own: TaskSet,
     rows: TaskRows,
     pad: int,
-    device: torch.device,
+    totals: Tensor,
     stop: Stop | None,
     at_once: int,
 ) -> Said:
+    """Batches and the scores of their rows; losses, hits and counts add up in ``totals`` (3,)."""
+    device = totals.device
     tokens = TOKENS_AT_ONCE[device.type]
     for batch in in_order_of_length(own, rows, tokens, at_once, pad):
         if stop:
             stop.check()
-        yield batch, outputs(model, stage, own.task, to_columns(batch, device))
+        scores, term = outputs(model, stage, own.task, to_columns(batch, device))
+        totals += torch.stack([term.sum, term.correct, term.count]).double()
+        yield batch, scores
 
 
-def outputs(model: Model, stage: Stage, task: AnyTask, columns: Columns) -> Tensor | SpanScores:
-    """The scores of a task's head for some rows."""
+def outputs(
+    model: Model, stage: Stage, task: AnyTask, columns: Columns
+) -> tuple[Tensor | SpanScores, TermLoss]:
+    """The scores of a task's head for some rows, and its loss."""
     hidden, weights = model.read(columns.reading), model.head_weights()
-    states = answered(model, stage, columns, hidden)
-    if isinstance(task.answer, Span):
-        assert columns.answers is not None, "a task without its columns"
-        passage_bs = columns.answers.passage
-        return span_scores(task.answer, stage.encoder, task.title, passage_bs, states, weights)
-    return answer_scores(task.answer, task.title, states, weights)
+    states, asked = answered(model, stage, columns, hidden), columns.answers
+    assert asked is not None, "a task without its columns"
+    loss = answer_loss(task.answer, stage.encoder, asked, states, weights)
+    if not isinstance(task.answer, Span):
+        return answer_scores(task.answer, task.title, states, weights), loss
+    scores = span_scores(task.answer, stage.encoder, task.title, asked.passage, states, weights)
+    return scores, loss
 
 
 def _plain(scores: Tensor | SpanScores) -> Tensor:
@@ -115,13 +140,13 @@ def _plain(scores: Tensor | SpanScores) -> Tensor:
     return scores
 
 
-def _in_place(said: Said, count: int, each: int = 1) -> NDArray[np.float64]:
-    """Scores by example, in the order of the examples; each has ``each`` rows."""
+def _in_place(said: Said, count: int) -> NDArray[np.float64]:
+    """Scores by example, in the order of the examples; each has one row."""
     found: NDArray[np.float64] | None = None
     for batch, scores in said:
         values = _plain(scores).double().cpu().numpy()
         found = np.zeros((count, values.shape[1])) if found is None else found
-        found[batch.rows[::each] // each] = values
+        found[batch.rows] = values
     return np.zeros((count, 1)) if found is None else found
 
 
@@ -135,7 +160,7 @@ def _scores(said: Said, count: int) -> Answers:
     return Answers([float(score) for score in _in_place(said, count)[:, 0]])
 
 
-def _choices(asked: Choice, own: TaskSet, said: Said, count: int) -> Answers:
+def _choices(asked: Choice, said: Said, count: int) -> Answers:
     found = np.full((count, asked.most), -np.inf)
     for batch, scores in said:
         there = batch.weights.reshape(-1, asked.most) > 0
@@ -157,7 +182,9 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
-            names = (asked.names[b] if at >= 0 else other for b, at in zip(best, words, strict=True))
+            names = (
+                asked.names[b] if at >= 0 else other for b, at in zip(best, words, strict=True)
+            )
             given[row] = tuple(names)
             sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
     return Answers(given, sure)

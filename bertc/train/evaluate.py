@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import RunningData, prepare
+from bertc.data import RunningData, TaskData, prepare
 from bertc.diagnostics import DataError
 from bertc.interop import load
 from bertc.ir.resolved import Resolved
@@ -12,6 +12,7 @@ from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
 from bertc.train.evaluation import evaluate, heldout_rows, unigram_nats
+from bertc.train.judging import evaluate_tasks
 from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
@@ -62,7 +63,9 @@ def evaluate_run(
         index = resolved.stages.index(stage)
         stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
-        if manner.sliding and isinstance(data, RunningData):
+        if isinstance(data, TaskData):
+            found = evaluate_tasks(model, stage, data, stop)
+        elif manner.sliding and isinstance(data, RunningData):
             found = slide(model, stage, data, manner.sliding, examples, microbatch)
         else:
             data = read_data(data, stage)

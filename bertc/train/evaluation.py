@@ -38,11 +38,22 @@ class Evaluation:
     examples: int
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
     """The losses by language (``en``) or direction (``en-fr``), where there are several."""
+    scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """Of tasks, by the part they are judged by and by metric."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
         found = {name: value for name, value in asdict(self).items() if value is not None}
-        return found if self.languages else {k: v for k, v in found.items() if k != "languages"}
+        return {k: v for k, v in found.items() if v or k not in ("languages", "scores")}
+
+
+def score_lines(evaluation: Evaluation) -> list[str]:
+    """The scores of tasks, a line a part."""
+    return [
+        f"{task} {part}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in found.items())
+        for task, parts in evaluation.scores.items()
+        for part, found in parts.items()
+    ]
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:

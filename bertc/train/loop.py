@@ -4,11 +4,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from bertc.data import TaskData
 from bertc.diagnostics import DataError, StoppedError
 from bertc.estimate.flops import executed_flops
 from bertc.ir.optimizer import Lamb
@@ -16,11 +18,18 @@ from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
 from bertc.train.display import Standing, choose, peak_memory_bytes
 from bertc.train.engines import trained_names
-from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
+from bertc.train.evaluation import (
+    Evaluation,
+    evaluate,
+    heldout_rows,
+    score_lines,
+    unigram_nats,
+)
 from bertc.train.feed import Batch, Feed, to_inputs
 from bertc.train.finish import finish
 from bertc.train.foreach import Moments
 from bertc.train.heap import kept_memory
+from bertc.train.judging import evaluate_tasks
 from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
@@ -34,6 +43,7 @@ from bertc.train.schedules import rate
 from bertc.train.session import Session, open_session
 from bertc.train.step import StepResult, TrainStep, make_objective
 from bertc.train.stopping import Stop
+from bertc.train.task_feed import TaskFeed, rows_at_once
 
 
 def train(
@@ -113,8 +123,19 @@ class _Phase:
         )
         self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
 
+    def feed(self, session: Session, first: int) -> Feed | TaskFeed:
+        """The batches of the stage from one of its steps on, those of this process."""
+        rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
+        if isinstance(self.data, TaskData):
+            at_once = rows_at_once(self.stage, self.microbatch, session.device)
+            return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
+        corrupt = self.step.corrupt
+        return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
+
     def evaluate(self, session: Session, examples: int) -> Evaluation:
-        """Evaluate on about the first ``examples`` held-out examples."""
+        """Evaluate on about the first ``examples`` held-out examples; of tasks on all there are."""
+        if isinstance(self.data, TaskData):
+            return evaluate_tasks(self.model, self.stage, self.data, session.ranks.stop)
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
@@ -148,15 +169,13 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     if not stage.remembers(progress.step):
         session.remembered.memory = None
     phase = _Phase(session, index)
-    if session.plan.compile and progress.step < end:
+    if session.plan.compile and progress.step < end and not stage.tasks:
         _compile(session, phase)
     elif session.ranks.many:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
-        phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
-    rows = session.ranks.rows(stage.batch) if session.ranks.many else None
-    first, corrupt = progress.step - stage.first_step, phase.step.corrupt
+        _rehearse(session, phase)
     with (
-        Feed(phase.data, first, stage.steps, session.device, corrupt, rows) as feed,
+        phase.feed(session, progress.step - stage.first_step) as feed,
         profiling(profile and profile / stage.name, session.device) as step_is_done,
     ):
         clock = _Clock(session)
@@ -212,6 +231,7 @@ def _evaluate(session: Session, phase: _Phase) -> None:
     progress.evaluated = progress.step
     losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
     guess = "" if found.unigram_loss is None else f" (unigram {found.unigram_loss:.3f})"
+    guess += "".join(f"; {line}" for line in score_lines(found))
     session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
 
 
@@ -239,7 +259,7 @@ def _step(session: Session, phase: _Phase, batch: Batch, learning_rate: float) -
 
 
 @contextmanager
-def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs) -> Iterator[None]:
+def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs | None) -> Iterator[None]:
     """Where memory runs out, save and say which micro-batch would have fitted."""
     try:
         yield
@@ -252,9 +272,17 @@ def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs) -> Iterat
     if session.ranks.many:  # the others wait in the middle of a step: nothing can be tried
         raise out_of_memory(phase.stage, phase.microbatch, None)
     session.save()
-    raise out_of_memory(
-        phase.stage, phase.microbatch, lambda rows: phase.step.rehearse(inputs, rows)
-    )
+    rehearse = None if inputs is None else partial(phase.step.rehearse, inputs)
+    raise out_of_memory(phase.stage, phase.microbatch, rehearse)
+
+
+def _rehearse(session: Session, phase: _Phase) -> None:
+    """The forward and backward of the first micro-batch."""
+    if isinstance(phase.data, TaskData):
+        with phase.feed(session, 0) as feed:
+            phase.step.try_out(feed.take().columns[:1])
+    else:
+        phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
 
 
 def _compile(session: Session, phase: _Phase) -> None:
@@ -276,6 +304,7 @@ def _compile(session: Session, phase: _Phase) -> None:
 
 
 def _first_batch(session: Session, phase: _Phase) -> Inputs:
+    assert not isinstance(phase.data, TaskData), "asked only of text"
     rows = session.ranks.rows(phase.stage.batch)
     return to_inputs(phase.data.train(0, rows), session.device)
 

@@ -7,9 +7,20 @@ import torch
 from torch import Tensor
 
 from bertc.data import TaskBatch, TaskData
+from bertc.ir.resolved import Stage
 from bertc.nn import Reading
 from bertc.objectives import Answers, Columns
 from bertc.train.feed import Batch
+
+ROWS_OF_LIKE_LENGTH = 8
+
+
+def rows_at_once(stage: Stage, microbatch: int, device: torch.device) -> int:
+    """Rows that are read together: on a CPU few, so that they are of like length and little of them
+    is padding; on a GPU as many as fit.
+    """
+    fitting = microbatch * stage.rows_an_example
+    return fitting if device.type != "cpu" else min(fitting, ROWS_OF_LIKE_LENGTH)
 
 
 def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
