@@ -19,7 +19,7 @@ def open_hf(corpus: Hf) -> Source:
         MissingInputError: it is not there, or cannot be reached.
         DataError: it has no such configuration, split or column of text.
     """
-    rows = _load(corpus)
+    rows = load(corpus)
     where = f"hf({corpus.name!r}, split={corpus.split})"
     if corpus.column not in rows.column_names:
         raise DataError(
@@ -48,7 +48,13 @@ def _stored(name: str) -> tuple[str, int, int]:
     return name, stat.st_size, stat.st_mtime_ns
 
 
-def _load(corpus: Hf) -> Any:
+def load(corpus: Hf) -> Any:
+    """The rows of a split.
+
+    Raises:
+        MissingInputError: it is not there, or cannot be reached.
+        DataError: it has no such configuration or split.
+    """
     import datasets
 
     where = f"hf({corpus.name!r})"

@@ -96,6 +96,7 @@ GLUE_LABELS: dict[str, Names] = {
 class Glue(Task):
     """A task of GLUE in its official files, ``glue(mrpc, data="glue/MRPC")``.
 
+    ``data`` is their folder, or how their names begin, as in ``STS-B/stsb-de``.
     ``ax`` has no training part: it is judged by what ``mnli`` learned. ``both_orders``: every
     training pair is read a second time with its texts swapped (ELECTRA, double_unordered).
     """
@@ -213,9 +214,10 @@ class Tagging(Task):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
     ``data`` is a folder whose file names have ``train``, ``dev`` or ``testa``, and ``test`` or
-    ``testb`` in them. ``column`` is one of CoNLL-2003's ``pos``, ``chunk``, ``ner``, or of
-    CoNLL-U's ``upos``, ``xpos``, ``deprel``. Tags in IOB1 are read as BIO. Where tags name spans
-    (``B-PER``) these are judged, and else single words.
+    ``testb`` in them, or how the names of such files begin. ``column`` is one
+    of CoNLL-2003's ``pos``, ``chunk``, ``ner``, or of CoNLL-U's ``upos``, ``xpos``, ``deprel``.
+    Tags in IOB1 are read as BIO. Where tags name spans (``B-PER``) these are judged, and else
+    single words.
     """
 
     kind: Literal["tagging"] = "tagging"
@@ -316,7 +318,7 @@ class Choose(_Own):
     positional = ("train", "dev", "test")
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Choice:
         """One of as many as there are at most."""
         return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
 
@@ -345,7 +347,8 @@ class Tag(_Own):
 class Read(_Own):
     """Where a passage answers a question; ``start`` counts its characters before the answer.
 
-    A row with an empty answer has none, which ``unanswerable`` has to allow.
+    A row with an empty answer has none, which ``unanswerable`` has to allow. Without a column
+    ``start``, that of the answer holds lists ``text`` and ``answer_start``, as in ``hf("squad")``.
     """
 
     kind: Literal["read"] = "read"

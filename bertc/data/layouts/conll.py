@@ -1,0 +1,165 @@
+"""Words and tags in columns: CoNLL-2003 and what looks like it, and CoNLL-U."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bertc.data.examples import Tagged
+from bertc.data.layouts.cells import known
+from bertc.data.layouts.find import Part, Parts, files_of, only
+from bertc.data.layouts.table import opened_file
+from bertc.data.streams import lines
+from bertc.diagnostics import DataError
+from bertc.ir.task import Tagging
+
+PLAIN = {"pos": 1, "chunk": 2, "ner": -1}
+"""Where CoNLL-2003 has a column; names stand in the last one."""
+
+UNIVERSAL = {"upos": 3, "xpos": 4, "deprel": 7}
+"""Where CoNLL-U has a column."""
+
+UNIVERSAL_COLUMNS = 10
+
+_PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
+_PREFIX = re.compile(r"[a-z]{2,3}(-[a-z]+)*:(?=.)")
+
+
+class Word(NamedTuple):
+    """A word, its tag, and the line it stands in."""
+
+    text: str
+    tag: str
+    line: int
+
+
+def tagging_parts(task: Tagging) -> Parts:
+    """The files with the name of a part in theirs."""
+    files = files_of(task.data)
+    parts: Parts = {}
+    for part, names in _PARTS.items():
+        if path := only(files, rf"(?<![a-z])({names})(?![a-z])", task.data):
+            parts[part] = Part(path)
+    return parts
+
+
+def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[Tagged]:
+    """The sentences of one file; without ``labelled`` it may have words alone, one a line."""
+    read = _universal if task.column in UNIVERSAL else _plain
+    sentences = list(read(path, task.column, labelled))
+    if task.column == "ner":
+        sentences = _without_language(sentences)
+    found = []
+    for i, sentence in enumerate(sentences):
+        tags = tuple(word.tag for word in sentence)
+        if task.column in ("ner", "chunk"):
+            tags = bio(tags)
+        if task.labels and all(tags):
+            for word, tag in zip(sentence, tags, strict=True):
+                known(tag, task.labels, f"{path}:{word.line}", "tag")
+        words = tuple(word.text for word in sentence)
+        found.append(Tagged(str(i), words, tags if all(tags) else ()))
+    return found
+
+
+def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """Tags of IOB1, where only a span right after one of its kind begins with ``B-``, as BIO."""
+    found, before = [], "O"
+    for tag in tags:
+        begins = tag.startswith("I-") and before[2:] != tag[2:]
+        found.append("B-" + tag[2:] if begins else tag)
+        before = tag
+    return tuple(found)
+
+
+def _plain(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
+    """Columns parted by white space, blank lines between sentences."""
+    at, width = PLAIN[column], 0
+    sentence: list[Word] = []
+    for number, line in _lines(path):
+        fields = line.split("\t") if "\t" in line else line.split()
+        if not fields or not line.strip():
+            if sentence:
+                yield sentence
+            sentence = []
+            continue
+        if fields[0] == "-DOCSTART-":
+            continue
+        width = width or _checked(fields, f"{path}:{number}", column, labelled)
+        if len(fields) != width:
+            raise DataError(
+                f"{path}:{number}: {len(fields)} columns, those before have {width}",
+                "a word and its tags on each line, an empty line after each sentence",
+            )
+        tag = fields[at].strip() if width > 1 else ""
+        if not fields[0].strip() or (width > 1 and not tag):
+            raise DataError(f"{path}:{number}: an empty column, a word and its tag expected")
+        sentence.append(Word(fields[0], tag, number))
+    if sentence:
+        yield sentence
+
+
+def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
+    """How many columns there are, if the wanted one is among them."""
+    needed = max(PLAIN[column] + 1, 2)
+    if len(fields) == 1 and not labelled:
+        return 1
+    if len(fields) == UNIVERSAL_COLUMNS and fields[0][0].isdecimal():
+        raise DataError(
+            f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003",
+            f"one of {', '.join(UNIVERSAL)}",
+        )
+    if len(fields) < needed:
+        raise DataError(
+            f"{place}: {len(fields)} columns, {column!r} needs at least {needed}",
+            "a word, its part of speech, its chunk and its name tag",
+        )
+    return len(fields)
+
+
+def _universal(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
+    """Words with a whole number; ranges of tokens (1-2) and empty nodes (1.1) are no words."""
+    sentence: list[Word] = []
+    for number, line in _lines(path):
+        if not line.strip():
+            if sentence:
+                yield sentence
+            sentence = []
+            continue
+        if line.startswith("#"):
+            continue
+        fields = line.split("\t")
+        place = f"{path}:{number}"
+        if len(fields) != UNIVERSAL_COLUMNS:
+            raise DataError(
+                f"{place}: {len(fields)} columns, CoNLL-U has {UNIVERSAL_COLUMNS} parted by tabs",
+                'tagging(..., "ner") reads the columns of CoNLL-2003',
+            )
+        if fields[0].isdecimal():
+            if int(fields[0]) != len(sentence) + 1:
+                raise DataError(
+                    f"{place}: word {fields[0]}, word {len(sentence) + 1} expected",
+                    "an empty line after each sentence",
+                )
+            tag = fields[UNIVERSAL[column]]
+            if not fields[1] or (labelled and not tag):
+                raise DataError(f"{place}: an empty column, a word and its {column} expected")
+            sentence.append(Word(fields[1], tag, number))
+        elif not re.fullmatch(r"\d+[-.]\d+", fields[0]):
+            raise DataError(f"{place}: {fields[0][:60]!r} is no number of a word: 1, 1-2 or 1.1")
+    if sentence:
+        yield sentence
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with opened_file(path) as file:
+        yield from lines(file)
+
+
+def _without_language(sentences: list[list[Word]]) -> list[list[Word]]:
+    """WikiANN writes ``en:Word``: drop that, if every word begins with one same language."""
+    begun = _PREFIX.match(sentences[0][0].text) if sentences else None
+    if not begun or not all(w.text.startswith(begun[0]) for s in sentences for w in s):
+        return sentences
+    cut = len(begun[0])
+    return [[word._replace(text=word.text[cut:]) for word in s] for s in sentences]

@@ -1,0 +1,137 @@
+"""The files of GLUE, as its tasks name their columns."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertc.data.examples import Labelled, Scored
+from bertc.data.files import suffix
+from bertc.data.layouts.cells import known, label, number, text
+from bertc.data.layouts.documents import member, read_json
+from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.data.layouts.table import Columns, Wanted, table
+from bertc.diagnostics import DataError
+from bertc.ir.task import GLUE_LABELS, Glue
+
+SCORES = (0.0, 5.0)
+UNKNOWN = ("", "-", "hidden", "-1")
+"""Stand for a label that was kept back."""
+
+_PAIR = ("sentence1", "sentence2")
+_NLI = ("index", *_PAIR, "label")
+_MNLI = (
+    *("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse"),
+    *("sentence1_parse", "sentence2_parse", *_PAIR, "label1", "gold_label"),
+)
+_STSB = ("index", "genre", "filename", "year", "old_index", "source1", "source2", *_PAIR, "score")
+
+COLUMNS: dict[str, tuple[Columns, Columns, str]] = {
+    "cola": (("source", "label", "mark", "sentence"), ("sentence",), "label"),
+    "sst2": (("sentence", "label"), ("sentence",), "label"),
+    "mrpc": (
+        ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
+        ("#1 String", "#2 String"),
+        "Quality",
+    ),
+    "stsb": (_STSB, _PAIR, "score"),
+    "qqp": (
+        ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
+        ("question1", "question2"),
+        "is_duplicate",
+    ),
+    "mnli": (_MNLI, _PAIR, "gold_label"),
+    "qnli": (("index", "question", "sentence", "label"), ("question", "sentence"), "label"),
+    "rte": (_NLI, _PAIR, "label"),
+    "wnli": (_NLI, _PAIR, "label"),
+    "ax": (_NLI, _PAIR, "label"),
+}
+"""All columns of a training file, which are texts, and which is the label."""
+
+_NUMBERED_NLI = {"0": "entailment", "1": "neutral", "2": "contradiction"}
+OTHER_NAMES: dict[str, dict[str, str]] = {
+    "cola": {"unacceptable": "0", "acceptable": "1"},
+    "sst2": {"negative": "0", "positive": "1"},
+    "mrpc": {"not_equivalent": "0", "equivalent": "1"},
+    "qqp": {"not_duplicate": "0", "duplicate": "1"},
+    "wnli": {"not_entailment": "0", "entailment": "1"},
+    "qnli": {"0": "entailment", "1": "not_entailment"},
+    "rte": {"0": "entailment", "1": "not_entailment"},
+    "mnli": _NUMBERED_NLI,
+    "ax": _NUMBERED_NLI,
+}
+"""Labels as the ``datasets`` library names and numbers them."""
+
+_AX = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}
+
+
+def glue_parts(task: Glue) -> Parts:
+    """The official files, whole or packed, and the csv files of STS-B in other languages."""
+    files = files_of(task.data)
+    names = ["train", "dev", "test"]
+    if task.task == "mnli":
+        names = ["train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"]
+    parts: Parts = {}
+    for name in names:
+        stems = [f"{name}.tsv", f"{name}.glue.tsv", f"{name}.subset.json"]
+        if task.task == "stsb":
+            stems += [f"{name}.csv", f"stsb-en-{name}.csv"]
+        if task.task == "ax":
+            stems = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}.get(name, [])
+        if path := first(files, stems):
+            parts[name] = Part(path)
+    return parts
+
+
+def read_glue(task: Glue, path: Path, labelled: bool) -> list[Labelled | Scored]:
+    """The examples of one file; with ``labelled`` each has to have its label.
+
+    Rows of MNLI and SNLI without an agreed label, ``-``, are left out then.
+    """
+    rows = _subset(task, path) if suffix(path) == ".json" else _rows(task, path, labelled)
+    found: list[Labelled | Scored] = []
+    for i, (place, texts, cell) in enumerate(rows):
+        if task.task == "stsb":
+            found.append(Scored(str(i), texts, _score(cell, place, labelled)))
+        elif not (labelled and cell == "-" and task.task in ("mnli", "ax")):
+            found.append(Labelled(str(i), texts, _label(task, cell, place, labelled)))
+    return found
+
+
+def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    every, texts, kept = COLUMNS[task.task]
+    if suffix(path) == ".csv":
+        every = (*_PAIR, "score")
+    wanted = Wanted(
+        required=(*texts, kept) if labelled else texts,
+        optional=() if labelled else (kept,),
+        unnamed=(every, texts),
+        spellings=_AX if task.task == "ax" else {},
+        short=task.task == "qqp",  # the official train.tsv breaks a few rows
+    )
+    for place, cells in table(path, wanted):
+        yield place, cells[:-1], cells[-1]
+
+
+def _subset(task: Glue, path: Path) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """One JSON object of examples {text_a, text_b, label} by number."""
+    rows = read_json(path)
+    if not isinstance(rows, dict):
+        raise DataError(f"{path}: not a JSON object", '{"0": {"text_a": ..., "label": ...}, ...}')
+    for key, row in rows.items():
+        place = f"{path}: {key}"
+        names = ("text_a", "text_b")[: len(COLUMNS[task.task][1])]
+        texts = tuple(text(member(row, name, str, place), place, name) for name in names)
+        yield place, texts, row.get("label")
+
+
+def _score(cell: Any, place: str, labelled: bool) -> float | None:
+    if not labelled and (cell is None or cell in UNKNOWN):
+        return None
+    return number(cell, place, "score", SCORES)
+
+
+def _label(task: Glue, cell: Any, place: str, labelled: bool) -> str | None:
+    name = label(cell, place, COLUMNS[task.task][2])
+    if not labelled and name in UNKNOWN:
+        return None
+    return known(OTHER_NAMES[task.task].get(name, name), GLUE_LABELS[task.task], place)

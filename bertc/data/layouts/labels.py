@@ -1,0 +1,55 @@
+"""The labels and tags that a task's data have, in an order of their own."""
+
+import math
+from collections.abc import Sequence
+
+from bertc.data.examples import Example, Labelled, Tagged
+from bertc.diagnostics import DataError
+from bertc.ir.data import Hf
+from bertc.ir.task import AnyTask, Classify, Tag, Tagging, names_spans
+
+
+def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
+    """Labels that only the examples say, sorted, numbers as numbers; empty for other tasks.
+
+    Tags that name spans follow ``O`` by what they name, ``B-`` before ``I-``; what begins may go on,
+    so each ``B-`` has its ``I-`` even where no span of that kind is longer (CoNLL-2003's chunks:
+    ``I-PRT`` is in testa alone).
+
+    Raises:
+        DataError: there are fewer than two, so nothing is to be learned.
+    """
+    if not isinstance(task, Classify | Tagging | Tag):
+        return ()
+    names: set[str] = set()
+    for example in examples:
+        match example:
+            case Labelled(label=str(label)):
+                names.add(label)
+            case Tagged(tags=tags):
+                names.update(tags)
+            case _:
+                pass
+    if len(names) < 2:
+        source = task.data if isinstance(task, Tagging) else task.train
+        where = f"hf({source.name!r})" if isinstance(source, Hf) else source
+        have = f"only the label {next(iter(names))!r}" if names else "no labels"
+        raise DataError(f"{where}: {have} in all {len(examples):,} examples", "two or more labels")
+    if names_spans(tuple(names)):
+        names |= {"I-" + name[2:] for name in names if name.startswith("B-")}
+        return tuple(sorted(names, key=_by_span))
+    if all(_number(name) is not None for name in names):
+        return tuple(sorted(names, key=lambda name: (_number(name) or 0.0, name)))
+    return tuple(sorted(names))
+
+
+def _by_span(tag: str) -> tuple[bool, str, str]:
+    return tag != "O", tag[2:], tag
+
+
+def _number(name: str) -> float | None:
+    try:
+        value = float(name)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

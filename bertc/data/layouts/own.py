@@ -1,0 +1,188 @@
+"""Files of one's own, whose columns a task names."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.cells import known, label, number, text, texts, words
+from bertc.data.layouts.documents import member
+from bertc.data.layouts.find import Part, Parts
+from bertc.data.layouts.squad import checked
+from bertc.data.layouts.table import Row, Rows, Wanted, table
+from bertc.diagnostics import DataError
+from bertc.ir.data import Hf
+from bertc.ir.task import Choose, Classify, Read, Regress, Tag
+
+Own = Classify | Regress | Choose | Tag | Read
+
+
+def own_parts(task: Own) -> Parts:
+    """The files that were named."""
+    named = {"train": task.train, "dev": task.dev, "test": task.test}
+    return {
+        part: Part(rows if isinstance(rows, Hf) else Path(rows).expanduser())
+        for part, rows in named.items()
+        if rows
+    }
+
+
+def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
+    """The examples of one file; with ``labelled`` each has to have its answer."""
+    match task:
+        case Classify():
+            return list(_classified(task, source, labelled))
+        case Regress():
+            return list(_scored(task, source, labelled))
+        case Choose():
+            return list(_chosen(task, source, labelled))
+        case Tag():
+            return list(_tagged(task, source, labelled))
+        case Read():
+            return list(_asked(task, source, labelled))
+
+
+def _classified(task: Classify, source: Rows, labelled: bool) -> Iterator[Labelled]:
+    rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
+    for i, (place, (one, two, cell)) in enumerate(rows):
+        name: str | None = label(cell, place, task.label)
+        if not name and not labelled:
+            name = None
+        elif not name or task.labels:
+            name = known(name or "", task.labels, place)
+        yield Labelled(str(i), _texts(task, one, two, place), name)
+
+
+def _scored(task: Regress, source: Rows, labelled: bool) -> Iterator[Scored]:
+    rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
+    for i, (place, (one, two, cell)) in enumerate(rows):
+        unknown = not labelled and cell in (None, "")
+        score = None if unknown else number(cell, place, task.label)
+        yield Scored(str(i), _texts(task, one, two, place), score)
+
+
+def _texts(task: Classify | Regress, one: Any, two: Any, place: str) -> tuple[str, ...]:
+    first = text(one, place, task.text)
+    return (first, text(two, place, task.pair)) if task.pair else (first,)
+
+
+def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
+    """Left out are questions with none of their choices, and those whose answer would be the one
+    after the last choice (ARC's tables cut to four have both).
+    """
+    rows = _rows(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
+    for i, (place, (passage, question, *cells, cell)) in enumerate(rows):
+        choices = _choices(task, cells, place)
+        if not choices:
+            continue
+        name = label(cell, place, task.label)
+        lost = len(cells) > 1 and _letter(name) == len(cells)
+        if lost and labelled:
+            continue
+        right = None if lost or not (name or labelled) else _right(name, choices, place)
+        yield Chosen(
+            str(i),
+            text(passage, place, task.passage) if task.passage else "",
+            text(question, place, task.text),
+            choices,
+            right,
+        )
+
+
+def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
+    """All that there are: columns at the end may be empty."""
+    if len(task.choices) == 1:
+        found = texts(cells[0], place, task.choices[0])
+    else:
+        found = tuple(
+            "" if cell is None else text(cell, place, column)
+            for cell, column in zip(cells, task.choices, strict=True)
+        )
+        while found and not found[-1].strip():
+            found = found[:-1]
+        if not found:
+            return ()
+    most = task.answer.most
+    if not 2 <= len(found) <= most:
+        raise DataError(
+            f"{place}: {len(found)} choices, 2 to {most} expected",
+            f"most={len(found)}" if len(found) > most else "",
+        )
+    return found
+
+
+def _right(name: str, choices: tuple[str, ...], place: str) -> int:
+    at = int(name) if name.isdecimal() else _letter(name)
+    if not 0 <= at < len(choices):
+        last = len(choices) - 1
+        raise DataError(
+            f"{place}: the right one is {name[:60]!r}, there are {len(choices)} choices",
+            f"a number from 0 to {last}, or a letter from A to {chr(ord('A') + last)}",
+        )
+    return at
+
+
+def _letter(name: str) -> int:
+    """The place of a letter in the alphabet from 0, or -1."""
+    return ord(name) - ord("A") if len(name) == 1 and name.isascii() and name.isupper() else -1
+
+
+def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
+    rows = _rows(source, (task.words,), (task.tags,), labelled)
+    for i, (place, (cell, tagged)) in enumerate(rows):
+        found = words(cell, place, task.words)
+        tags = words(tagged, place, task.tags) if labelled or tagged is not None else ()
+        if not found:
+            raise DataError(f"{place}: {task.words!r} has no words")
+        if len(tags) != len(found) and (labelled or tags):
+            raise DataError(
+                f"{place}: {len(found)} words and {len(tags)} tags", "a tag for each word"
+            )
+        for tag in tags:
+            if task.labels or not tag:
+                known(tag, task.labels, place, "tag")
+        yield Tagged(str(i), found, tags)
+
+
+def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
+    wanted = (task.passage, task.text)
+    kept = (task.target, task.start)
+    for i, (place, (passage, question, answer, start)) in enumerate(
+        _rows(source, wanted, kept, labelled)
+    ):
+        context = text(passage, place, task.passage)
+        asked = text(question, place, task.text)
+        if answer is None and not labelled:
+            yield Asked(str(i), context, asked, (), None)
+            continue
+        answers = tuple(
+            checked(said, first, context, place)
+            for said, first in _answers(task, answer, start, place)
+        )
+        if not answers and not task.unanswerable:
+            raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
+        yield Asked(str(i), context, asked, answers, bool(answers))
+
+
+def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str, int]]:
+    """What is said to be an answer, with its first character."""
+    if not task.start:
+        said = texts(member(answer, "text", list, place), place, "text")
+        starts = member(answer, "answer_start", list, place)
+    else:
+        one = text(answer, place, task.target)
+        said, starts = (one,) if one else (), [start] if one else []
+    if len(said) != len(starts):
+        raise DataError(f"{place}: {len(said)} answers with {len(starts)} beginnings")
+    firsts = [number(first, place, task.start or "answer_start") for first in starts]
+    for first in firsts:
+        if first != int(first):
+            raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
+    return [(one, int(first)) for one, first in zip(said, firsts, strict=True)]
+
+
+def _rows(
+    source: Rows, required: tuple[str, ...], kept: tuple[str, ...], labelled: bool
+) -> Iterator[Row]:
+    wanted = Wanted((*required, *kept)) if labelled else Wanted(required, kept)
+    return table(source, wanted)

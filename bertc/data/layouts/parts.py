@@ -1,0 +1,119 @@
+"""What each task reads, part by part: the only place that knows all layouts."""
+
+from pathlib import Path
+from typing import assert_never
+
+from bertc.data.examples import Example
+from bertc.data.layouts.conll import read_tagging, tagging_parts
+from bertc.data.layouts.find import Part, Parts
+from bertc.data.layouts.glue import glue_parts, read_glue
+from bertc.data.layouts.own import own_parts, read_own
+from bertc.data.layouts.race import race_parts, read_race
+from bertc.data.layouts.squad import read_squad, squad_parts
+from bertc.data.layouts.table import named
+from bertc.data.layouts.xnli import read_xnli, xnli_parts
+from bertc.diagnostics import DataError, MissingInputError, listed
+from bertc.ir.task import (
+    AnyTask,
+    Choose,
+    Classify,
+    Glue,
+    Race,
+    Read,
+    Regress,
+    Squad,
+    Tag,
+    Tagging,
+    Xnli,
+)
+
+
+def training_examples(task: AnyTask) -> list[Example]:
+    """What is learned from; every example has its answer.
+
+    Raises:
+        MissingInputError: there is no such file.
+        DataError: it is damaged, or not of the task's layout; names file and line.
+    """
+    return _read(task, _part(task, "train"), labelled=True)
+
+
+def judged_parts(task: AnyTask) -> tuple[str, ...]:
+    """The parts that scores are computed on, as far as there are files.
+
+    Raises:
+        MissingInputError: the task's folder is not there.
+    """
+    return tuple(name for name in _parts(task) if name.startswith("dev"))
+
+
+def part_examples(task: AnyTask, part: str) -> list[Example]:
+    """A part by name: those to judge by have all answers, those of a test perhaps none.
+
+    Raises:
+        MissingInputError: there is no such part; names those there are.
+        DataError: as ``training_examples``; or it has a label that is not among the task's.
+    """
+    return _read(task, _part(task, part), labelled=not part.startswith("test"))
+
+
+def read_examples(task: AnyTask, path: Path) -> list[Example]:
+    """Any file of the task's layout, with answers or without them.
+
+    Raises:
+        MissingInputError, DataError: as ``part_examples``.
+    """
+    return _read(task, Part(path), labelled=False)
+
+
+def _part(task: AnyTask, name: str) -> Part:
+    parts = _parts(task)
+    if name not in parts:
+        where = f" in {task.data}" if isinstance(task, Glue | Xnli | Squad | Race | Tagging) else ""
+        there = f"there are {listed(parts)}" if parts else "there are no files of this task"
+        raise MissingInputError(f"{task.title}: no part {name!r}{where}", there)
+    return parts[name]
+
+
+def _parts(task: AnyTask) -> Parts:
+    match task:
+        case Glue():
+            return glue_parts(task)
+        case Xnli():
+            return xnli_parts(task)
+        case Squad():
+            return squad_parts(task)
+        case Race():
+            return race_parts(task)
+        case Tagging():
+            return tagging_parts(task)
+        case Classify() | Regress() | Choose() | Tag() | Read():
+            return own_parts(task)
+    assert_never(task)
+
+
+def _read(task: AnyTask, part: Part, labelled: bool) -> list[Example]:
+    found = _examples(task, part, labelled)
+    if not found:
+        raise DataError(f"{named(part.source)}:1: no examples in it", "at least one is needed")
+    return found
+
+
+def _examples(task: AnyTask, part: Part, labelled: bool) -> list[Example]:
+    match task:
+        case Classify() | Regress() | Choose() | Tag() | Read():
+            return read_own(task, part.source, labelled)
+    path = part.source
+    assert isinstance(path, Path), "only tasks of one's own read data sets"
+    match task:
+        case Glue():
+            return [*read_glue(task, path, labelled)]
+        case Xnli():
+            return [*read_xnli(path, part.language, labelled)]
+        case Squad():
+            return [*read_squad(path, task.version == 2, labelled)]
+        case Race():
+            return [*read_race(path, labelled)]
+        case Tagging():
+            return [*read_tagging(task, path, labelled)]
+    assert_never(task)

@@ -1,0 +1,67 @@
+"""The files of RACE: a passage, questions about it and four choices for each, as JSON."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertc.data.examples import Chosen
+from bertc.data.files import suffix
+from bertc.data.layouts.cells import text, texts
+from bertc.data.layouts.documents import json_values, member
+from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.diagnostics import DataError
+from bertc.ir.task import Race
+
+LETTERS = "ABCD"
+
+
+def race_parts(task: Race) -> Parts:
+    """The folders ``train``, ``dev`` and ``test``, or files of that name."""
+    files = files_of(task.data)
+    parts: Parts = {}
+    for part in ("train", "dev", "test"):
+        if path := first(files, (part, f"{part}.jsonl", f"{part}.json", f"{part}.txt")):
+            parts[part] = Part(path)
+    return parts
+
+
+def read_race(path: Path, labelled: bool) -> list[Chosen]:
+    """The questions of a folder, or of one file with one JSON object after the other."""
+    found = []
+    for name, place, passage in _passages(path):
+        article = text(member(passage, "article", str, place), place, "article")
+        questions = texts(member(passage, "questions", list, place), place, "questions")
+        options = member(passage, "options", list, place)
+        answers = member(passage, "answers", list, place) if labelled else passage.get("answers")
+        for what, values in (("options", options), ("answers", answers)):
+            if values is not None and len(values) != len(questions):
+                raise DataError(
+                    f"{place}: {len(values)} {what} for {len(questions)} questions",
+                    "as many as there are questions",
+                )
+        key = str(passage.get("id", name))
+        for i, question in enumerate(questions):
+            choices = texts(options[i], place, f"options[{i}]")
+            if len(choices) != len(LETTERS):
+                raise DataError(f"{place}: {len(choices)} choices in options[{i}], 4 expected")
+            right = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
+            found.append(Chosen(f"{key}-{i}", article, question, choices, right))
+    return found
+
+
+def _letter(answer: Any, place: str) -> int:
+    if not isinstance(answer, str) or len(answer) != 1 or answer not in LETTERS:
+        raise DataError(f"{place} is {answer!r}"[:200] + ", one of A, B, C, D expected")
+    return LETTERS.index(answer)
+
+
+def _passages(path: Path) -> Iterator[tuple[str, str, Any]]:
+    """Each object with a name of its own and its place."""
+    if not path.is_dir():
+        for i, (place, passage) in enumerate(json_values(path)):
+            yield str(i), place, passage
+        return
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and suffix(file) in (".txt", ".jsonl"):
+            for place, passage in json_values(file):
+                yield file.relative_to(path).as_posix(), place, passage

@@ -1,0 +1,111 @@
+"""The files of SQuAD: passages, questions about them, and answers with their places."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bertc.data.examples import Asked
+from bertc.data.layouts.cells import text
+from bertc.data.layouts.documents import member, read_json
+from bertc.data.layouts.find import Part, Parts, files_of, only, packed
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.ir.task import Squad
+
+Answers = tuple[tuple[str, int], ...]
+
+
+def squad_parts(task: Squad) -> Parts:
+    """The files of a folder by name, or the named ones."""
+    data = Path(task.data).expanduser()
+    parts: Parts = {}
+    if data.is_file():
+        parts["train"] = Part(data)
+    else:
+        files = files_of(task.data)
+        version = ("1.1", "2.0")[task.version - 1].replace(".", r"\.")
+        for part in ("train", "dev", "test"):
+            if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
+                parts[part] = Part(path)
+    if task.dev:
+        dev = Path(task.dev).expanduser()
+        if not dev.exists():
+            raise MissingInputError(f"no file {dev}", "check the path")
+        parts["dev"] = Part(dev)
+    return parts
+
+
+def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[Asked]:
+    """The questions of one file; with ``labelled`` each has an answer, or is said to have none.
+
+    Raises:
+        DataError: an answer does not stand where it is said to; names the path in the JSON.
+    """
+    found, seen = [], set()
+    for place, passage, question in _questions(path):
+        key = member(question, "id", str, place)
+        if key in seen:
+            raise DataError(f"{place}: a second question with the id {key!r}", "ids are unique")
+        seen.add(key)
+        asked = text(member(question, "question", str, place), place, "question")
+        answers = _answers(question, passage, place)
+        none = question.get("is_impossible", False)
+        if none:
+            answers = ()
+        elif labelled and not answers:
+            raise DataError(
+                f'{place}: no answers, and "is_impossible" is not true',
+                "questions to train on or to judge by need an answer",
+            )
+        if none and labelled and not unanswerable:
+            raise DataError(f"{place}: a question without an answer", "version=2 allows them")
+        answered = False if none else (bool(answers) or None)
+        found.append(Asked(key, passage, asked, answers, answered))
+    return found
+
+
+def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int]:
+    """An answer and its first character, if the passage has it there.
+
+    Raises:
+        DataError: it has not; says what stands there.
+    """
+    if not answer.strip():
+        raise DataError(f"{place}: an empty answer, text of the passage expected")
+    if start < 0 or start + len(answer) > len(passage):
+        raise DataError(
+            f"{place}: the answer {answer[:60]!r} from character {start} is outside the passage, "
+            f"which has {len(passage):,} characters"
+        )
+    if passage[start : start + len(answer)] != answer:
+        there = passage[start : start + len(answer)]
+        nearby = passage.find(answer)
+        raise DataError(
+            f"{place}: at character {start} of the passage stands {there[:60]!r}, "
+            f"the answer {answer[:60]!r} expected",
+            f"it stands at {nearby}" if nearby >= 0 else "it stands nowhere in the passage",
+        )
+    return answer, start
+
+
+def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Each question with its place in the JSON and its passage."""
+    for i, article in enumerate(member(read_json(path), "data", list, str(path))):
+        place = f"{path}: data[{i}]"
+        for j, paragraph in enumerate(member(article, "paragraphs", list, place)):
+            inner = f"{place}.paragraphs[{j}]"
+            passage = text(member(paragraph, "context", str, inner), inner, "context")
+            for k, question in enumerate(member(paragraph, "qas", list, inner)):
+                where = f"{inner}.qas[{k}]"
+                member(question, "id", str, where)
+                yield where, passage, question
+
+
+def _answers(question: dict[str, Any], passage: str, place: str) -> Answers:
+    if question.get("answers") is None or question.get("is_impossible"):
+        return ()
+    found = []
+    for i, answer in enumerate(member(question, "answers", list, place)):
+        inner = f"{place}.answers[{i}]"
+        start = member(answer, "answer_start", int, inner)
+        found.append(checked(member(answer, "text", str, inner), start, passage, inner))
+    return tuple(found)
