@@ -82,7 +82,7 @@ def _of_config(folder: Path) -> dict[str, Any]:
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
     encoder = resolved.encoder
-    settings = {
+    settings: dict[str, Any] = {
         "layers": len(encoder.layers),
         "hidden": encoder.hidden,
         "heads": _one_or_all(encoder, "heads"),

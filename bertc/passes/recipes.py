@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from bertc.diagnostics import Diagnostics
 from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.program import Given, Origin, Program
-from bertc.ir.task import AnyTask, Choose, Glue, Race, Read, Squad, Task
+from bertc.ir.task import Choose, Glue, Race, Read, Squad, Task
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -34,7 +34,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     ``task=glue(mrpc, data="glue/MRPC")`` becomes ``... batch=32 seq=128 epochs=3 steps=344``. What
     is written where the task is named, or on the command line, holds.
     """
-    family = program.settings["recipe"].value if "recipe" in program.settings else "bert"
+    given = program.settings.get("recipe")
+    family: Family = given.value if given else "bert"
     size = program.settings["hidden"].value if "hidden" in program.settings else 768
     stages = []
     for stage in program.stages:
@@ -52,14 +53,14 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     return program
 
 
-def _tasks(objective: Given) -> list[AnyTask]:
+def _tasks(objective: Given) -> list[Task]:
     return [term.objective for term in objective.value if isinstance(term.objective, Task)]
 
 
 def _followed(
     own: dict[str, Given],
     forced: Mapping[str, Given],
-    tasks: list[AnyTask],
+    tasks: list[Task],
     family: Family,
     hidden: int,
     diagnostics: Diagnostics,
@@ -87,7 +88,7 @@ def _followed(
     return own
 
 
-def recipe(family: Family, hidden: int, task: AnyTask) -> Recipe:
+def recipe(family: Family, hidden: int, task: Task) -> Recipe:
     """What the authors of a system fine-tuned with, for a task or the most similar they had."""
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
     match family:
@@ -104,7 +105,7 @@ def recipe(family: Family, hidden: int, task: AnyTask) -> Recipe:
     return found
 
 
-def _bert(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
+def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
     """run_classifier.py and run_squad.py; optimization.py's Adam."""
     rule = Adam(
         lr=5e-5,
@@ -119,7 +120,7 @@ def _bert(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
     return {"optimizer": rule, "batch": 32, "seq": 512 if chooses else 128, "epochs": 3.0}
 
 
-def _roberta(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
+def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
     """fairseq examples/roberta README.glue.md, README.race.md."""
     rate = 2e-5 if isinstance(task, Glue) and task.task in ("rte", "stsb") else 1e-5
     few = isinstance(task, Glue) and task.task in ("cola", "mrpc", "rte", "stsb")
@@ -135,7 +136,7 @@ def _roberta(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
     return {"optimizer": rule, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
 
 
-def _albert(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
+def _albert(task: Task, reads: bool, chooses: bool) -> Recipe:
     """run_glue.sh, run_squad_v2.py, run_race.py."""
     if reads:
         rule = Adam(lr=5e-5, warmup=0.1, bias_correction=False)
@@ -151,7 +152,7 @@ def _albert(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
     return {"optimizer": rule, "batch": 32, "seq": 512, "epochs": 3.0}
 
 
-def _electra(task: AnyTask, reads: bool, hidden: int) -> Recipe:
+def _electra(task: Task, reads: bool, hidden: int) -> Recipe:
     """configure_finetuning.py."""
     large = hidden >= LARGE_HIDDEN
     rule = Adam(
@@ -167,7 +168,7 @@ def _electra(task: AnyTask, reads: bool, hidden: int) -> Recipe:
     return {"optimizer": rule, "batch": 32, "seq": 128, "epochs": 10.0 if long else 3.0}
 
 
-def _xlnet(task: AnyTask, reads: bool, chooses: bool) -> Recipe:
+def _xlnet(task: Task, reads: bool, chooses: bool) -> Recipe:
     """README.md of the release; run_squad.py, run_race.py."""
     if reads:
         rule = Adam(lr=3e-5, warmup=1000, bias_correction=False, layer_decay=0.75)

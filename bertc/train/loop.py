@@ -43,7 +43,7 @@ from bertc.train.schedules import rate
 from bertc.train.session import Session, open_session
 from bertc.train.step import StepResult, TrainStep, make_objective
 from bertc.train.stopping import Stop
-from bertc.train.task_feed import TaskFeed, rows_at_once
+from bertc.train.task_feed import TaskFeed, examples_at_once
 
 
 def train(
@@ -101,6 +101,8 @@ class _Phase:
         self.stage = resolved.stages[index]
         self.data = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
+        if self.stage.tasks:
+            self.microbatch = examples_at_once(self.stage, self.microbatch, session.device)
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
@@ -127,7 +129,7 @@ class _Phase:
         """The batches of the stage from one of its steps on, those of this process."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
         if isinstance(self.data, TaskData):
-            at_once = rows_at_once(self.stage, self.microbatch, session.device)
+            at_once = self.microbatch * self.stage.rows_an_example
             return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
         corrupt = self.step.corrupt
         return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)

@@ -1,12 +1,13 @@
 """``bertc show-batch``: examples as the model is asked about them, for a person to read."""
 
 import textwrap
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 
-from bertc.data import RawBatch, Vocabulary, prepare
+from bertc.data import RawBatch, TaskBatch, TaskData, Vocabulary, prepare
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
@@ -39,7 +40,12 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     tables = vocabulary_tables(corpus.vocabulary, device)
     parts = [LEGEND]
     for index, stage in enumerate(resolved.stages):
-        batch = corpus.stage(index).train(0, slice(0, examples))
+        data = corpus.stage(index)
+        if isinstance(data, TaskData):
+            parts.append(f"stage {stage.name}: {stage.batch} examples a step")
+            parts += _examples(data, examples)
+            continue
+        batch = data.train(0, slice(0, examples))
         columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
@@ -47,6 +53,24 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
             for row, title in enumerate(_titles(resolved, batch))
         ]
     return "\n\n".join(parts)
+
+
+def _examples(data: TaskData, examples: int) -> list[str]:
+    """Rows of the first batch of every task, as they are read, and what is right."""
+    shown = []
+    for own in data.sets:
+        alone = replace(data, sets=(own,))
+        for batch in alone.train(0, slice(0, examples)):
+            shown += [_example(data.vocabulary, batch, row) for row in range(len(batch.lengths))]
+    return shown
+
+
+def _example(vocabulary: Vocabulary, batch: TaskBatch, row: int) -> str:
+    ids = batch.token_ids[row, : batch.lengths[row]].tolist()
+    text = " ".join(map(vocabulary.token, ids))
+    told = batch.targets[row][batch.weights[row] > 0] if batch.positions.shape[1] > 1 else ()
+    right = ", ".join(f"{value:g}" for value in (told if len(told) else batch.targets[row]))
+    return "\n".join([textwrap.fill(f"{batch.task}: {text}", WIDTH), f"  right: {right}"])
 
 
 def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:

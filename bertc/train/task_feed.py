@@ -15,12 +15,12 @@ from bertc.train.feed import Batch
 ROWS_OF_LIKE_LENGTH = 8
 
 
-def rows_at_once(stage: Stage, microbatch: int, device: torch.device) -> int:
-    """Rows that are read together: on a CPU few, so that they are of like length and little of them
-    is padding; on a GPU as many as fit.
+def examples_at_once(stage: Stage, fitting: int, device: torch.device) -> int:
+    """Examples that are read together, of as many as fit: on a CPU few, so that they are of like
+    length and little of what is read is padding.
     """
-    fitting = microbatch * stage.rows_an_example
-    return fitting if device.type != "cpu" else min(fitting, ROWS_OF_LIKE_LENGTH)
+    few = max(1, ROWS_OF_LIKE_LENGTH // stage.rows_an_example)
+    return fitting if device.type != "cpu" or stage.microbatch else min(fitting, few)
 
 
 def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
