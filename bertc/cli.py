@@ -284,6 +284,30 @@ def fill(
     typer.echo(report.as_json() if json else report.summary())
 
 
+@app.command()
+def predict(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
+    task: Annotated[str, typer.Option(help="which, of a run with several")] = "",
+    official: Annotated[
+        Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="rows at once, at most")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+) -> None:
+    """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
+    from bertc.train.predict import predict as run_on
+    from bertc.train.predict import write_files
+
+    found = run_on(run, file, task, batch, device)
+    if official:
+        write_files(found.files(), official)
+    else:
+        for line in found.lines():
+            typer.echo(line)
+    typer.echo(found.summary(), err=True)
+
+
 @app.command("show-batch")
 def show_batch(
     spec: SpecArgument,

@@ -6,6 +6,9 @@ from bertc.compress.grow import WeightMap, weight_map
 from bertc.ir.growth import Growth, Identity
 from bertc.ir.resolved import Resolved, model_weights
 
+UNSEEN = "encoder.embeddings.unseen"
+"""What XLNet's second stream begins as, which only permutations need."""
+
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -70,7 +73,8 @@ def _absent(names: Collection[str], found: WeightMap, there: Shapes) -> list[str
 
 
 def _lost(names: Collection[str]) -> list[str]:
-    return [f"its {name} has no place here" for name in sorted(names) if not _optional(name)]
+    lost = [name for name in sorted(names) if not _optional(name) and name != UNSEEN]
+    return [f"its {name} has no place here" for name in lost]
 
 
 def _part(name: str) -> str:

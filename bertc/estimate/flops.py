@@ -77,11 +77,12 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     backward pass.
     """
     forward = train = layers = 0
+    rows = examples * stage.rows_an_example
     for network in stage.networks():
         # A pooler that nothing reads is not run; else it pools every example of a row.
         pooled = stage.texts if reads_pooler(network.terms) else 0
         memory = stage.remembered(network.name)
-        body = network.encoder.matmuls(examples, stage.seq, network.asked, memory, network.unseen)
+        body = network.encoder.matmuls(rows, stage.seq, network.asked, memory, network.unseen)
         for product in (*body, *head_matmuls(stage, network, examples)):
             times = pooled if product.part == "pooler" else 1
             forward += times * product.flops

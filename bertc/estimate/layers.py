@@ -5,7 +5,7 @@ activation, dropout masks, the weights as cast.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from bertc.ir.base import Kept
@@ -51,6 +51,11 @@ class LayerBytes:
     ffn_kept: int
     attention_working: int
     ffn_working: int
+
+    def of_rows(self, rows: int) -> "LayerBytes":
+        """Where each example has so many rows."""
+        each = ("attention_kept", "ffn_kept", "attention_working", "ffn_working")
+        return replace(self, **{name: rows * getattr(self, name) for name in each})
 
     @property
     def kept(self) -> int:

@@ -40,7 +40,10 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept."""
     layers = tuple(
-        layer_bytes(network, stage.seq, room, stage.remembered(network.name))
+        tuple(
+            layer.of_rows(stage.rows_an_example)
+            for layer in layer_bytes(network, stage.seq, room, stage.remembered(network.name))
+        )
         for network in stage.networks()
     )
     return Step(stage, parameters, room, layers, accumulating=False, recompute=False)

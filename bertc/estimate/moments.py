@@ -68,7 +68,8 @@ class Pass:
         """Of them those without the heads'."""
         if not self.network.terms:
             return 0
-        around = self.room.bytes_of(embeddings_kept(self.stage, self.network))
+        rows = self.stage.rows_an_example
+        around = rows * self.room.bytes_of(embeddings_kept(self.stage, self.network))
         if self.recompute:
             return around + len(self.layers) * self.input
         return around + sum(layer.kept for layer in self.layers)
@@ -76,7 +77,8 @@ class Pass:
     @property
     def input(self) -> int:
         """Of a layer."""
-        return self.stage.seq * self.encoder.hidden * self.room.value_bytes
+        rows = self.stage.rows_an_example
+        return rows * self.stage.seq * self.encoder.hidden * self.room.value_bytes
 
     @cached_property
     def copies(self) -> int:
@@ -244,7 +246,11 @@ def batch_bytes(stage: Stage, room: Room) -> int:
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)
     corrupted = LONG * stage.seq * len(stage.networks()) + predicted
-    return stage.batch * (rows * (2 if room.device == "cpu" else 1) + corrupted)
+    return (
+        stage.batch
+        * stage.rows_an_example
+        * (rows * (2 if room.device == "cpu" else 1) + corrupted)
+    )
 
 
 def memory_bytes(stage: Stage, room: Room) -> int:

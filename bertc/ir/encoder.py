@@ -1,5 +1,6 @@
 """An encoder with every dimension known, and the statement of its weights and matmuls."""
 
+import re
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -22,6 +23,15 @@ from bertc.ir.ffn import Ffn
 from bertc.ir.head import AdaptiveHead, Head
 from bertc.ir.norm import Norm
 from bertc.ir.table import AdaptiveTable, TokenTable
+
+_LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
+
+
+def layer_of(name: str) -> int | None:
+    """Where a weight of that name stands: 0 for embeddings, i + 1 for layer i, None above them."""
+    if found := _LAYER.search(name):
+        return int(found[1]) + 1
+    return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
 
 
 class Dropout(Node):

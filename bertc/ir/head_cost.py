@@ -3,6 +3,7 @@
 from bertc.ir.base import Kept, Matmul
 from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.resolved import Network, Stage
+from bertc.ir.task import Task
 
 
 def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ...]:
@@ -20,6 +21,8 @@ def head_matmuls(stage: Stage, network: Network, batch: int) -> tuple[Matmul, ..
                 products += objective.matmuls(encoder, batch, stage.predictions())
             case Nsp() | Sop() as objective:
                 products += objective.matmuls(encoder, batch * stage.texts)
+            case Task() as task:
+                products += task.matmuls(encoder, batch, stage.rows_an_example, stage.seq)
             case Rtd() as objective:
                 products += objective.matmuls(encoder, batch * _judged(stage, objective))
     return tuple(products)
@@ -38,6 +41,8 @@ def head_kept(stage: Stage, network: Network) -> Kept:
                 total += objective.kept(encoder, stage.predictions())
             case Nsp() | Sop() as objective:
                 total += objective.kept(encoder).times(stage.texts)
+            case Task() as task:
+                total += task.kept(encoder, stage.rows_an_example, stage.seq)
             case Rtd() as objective:
                 total += objective.kept(encoder, _judged(stage, objective))
     return total

@@ -13,10 +13,22 @@ from bertc.passes.growth import growth
 from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.recipes import recipes
 from bertc.passes.sharing import sharing
+from bertc.passes.tasks import tasks
 from bertc.passes.vocabulary import vocabulary
 from bertc.passes.world import ALONE, Layout, World, lay_out, refuse_too_many
 
-PASSES = (extends, recipes, defaults, vocabulary, dimensions, sharing, generator, growth, checks)
+PASSES = (
+    extends,
+    recipes,
+    defaults,
+    vocabulary,
+    dimensions,
+    sharing,
+    generator,
+    growth,
+    tasks,
+    checks,
+)
 """Each takes a program and the findings so far, and returns a program."""
 
 

@@ -95,7 +95,7 @@ def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
 
 def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
     terms, span = stage.value("objective"), stage.span("objective")
-    kinds = [term.objective.kind for term in terms]
+    kinds = [term.name for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         diagnostics.error(
             "E207",

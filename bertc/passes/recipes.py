@@ -9,6 +9,7 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.task import Choose, Glue, Race, Read, Squad, Task
+from bertc.passes.fixes import fix
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -37,18 +38,20 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     given = program.settings.get("recipe")
     family: Family = given.value if given else "bert"
     size = program.settings["hidden"].value if "hidden" in program.settings else 768
+    positions = program.settings.get("positions")
+    room = positions.value.room if positions else None
     stages = []
     for stage in program.stages:
         own = dict(stage.settings)
         forced = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
         if "objective" in own and (tasks := _tasks(own["objective"])):
-            own = _followed(own, forced, tasks, family, size, diagnostics)
+            own = _followed(own, forced, tasks, family, size, room, diagnostics)
         stages.append(replace(stage, settings=own))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
         settings = dict(program.settings)
-        filled = _followed(settings, {}, tasks, family, size, diagnostics)
+        filled = _followed(settings, {}, tasks, family, size, room, diagnostics)
         program = program.with_settings(filled)
     return program
 
@@ -63,12 +66,15 @@ def _followed(
     tasks: list[Task],
     family: Family,
     hidden: int,
+    room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
     """The settings of a stage and what its recipe says of the others."""
     source = f"{family}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
     for name, value in recipe(family, hidden, tasks[0]).items():
+        if name == "seq" and room:
+            value = min(value, room)
         told = name == "steps" and "epochs" in known
         if name not in known and not told:
             known[name] = own[name] = Given(value, Origin("default", source=source))
@@ -81,6 +87,9 @@ def _followed(
                 " passes over them are no number of steps",
                 own["objective"].origin.span,
                 help="steps=1000",
+                fix=fix(own["objective"], own["objective"].origin.span.text + " steps=1000")
+                if own["objective"].origin.span
+                else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"

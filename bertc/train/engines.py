@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from bertc.ir.encoder import layer_of
 from bertc.ir.resolved import Stage, is_tied
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
@@ -50,6 +51,8 @@ class Engine:
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
         """The objective of a stage, which trains the weights named, as a part of the run's."""
+        for name, parameter in self.parameters.items():
+            parameter.requires_grad_(name in trained)
         return objective
 
     def accumulating(self) -> AbstractContextManager[object]:
@@ -154,11 +157,18 @@ def trained_names(stage: Stage) -> set[str]:
         unread = unread if network.unseen else (*unread, "embeddings.unseen")
         for weight in network.encoder.weights() if objectives else ():
             tied = network.name == "generator" and is_tied(stage.replacements, weight.name)
-            if weight.name not in unread:
+            frozen = network.name == "encoder" and _frozen(weight.name, stage.freeze)
+            if weight.name not in unread and not frozen:
                 found.add(f"{'encoder' if tied else network.name}.{weight.name}")
         heads = (w for objective in objectives for w in objective.weights(network.encoder))
         found |= {f"heads.{weight.name}" for weight in heads}
     return found
+
+
+def _frozen(name: str, layers: int) -> bool:
+    """Whether a weight is of the embeddings or of one of the lowest layers, if any are frozen."""
+    layer = layer_of(name)
+    return bool(layers) and layer is not None and layer <= layers
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:

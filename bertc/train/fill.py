@@ -10,14 +10,13 @@ from pathlib import Path
 import torch
 
 from bertc.data import Vocabulary
-from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop import load
-from bertc.ir.data import TokenizerFile
 from bertc.ir.objective import Mlm
 from bertc.ir.resolved import learner
 from bertc.nn import Model, Reading
 from bertc.objectives import mlm_logits
+from bertc.train.predict import vocabulary_of
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""
@@ -77,9 +76,7 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
             help=f"it knows {', '.join(known)}" if known else "it is told none; leave it out",
         )
     tongue = known.index(language) if language else len(known)
-    # A run keeps its tokenizer in a folder of its own, a model folder beside its weights.
-    kept = run / "tokenizer"
-    vocabulary = load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
+    vocabulary = vocabulary_of(run)
     ids, places = _encode(vocabulary, text)
     room = (model.resolved.encoder.positions.room or len(ids) + 2) - 2
     masks: list[tuple[Candidate, ...]] = []

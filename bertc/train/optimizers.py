@@ -5,7 +5,6 @@ Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` 
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Protocol, assert_never
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bertc.ir.base import Weight
+from bertc.ir.encoder import layer_of
 from bertc.ir.optimizer import Adam, Lamb, Optimizer
 from bertc.train.engines import local
 from bertc.train.foreach import Add, ForeachRule, Moments
@@ -74,17 +74,9 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
         torch._foreach_mul_(gradients, limit / norm)
 
 
-_NUMBERED = re.compile(r"\.(?:attention|ffn)\.(\d+)\.")
-
-
-def layer_of(name: str, heads: int = 0) -> int:
-    """How far above the embeddings (0) a weight lies: layer i in i + 1, heads in ``heads``.
-
-    The pooler is read as one of the heads.
-    """
-    if found := _NUMBERED.search(name):
-        return int(found[1]) + 1
-    return 0 if ".embeddings." in name else heads
+def _below(layer: int | None, depth: int) -> int:
+    """How far a layer lies below the heads (ELECTRA optimization.py, _get_layer_lrs)."""
+    return 0 if layer is None else depth - layer
 
 
 class AdamRule:
@@ -104,10 +96,11 @@ class AdamRule:
         updates: int,
     ) -> None:
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
-        depth = 2 + max((layer_of(name) for name in parameters), default=0)
+        layers = {name: layer_of(name) for name in parameters}
+        depth = 2 + max((layer for layer in layers.values() if layer is not None), default=0)
         groups: dict[tuple[bool, float], dict[str, Any]] = {}
         for name, parameter in parameters.items():
-            share = optimizer.layer_decay ** (depth - layer_of(name, depth))
+            share = optimizer.layer_decay ** _below(layers[name], depth)
             decay = 0.0 if name in spared else optimizer.decay
             group = {"params": [], "weight_decay": decay, "share": share}
             groups.setdefault((name in spared, share), group)["params"].append(parameter)

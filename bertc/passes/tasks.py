@@ -1,0 +1,73 @@
+"""The pass that checks what is said about tasks."""
+
+from collections.abc import Mapping
+
+from bertc.diagnostics import Diagnostics, listed
+from bertc.ir.program import Given, Program
+from bertc.ir.task import Task
+from bertc.passes.fixes import fix, note
+from bertc.passes.stages import StageView, has_tasks, stage_views
+
+OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
+"""Settings of how text becomes rows, which a task has no text for."""
+
+
+def tasks(program: Program, diagnostics: Diagnostics) -> Program:
+    """Report tasks that cannot be learned as they are written; the program is unchanged."""
+    for stage in stage_views(program):
+        if has_tasks(stage.value("objective")):
+            _alone(stage, diagnostics)
+            _without_text(stage, stage.own or program.settings, diagnostics)
+        elif stage.value("epochs"):
+            epochs = stage.given("epochs")
+            diagnostics.error(
+                "E272",
+                "epochs counts passes over the examples of a task, and there is none",
+                stage.span("epochs"),
+                notes=note("what is learned is said here", stage.span("objective")),
+                help="steps says how long text is learned from",
+                fix=fix(epochs, "epochs=0"),
+            )
+        _frozen(stage, diagnostics)
+    return program
+
+
+def _alone(stage: StageView, diagnostics: Diagnostics) -> None:
+    terms = stage.value("objective")
+    others = [term.name for term in terms if not isinstance(term.objective, Task)]
+    if others:
+        diagnostics.error(
+            "E271",
+            f"{listed(others)} learns from text, and a task from examples",
+            stage.span("objective"),
+            label="one stage reads one of the two",
+            help="a stage for each",
+        )
+
+
+def _without_text(stage: StageView, written: Mapping[str, Given], diagnostics: Diagnostics) -> None:
+    for name in OF_TEXT:
+        given = written.get(name)
+        # A vocabulary may still have to be learned from the text that data names.
+        if given is None or given.origin.kind not in ("written", "set") or name == "data":
+            continue
+        diagnostics.error(
+            "E273",
+            f"{name} says how text is read, and a task has examples of its own",
+            given.origin.span,
+            notes=note("the task is named here", stage.span("objective")),
+            help=f"leave {name} out",
+        )
+
+
+def _frozen(stage: StageView, diagnostics: Diagnostics) -> None:
+    layers, given = stage.value("layers"), stage.given("freeze")
+    if given is not None and given.value > layers:
+        diagnostics.error(
+            "E274",
+            f"freeze = {given.value}, and there are {layers} layers",
+            given.origin.span,
+            notes=note(f"layers = {layers}", stage.span("layers")),
+            help=f"freeze={layers} trains nothing but heads and pooler",
+            fix=fix(given, f"freeze={layers}"),
+        )

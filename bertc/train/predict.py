@@ -1,0 +1,164 @@
+"""``bertc predict``: what a fine-tuned model answers to the rows of a file."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+import torch
+
+from bertc.data import TaskSet, Vocabulary, encode
+from bertc.data.examples import Example
+from bertc.data.existing import load_vocabulary
+from bertc.data.layouts import read_examples
+from bertc.diagnostics import CannotWriteError, DataError, UsageError
+from bertc.interop import load
+from bertc.ir.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.data import TokenizerFile
+from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.task import AnyTask, Glue, Squad
+from bertc.nn import Model
+from bertc.tasks.submit import glue, squad
+from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
+from bertc.train.machine import make_plan
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The answers to the rows of a file, in their order; ``seconds`` are those of the model."""
+
+    task: AnyTask
+    examples: list[Example]
+    answers: Answers
+    cut: int
+    seconds: float
+
+    def lines(self) -> Iterator[str]:
+        """A JSON object for each row."""
+        for number, example in enumerate(self.examples):
+            yield json.dumps({"id": example.key, **self._said(number)}, ensure_ascii=False)
+
+    def summary(self) -> str:
+        """How many, how fast."""
+        count = len(self.examples)
+        speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
+        cut = f"; {self.cut:,} were cut to fit" if self.cut else ""
+        return f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}{cut}"
+
+    def files(self) -> dict[str, str]:
+        """The files in which GLUE and SQuAD take answers, their text by their name.
+
+        Raises:
+            UsageError: if the task is neither's.
+        """
+        match self.task:
+            case Glue() as task:
+                return glue(task.task, self.answers.given)
+            case Squad() as task:
+                return squad(self.examples, self.answers.spans, task.version == 2)
+            case task:
+                raise UsageError(
+                    f"{task.kind} has no official file for answers",
+                    help="without --official a JSON object is printed for each row",
+                )
+
+    def _said(self, number: int) -> dict[str, Any]:
+        given, asked = self.answers.given[number], self.task.answer
+        match asked:
+            case Labels():
+                parts = dict(zip(asked.names, self.answers.probabilities[number], strict=True))
+                return {"label": given, "probabilities": _rounded(parts)}
+            case Score():
+                return {"score": given}
+            case Choice():
+                return {"choice": given, "probabilities": _list(self.answers, number)}
+            case Tags():
+                return {"tags": given, "probabilities": _list(self.answers, number)}
+            case Span():
+                found = self.answers.spans[number]
+                best = [vars(candidate) for candidate in found.best]
+                return {"answer": given, "null_odds": found.odds, "best": best}
+            case _:
+                assert_never(asked)
+
+
+def _rounded(parts: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in parts.items()}
+
+
+def _list(answers: Answers, number: int) -> list[float]:
+    return [round(value, 6) for value in answers.probabilities[number]]
+
+
+def predict(
+    run: Path, file: Path, task: str = "", at_once: int = ROWS_AT_ONCE, device: str = "auto"
+) -> Predicted:
+    """Answer the rows of a file in the layout of the run's task, whether they have labels or not.
+
+    Raises:
+        UsageError: if the run learned no such task, or several and none is named.
+        MissingInputError: if there is no model or no file.
+        DataError: if the file is not in the layout of the task.
+    """
+    model = load(run)
+    stage, asked = task_of(model.resolved, task)
+    examples = read_examples(asked, file)
+    if not examples:
+        raise DataError(f"{file} has no rows", help="a row for each answer")
+    vocabulary = vocabulary_of(run)
+    placed(model, device)
+    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.segments)
+    started = time.perf_counter()
+    own = TaskSet(asked, rows, {})
+    answers = answer(model, stage, own, examples, rows, vocabulary.pad, at_once=at_once)
+    return Predicted(asked, examples, answers, rows.cut, time.perf_counter() - started)
+
+
+def task_of(resolved: Resolved, title: str) -> tuple[Stage, AnyTask]:
+    """The task of that name and its last stage; without a name the only one there is.
+
+    Raises:
+        UsageError: if there is none, or no name and several.
+    """
+    found = {task.title: (stage, task) for stage in resolved.stages for task in stage.tasks}
+    if not found:
+        raise UsageError(
+            "this run has learned no task", help='train one from it: init="RUN" task=...'
+        )
+    if title in found:
+        return found[title]
+    if title or len(found) > 1:
+        told = f"no task {title} here" if title else "this run has learned several tasks"
+        raise UsageError(told, help=f"--task {' or '.join(found)}")
+    return next(iter(found.values()))
+
+
+def vocabulary_of(run: Path) -> Vocabulary:
+    """A run keeps its tokenizer in a folder of its own, a model folder beside its weights."""
+    kept = run / "tokenizer"
+    return load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
+
+
+def placed(model: Model, device: str) -> None:
+    """Put a model where it is used, in the arithmetic that is fast there."""
+    run = model.resolved.run.model_copy(update={"device": device})
+    plan = make_plan(model.resolved.model_copy(update={"run": run}))
+    model.to(plan.device).compute_dtype = (
+        torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    )
+
+
+def write_files(files: dict[str, str], folder: Path) -> None:
+    """Write each text under its name.
+
+    Raises:
+        CannotWriteError: if the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWriteError(f"cannot write in {folder}: {error.strerror}") from error
