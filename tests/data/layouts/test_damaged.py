@@ -86,7 +86,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "glue: misspelled column": (
         glue("rte"), "train.tsv", "index\tsentense1\tsentence2\tlabel\n0\ta\tb\tentailment\n",
-        "train.tsv:1", "did you mean 'sentense1'",
+        "train.tsv:1", "the nearest is 'sentense1'",
     ),
     "glue: unknown label": (
         glue("rte"), "train.tsv", RTE + "0\ta\tb\tentailment\n1\ta\tb\tentailmen\n", "train.tsv:3",
@@ -155,7 +155,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     "squad: something after the end": (
         squad, "a.json", passages() + "\n{}", "a.json:2", "one value expected",
     ),
-    "squad: other JSON": (squad, "a.json", '{"date": []}', "a.json", "did you mean 'date'"),
+    "squad: other JSON": (squad, "a.json", '{"date": []}', "a.json", "the nearest is 'date'"),
     "squad: no questions": (squad, "a.json", '{"data": []}', "a.json:1", "no examples"),
     "squad: passage that is no text": (
         squad, "a.json", passages(context=3), "data[0].paragraphs[0]", "text expected",
@@ -200,7 +200,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "race: misspelled": (
         race, "train.jsonl", passage().replace("article", "articel"), "train.jsonl:1",
-        "did you mean 'articel'",
+        "the nearest is 'articel'",
     ),
     "race: cut": (race, "train.jsonl", passage() + "\n" + passage()[:40], "train.jsonl:2", "JSON"),
     "tags: none": (tagging(), "train.txt", "EU B-X\nrejects\n", "train.txt:2", "before have 2"),
@@ -272,7 +272,8 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
         "there are 2 choices",
     ),
     "choose: no answer": (
-        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=None), "a.jsonl:1", "''"
+        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=None), "a.jsonl:1",
+        "no label",
     ),
     "choose: too many": (
         own(Choose), "a.jsonl", row(question="?", choices=list("abcde"), label=1), "a.jsonl:1",

@@ -20,6 +20,7 @@ from bertc.data.layouts import (
     training_examples,
 )
 from bertc.data.layouts.conll import bio
+from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.task import (
     AnyTask,
@@ -382,12 +383,24 @@ def test_questions_that_lost_their_choices(data: Path) -> None:
 def test_data_sets_name_their_labels(data: Path) -> None:
     import datasets
 
-    names = datasets.ClassLabel(names=["bad", "good"])
-    features = datasets.Features({"text": datasets.Value("string"), "label": names})
-    rows = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features=features)
-    rows.save_to_disk(str(data))
-    task = Classify(train=Hf(name=str(data)))
-    assert [one.label for one in training_examples(task)] == ["good", "bad"]  # type: ignore[union-attr]
+    names = datasets.ClassLabel(names=["O", "B-X"])
+    columns = {
+        "text": datasets.Value("string"),
+        "label": names,
+        "words": datasets.Sequence(datasets.Value("string")),
+        "tags": datasets.Sequence(names),
+    }
+    rows = {"text": ["a", "b"], "label": [1, -1], "words": [["a", "b"]] * 2, "tags": [[0, 1]] * 2}
+    saved = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
+    saved.save_to_disk(str(data))
+    where = Hf(name=str(data))
+    found = part_examples(Classify(train=where, test=where), "test")
+    assert [one.label for one in found] == ["B-X", None]  # type: ignore[union-attr]
+    assert training_examples(Tag(train=where))[0] == Tagged("0", ("a", "b"), ("O", "B-X"))
+    with pytest.raises(DataError, match=r"split=train\): row 2: no label"):
+        training_examples(Classify(train=where))
+    with pytest.raises(DataError, match=r"no column 'label2'; there are text, label, words, tags"):
+        training_examples(Classify(train=where, label="label2"))
 
 
 def test_answers_as_data_sets_have_them(data: Path) -> None:
