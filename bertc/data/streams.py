@@ -83,17 +83,18 @@ def lines(file: Opened) -> Iterator[tuple[int, str]]:
     """
     number, rest = 0, b""
     for chunk in chunks(file):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            number += 1
-            yield number, decode(line.removesuffix(b"\r"), file.path, number)
+        whole, ended, rest = (rest + chunk).rpartition(b"\n")
+        if ended:
+            for line in decode(whole, file.path, number + 1).split("\n"):
+                number += 1
+                yield number, line.removesuffix("\r")
         if len(rest) > LONGEST_LINE_BYTES:
             raise DataError(
                 f"{file.path}:{number + 1}: line longer than {LONGEST_LINE_BYTES:,} bytes",
                 "put each document in a row of its own",
             )
     if rest:
-        yield number + 1, decode(rest.removesuffix(b"\r"), file.path, number + 1)
+        yield number + 1, decode(rest, file.path, number + 1).removesuffix("\r")
 
 
 def chunks(file: Opened) -> Iterator[bytes]:

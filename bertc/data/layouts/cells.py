@@ -58,7 +58,7 @@ def known(name: str, labels: Sequence[str], place: str, what: str = "label") -> 
     near = nearest(name, labels)
     raise DataError(
         f"{place}: unknown {what} {name[:60]!r}; there are {listed(labels)}",
-        f"did you mean {near!r}?" if near else f"one of the {what}s there are",
+        f"did you mean {near!r}?" if near else "",
     )
 
 

@@ -129,24 +129,27 @@ def _universal(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
         if line.startswith("#"):
             continue
         fields = line.split("\t")
-        place = f"{path}:{number}"
         if len(fields) != UNIVERSAL_COLUMNS:
             raise DataError(
-                f"{place}: {len(fields)} columns, CoNLL-U has {UNIVERSAL_COLUMNS} parted by tabs",
+                f"{path}:{number}: {len(fields)} columns, CoNLL-U has {UNIVERSAL_COLUMNS} and tabs",
                 'tagging(..., "ner") reads the columns of CoNLL-2003',
             )
         if fields[0].isdecimal():
             if int(fields[0]) != len(sentence) + 1:
                 raise DataError(
-                    f"{place}: word {fields[0]}, word {len(sentence) + 1} expected",
+                    f"{path}:{number}: word {fields[0]}, word {len(sentence) + 1} expected",
                     "an empty line after each sentence",
                 )
             tag = fields[UNIVERSAL[column]]
             if not fields[1] or (labelled and not tag):
-                raise DataError(f"{place}: an empty column, a word and its {column} expected")
+                raise DataError(
+                    f"{path}:{number}: an empty column, a word and its {column} expected"
+                )
             sentence.append(Word(fields[1], tag, number))
         elif not re.fullmatch(r"\d+[-.]\d+", fields[0]):
-            raise DataError(f"{place}: {fields[0][:60]!r} is no number of a word: 1, 1-2 or 1.1")
+            raise DataError(
+                f"{path}:{number}: {fields[0][:60]!r} is no number of a word: 1, 1-2 or 1.1"
+            )
     if sentence:
         yield sentence
 

@@ -69,7 +69,7 @@ def member(thing: Any, name: str, kind: type[Kind], place: str) -> Kind:
         near = nearest(name, thing)
         raise DataError(
             f"{place}: no {name!r}; there are {listed(thing) or 'none'}",
-            f"did you mean {near!r}?" if near else "",
+            f"the nearest is {near!r}" if near else "",
         )
     value = thing[name]
     if not isinstance(value, kind) or isinstance(value, bool):

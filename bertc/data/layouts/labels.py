@@ -12,9 +12,9 @@ from bertc.ir.task import AnyTask, Classify, Tag, Tagging, names_spans
 def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     """Labels that only the examples say, sorted, numbers as numbers; empty for other tasks.
 
-    Tags that name spans follow ``O`` by what they name, ``B-`` before ``I-``; what begins may go on,
-    so each ``B-`` has its ``I-`` even where no span of that kind is longer (CoNLL-2003's chunks:
-    ``I-PRT`` is in testa alone).
+    Tags that name spans follow ``O`` by what they name, ``B-`` before ``I-``. What begins may go
+    on, so each ``B-`` has its ``I-`` even where no span of that kind is longer (CoNLL-2003's
+    chunks: ``I-PRT`` is in testa alone).
 
     Raises:
         DataError: there are fewer than two, so nothing is to be learned.

@@ -112,6 +112,8 @@ def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
 
 
 def _right(name: str, choices: tuple[str, ...], place: str) -> int:
+    if not name:
+        raise DataError(f"{place}: no label", "the number or the letter of the right one")
     at = int(name) if name.isdecimal() else _letter(name)
     if not 0 <= at < len(choices):
         last = len(choices) - 1

@@ -122,6 +122,7 @@ def _fields(records: Iterator[Record], path: Path, wanted: Wanted) -> Iterator[R
     if first is None:
         raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
     begins, fields = first
+    where = str(path)
     names = _names(fields, f"{path}:{begins}", wanted)
     at = _found(names, f"{path}:{begins}", wanted)
     if names is not fields:
@@ -134,7 +135,7 @@ def _fields(records: Iterator[Record], path: Path, wanted: Wanted) -> Iterator[R
                 f"{path}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
                 "each row needs a field for every column",
             )
-        yield Row(f"{path}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
+        yield Row(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
 
 
 def _names(fields: list[str], place: str, wanted: Wanted) -> Sequence[str]:
@@ -166,7 +167,7 @@ def _found(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
             near = nearest(name, spelled)
             raise DataError(
                 f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
-                f"did you mean {near!r}?" if near else "name one of those",
+                f"the nearest is {near!r}" if near else "name one of those",
             )
     every = (*wanted.required, *wanted.optional)
     return [spelled.index(name) if name and name in spelled else -1 for name in every]

@@ -1,0 +1,377 @@
+"""What is wrong in a file of examples is told with its place and with what was expected."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertc.data.layouts import (
+    found_labels,
+    judged_parts,
+    part_examples,
+    read_examples,
+    training_examples,
+)
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.ir.task import (
+    Choose,
+    Classify,
+    Glue,
+    Race,
+    Read,
+    Regress,
+    Squad,
+    Tag,
+    Tagging,
+    Xnli,
+)
+
+RTE = "index\tsentence1\tsentence2\tlabel\n"
+STSB = "sentence1\tsentence2\tscore\n"
+QNLI = "index\tquestion\tsentence\tlabel\n"
+UNIVERSAL = "1\tHens\then\tNOUN\tNNS\t_\t0\troot\t_\t_\n"
+
+
+def glue(name: str) -> Callable[[Path], Any]:
+    return lambda path: Glue(task=name, data=str(path.parent))  # type: ignore[arg-type]
+
+
+def own(kind: type, **more: Any) -> Callable[[Path], Any]:
+    return lambda path: kind(train=str(path), **more)
+
+
+def squad(path: Path) -> Any:
+    return Squad(data=str(path))
+
+
+def race(path: Path) -> Any:
+    return Race(data=str(path.parent))
+
+
+def tagging(column: str = "ner", labels: tuple[str, ...] = ()) -> Callable[[Path], Any]:
+    return lambda path: Tagging(data=str(path.parent), column=column, labels=labels)  # type: ignore[arg-type]
+
+
+def passages(context: Any = "A hen clucks.", **more: Any) -> str:
+    asked = {"id": "q", "question": "Who?", "answers": [{"text": "hen", "answer_start": 2}]}
+    asked = {key: value for key, value in (asked | more).items() if value is not None}
+    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": [asked]}]}]})
+
+
+def answer(text: Any, start: Any) -> str:
+    return passages(answers=[{"text": text, "answer_start": start}])
+
+
+def passage(**more: Any) -> str:
+    whole = {"article": "A hen.", "questions": ["Who?"], "options": [list("abcd")]}
+    return json.dumps({**whole, "answers": ["A"], **more})
+
+
+def row(**cells: Any) -> str:
+    return json.dumps(cells) + "\n"
+
+
+READ = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start": 2}
+
+# The task of a training file, its name and content; the place told, and what else is.
+DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
+    "glue: empty": (glue("rte"), "train.tsv", "", "train.tsv:1", "empty"),
+    "glue: only a header": (glue("rte"), "train.tsv", RTE, "train.tsv:1", "no examples"),
+    "glue: no label column": (
+        glue("rte"), "train.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", "train.tsv:1",
+        "no column 'label'; there are index, sentence1, sentence2",
+    ),
+    "glue: misspelled column": (
+        glue("rte"), "train.tsv", "index\tsentense1\tsentence2\tlabel\n0\ta\tb\tentailment\n",
+        "train.tsv:1", "the nearest is 'sentense1'",
+    ),
+    "glue: unknown label": (
+        glue("rte"), "train.tsv", RTE + "0\ta\tb\tentailment\n1\ta\tb\tentailmen\n", "train.tsv:3",
+        "unknown label 'entailmen'; there are entailment, not_entailment",
+    ),
+    "glue: no label": (
+        glue("qnli"), "train.tsv", QNLI + "0\ta\tb\t\n", "train.tsv:2", "no label",
+    ),
+    "glue: hidden label in training": (
+        glue("qnli"), "train.tsv", QNLI + "0\ta\tb\thidden\n", "train.tsv:2", "'hidden'",
+    ),
+    "glue: columns that are missing": (
+        glue("rte"), "train.tsv", RTE + "0\ta\tb\n", "train.tsv:2", "3 columns, line 1 has 4",
+    ),
+    "glue: a tab too many": (
+        glue("qqp"), "train.tsv", "question1\tquestion2\tis_duplicate\na\tb\t1\t0\n", "train.tsv:2",
+        "4 columns, line 1 has 3",
+    ),
+    "glue: no names and too few columns": (
+        glue("cola"), "train.tsv", "gj04\t1\tHens.\n", "train.tsv:1", "source, label, mark, sente",
+    ),
+    "glue: wrong label without names": (
+        glue("cola"), "train.tsv", "gj04\t7\t\tHens.\n", "train.tsv:1", "unknown label '7'",
+    ),
+    "glue: Latin-1": (
+        glue("cola"), "train.tsv", b"a\t1\t\tHens.\na\t1\t\tS\xfc\xdf.\n", "train.tsv:2",
+        "byte 0xfc is not UTF-8",
+    ),
+    "glue: UTF-16": (
+        glue("rte"), "train.tsv", RTE.encode("utf-16"), "train.tsv:1", "not UTF-8",
+    ),
+    "glue: cut gzip": (
+        glue("rte"), "train.tsv.gz", gzip.compress(RTE.encode() * 9)[:-12], "train.tsv.gz",
+        "cut short",
+    ),
+    "glue: no gzip": (glue("rte"), "train.tsv.gz", RTE, "train.tsv.gz", "unpack"),
+    "glue: cut JSON": (
+        glue("qqp"), "train.subset.json", '{"0": {"text_a": "a",\n"text_b": ', "subset.json:2:11",
+        "not JSON",
+    ),
+    "glue: JSON without a text": (
+        glue("qqp"), "train.subset.json", '{"0": {"text_a": "a", "label": "1"}}',
+        "subset.json: 0", "no 'text_b'; there are text_a, label",
+    ),
+    "glue: JSON that is a list": (
+        glue("qqp"), "train.subset.json", "[1]", "subset.json", "not a JSON object",
+    ),
+    "stsb: no score": (glue("stsb"), "train.tsv", STSB + "a\tb\t\n", "train.tsv:2", "0 to 5"),
+    "stsb: not a number": (glue("stsb"), "train.tsv", STSB + "a\tb\tnan\n", "train.tsv:2", "'nan'"),
+    "stsb: too high": (
+        glue("stsb"), "train.tsv", STSB + "a\tb\t5.1\n", "train.tsv:2", "5.1, a number from 0 to 5",
+    ),
+    "stsb: open quote": (
+        glue("stsb"), "stsb-en-train.csv", 'a,b,3.0\n"a,b,3.0\n', "train.csv:2", "quote",
+    ),
+    "xnli: unknown label": (
+        lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\tneutral\na\tb\tmaybe\n",
+        "train-en.tsv:2", "contradiction, entailment, neutral",
+    ),
+    "xnli: no labels": (
+        lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\n", "train-en.tsv:1",
+        "2 columns without names, 3 expected",
+    ),
+    "squad: empty": (squad, "a.json", " \n", "a.json:1", "empty"),
+    "squad: cut": (squad, "a.json", passages()[:-30], "a.json:1:", "not JSON"),
+    "squad: something after the end": (
+        squad, "a.json", passages() + "\n{}", "a.json:2", "one value expected",
+    ),
+    "squad: other JSON": (squad, "a.json", '{"date": []}', "a.json", "the nearest is 'date'"),
+    "squad: no questions": (squad, "a.json", '{"data": []}', "a.json:1", "no examples"),
+    "squad: passage that is no text": (
+        squad, "a.json", passages(context=3), "data[0].paragraphs[0]", "text expected",
+    ),
+    "squad: no identifier": (
+        squad, "a.json", passages(id=None), "data[0].paragraphs[0].qas[0]", "no 'id'",
+    ),
+    "squad: two of one identifier": (
+        squad, "a.json",
+        json.dumps({"data": [json.loads(passages())["data"][0]] * 2}),
+        "data[1].paragraphs[0].qas[0]", "a second question with the id 'q'",
+    ),
+    "squad: elsewhere": (
+        squad, "a.json", answer("hen", 3), "qas[0].answers[0]", "it stands at 2",
+    ),
+    "squad: other words": (
+        squad, "a.json", answer("duck", 2), "qas[0].answers[0]", "it stands nowhere",
+    ),
+    "squad: outside": (
+        squad, "a.json", answer("hen", 90), "qas[0].answers[0]", "outside the passage",
+    ),
+    "squad: before the passage": (
+        squad, "a.json", answer("hen", -9), "qas[0].answers[0]", "outside the passage",
+    ),
+    "squad: beginning in letters": (
+        squad, "a.json", answer("hen", "2"), "qas[0].answers[0]", "a whole number expected",
+    ),
+    "squad: empty answer": (squad, "a.json", answer("", 2), "qas[0].answers[0]", "empty answer"),
+    "squad: no answers": (squad, "a.json", passages(answers=[]), "qas[0]", "no answers"),
+    "squad: unanswerable in 1.1": (
+        squad, "a.json", passages(answers=[], is_impossible=True), "qas[0]", "version=2",
+    ),
+    "race: answers that are missing": (
+        race, "train.jsonl", passage() + "\n" + passage(answers=[]), "train.jsonl:2",
+        "0 answers for 1 questions",
+    ),
+    "race: unknown letter": (
+        race, "train.jsonl", passage(answers=["E"]), "train.jsonl:1", "one of A, B, C, D expected",
+    ),
+    "race: three choices": (
+        race, "train.jsonl", passage(options=[list("abc")]), "train.jsonl:1", "4 expected",
+    ),
+    "race: misspelled": (
+        race, "train.jsonl", passage().replace("article", "articel"), "train.jsonl:1",
+        "the nearest is 'articel'",
+    ),
+    "race: cut": (race, "train.jsonl", passage() + "\n" + passage()[:40], "train.jsonl:2", "JSON"),
+    "tags: none": (tagging(), "train.txt", "EU B-X\nrejects\n", "train.txt:2", "before have 2"),
+    "tags: one column": (tagging(), "train.txt", "EU\n", "train.txt:1", "needs at least 2"),
+    "tags: no such column": (
+        tagging("chunk"), "train.txt", "EU B-X\n", "train.txt:1", "'chunk' needs at least 3",
+    ),
+    "tags: CoNLL-U as names": (tagging(), "train.txt", UNIVERSAL, "train.txt:1", "upos, xpos"),
+    "tags: columns as CoNLL-U": (
+        tagging("upos"), "train.txt", "EU NNP B-X\n", "train.txt:1", "CoNLL-U has 10",
+    ),
+    "tags: no empty line": (
+        tagging("upos"), "train.conllu", UNIVERSAL * 2, "train.conllu:2", "word 2 expected",
+    ),
+    "tags: word without a number": (
+        tagging("upos"), "train.conllu", UNIVERSAL.replace("1", "x", 1), "train.conllu:1", "1-2",
+    ),
+    "tags: unknown": (
+        tagging(labels=("O", "B-X")), "train.txt", "a O\n\na B-Y\n", "train.txt:3",
+        "unknown tag 'B-Y'; there are O, B-X",
+    ),
+    "tags: only comments": (tagging("upos"), "train.conllu", "# a\n", "train.conllu:1", "no ex"),
+    "own: other column": (
+        own(Classify), "a.csv", "Text,label\na,b\n", "a.csv:1",
+        "no column 'text'; there are Text, label",
+    ),
+    "own: column of a later row": (
+        own(Classify), "a.jsonl", row(text="a", label=1) + row(text="a"), "a.jsonl:2",
+        "no column 'label'; there are text",
+    ),
+    "own: no such number": (
+        own(Classify, text="0", label="2"), "a.tsv", "a\tb\n", "a.tsv:1", "no column '2'",
+    ),
+    "own: unknown label": (
+        own(Classify, labels=("a", "b")), "a.jsonl", row(text="a", label="c"), "a.jsonl:1",
+        "unknown label 'c'; there are a, b",
+    ),
+    "own: empty label": (own(Classify), "a.csv", "text,label\na,\n", "a.csv:2", "no label"),
+    "own: list for a label": (
+        own(Classify), "a.jsonl", row(text="a", label=[1]), "a.jsonl:1", "a list, a label expected",
+    ),
+    "own: number for a text": (
+        own(Classify), "a.jsonl", row(text=3, label=1), "a.jsonl:1", "3, text expected",
+    ),
+    "own: half a character": (
+        own(Classify), "a.jsonl", row(text="\ud83d", label=1), "a.jsonl:1", "surrogate",
+    ),
+    "own: cut row": (
+        own(Classify), "a.jsonl", row(text="a", label=1) + '{"text": "a', "a.jsonl:2", "not JSON",
+    ),
+    "own: row that is a list": (own(Classify), "a.jsonl", "[1]\n", "a.jsonl:1", "JSON object"),
+    "own: unknown format": (own(Classify), "a.xlsx", "x", "a.xlsx", ".tsv, .csv, .jsonl, .parquet"),
+    "own: no Parquet": (own(Classify), "a.parquet", "x", "a.parquet", "Parquet"),
+    "own: quote in a field": (
+        own(Classify), "a.csv", 'text,label\n"a"b,c\n', "a.csv:2", "comma-separated",
+    ),
+    "own: line breaks in quotes": (
+        own(Classify), "a.csv", 'text,label\n"a\nb",c\nd\n', "a.csv:4", "1 columns, line 1 has 2",
+    ),
+    "regress: words": (own(Regress), "a.csv", "text,label\na,high\n", "a.csv:2", "'high'"),
+    "regress: infinite": (own(Regress), "a.csv", "text,label\na,inf\n", "a.csv:2", "a number"),
+    "regress: true": (own(Regress), "a.jsonl", row(text="a", label=True), "a.jsonl:1", "a number"),
+    "choose: past the last": (
+        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=2), "a.jsonl:1",
+        "from 0 to 1, or a letter from A to B",
+    ),
+    "choose: unknown letter": (
+        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label="Z"), "a.jsonl:1",
+        "there are 2 choices",
+    ),
+    "choose: no answer": (
+        own(Choose), "a.jsonl", row(question="?", choices=["a", "b"], label=None), "a.jsonl:1",
+        "no label",
+    ),
+    "choose: too many": (
+        own(Choose), "a.jsonl", row(question="?", choices=list("abcde"), label=1), "a.jsonl:1",
+        "most=5",
+    ),
+    "choose: one": (
+        own(Choose), "a.jsonl", row(question="?", choices=["a"], label=0), "a.jsonl:1", "2 to 4",
+    ),
+    "choose: text for a list": (
+        own(Choose), "a.jsonl", row(question="?", choices="ab", label=0), "a.jsonl:1", "a list of",
+    ),
+    "tag: more words than tags": (
+        own(Tag), "a.jsonl", row(words=["a", "b"], tags=["O"]), "a.jsonl:1", "2 words and 1 tags",
+    ),
+    "tag: no words": (own(Tag), "a.jsonl", row(words=[], tags=[]), "a.jsonl:1", "no words"),
+    "tag: unknown": (
+        own(Tag, labels=("O", "B-X")), "a.jsonl", row(words="a", tags="B-Y"), "a.jsonl:1",
+        "unknown tag 'B-Y'",
+    ),
+    "read: elsewhere": (own(Read), "a.jsonl", row(**READ | {"start": 4}), "a.jsonl:1", "at 2"),
+    "read: half a place": (own(Read), "a.jsonl", row(**READ | {"start": 2.5}), "a.jsonl:1", "2.5"),
+    "read: no place": (own(Read), "a.jsonl", row(**READ | {"start": None}), "a.jsonl:1", "None"),
+    "read: no answer": (
+        own(Read), "a.jsonl", row(**READ | {"answer": ""}), "a.jsonl:1", "unanswerable=true",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damage_is_told_with_its_place(tmp_path: Path, case: str) -> None:
+    make, name, content, place, expected = DAMAGED[case]
+    path = tmp_path / "data" / name
+    path.parent.mkdir()
+    path.write_bytes(
+        content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    )
+    with pytest.raises(DataError) as caught:
+        training_examples(make(path))
+    error = caught.value
+    assert error.exit_code == 65
+    assert name in error.message
+    assert place in error.message
+    assert expected in f"{error.message}; {error.help}"
+
+
+@pytest.mark.parametrize(("labels", "part"), [(("a", "b"), "dev"), (("a", "b"), "test")])
+def test_labels_that_training_lacks(tmp_path: Path, labels: tuple[str, ...], part: str) -> None:
+    path = tmp_path / "dev.csv"
+    path.write_text("text,label\nx,a\ny,c\n")
+    task = Classify(train=str(path), dev=str(path), test=str(path), labels=labels)
+    for read in (lambda: part_examples(task, part), lambda: read_examples(task, path)):
+        with pytest.raises(DataError, match=r"dev.csv:3: unknown label 'c'; there are a, b"):
+            read()
+
+
+def test_one_label_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\nx,a\ny,a\n")
+    task = Classify(train=str(path))
+    with pytest.raises(DataError, match=r"a.csv: only the label 'a' in all 2 examples"):
+        found_labels(task, training_examples(task))
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text(RTE + "0\ta\tb\tentailment\n")
+    gone = tmp_path / "gone"
+    for act, told in (
+        (lambda: training_examples(Classify(train=f"{gone}.csv")), "gone.csv"),
+        (lambda: judged_parts(Glue(task="rte", data=str(gone))), "gone"),
+        (lambda: training_examples(Glue(task="rte", data=str(tmp_path))), "'train'"),
+        (lambda: training_examples(Squad(data=str(gone))), "gone"),
+        (lambda: judged_parts(Squad(data=str(tmp_path), dev=str(gone))), "gone"),
+        (lambda: read_examples(Race(data="x"), gone), "gone"),
+        (lambda: part_examples(Regress(train="x"), "dev"), "'dev'"),
+    ):
+        with pytest.raises(MissingInputError) as caught:
+            act()
+        assert told in caught.value.message
+        assert caught.value.exit_code == 66
+
+
+def test_folders_and_files_in_each_others_place(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    file.write_text(RTE + "0\ta\tb\tentailment\n")
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    for act, told in (
+        (lambda: training_examples(Classify(train=str(folder))), "is a folder, not a file"),
+        (lambda: training_examples(Glue(task="rte", data=str(file))), "is a file, a folder expect"),
+        (lambda: read_examples(Squad(data="x"), folder), "is a folder, not a file"),
+        (lambda: read_examples(Tagging(data="x"), folder), "is a folder, not a file"),
+    ):
+        with pytest.raises(DataError, match=told):
+            act()
+
+
+def test_several_files_for_one_part(tmp_path: Path) -> None:
+    for language in ("de", "en"):
+        (tmp_path / f"{language}.train.txt").write_text("a O\n")
+    with pytest.raises(DataError, match=r"de.train.txt, en.train.txt could each be"):
+        training_examples(Tagging(data=str(tmp_path)))

@@ -1,0 +1,411 @@
+"""Each layout is read as its official files are written; every kind of task has a reader."""
+
+import gzip
+import json
+import typing
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.layouts import (
+    found_labels,
+    judged_parts,
+    part_examples,
+    read_examples,
+    training_examples,
+)
+from bertc.data.layouts.conll import bio
+from bertc.diagnostics import DataError
+from bertc.ir.data import Hf
+from bertc.ir.task import (
+    AnyTask,
+    Choose,
+    Classify,
+    Glue,
+    Race,
+    Read,
+    Regress,
+    Squad,
+    Tag,
+    Tagging,
+    Xnli,
+)
+
+PAIR = "sentence1\tsentence2"
+MNLI = (
+    "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+    f"sentence1_parse\tsentence2_parse\t{PAIR}\tlabel1\tgold_label"
+)
+STSB = f"index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\t{PAIR}\tscore"
+
+
+def write(path: Path, *rows: str, end: str = "\n", bom: bool = False) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = (("\ufeff" if bom else "") + "".join(row + end for row in rows)).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def lines(path: Path, rows: Iterable[Any]) -> str:
+    return str(write(path, *(json.dumps(row) for row in rows)))
+
+
+# Each maker writes files for one kind of task and says how it reads its training file.
+def glue(at: Path) -> AnyTask:
+    write(at / "train.tsv", f"index\t{PAIR}\tlabel", '0\tA "hen\tHens"\tentailment')
+    write(at / "dev.tsv.gz", f"index\t{PAIR}\tlabel", "0\tA hen\tHens\tnot_entailment")
+    write(at / "test.tsv", f"index\t{PAIR}", "0\tA hen\tHens")
+    return Glue(task="rte", data=str(at))
+
+
+def xnli(at: Path) -> AnyTask:
+    write(at / "train-en.tsv", 'A "hen\tHens"\tentailment')
+    write(at / "dev-en.tsv", "A hen\tHens\tneutral")
+    write(at / "dev-de.tsv.gz", "Ein Huhn\tHühner\tcontradiction")
+    write(at / "test.tsv", "Ein Huhn\tHühner")
+    return Xnli(data=str(at))
+
+
+def passages(answers: bool = True, **more: Any) -> dict[str, Any]:
+    asked: dict[str, Any] = {"id": "q1", "question": "Who clucks?", **more}
+    if answers:
+        asked["answers"] = [{"text": "hen", "answer_start": 2}]
+    return {"data": [{"title": "T", "paragraphs": [{"context": "A hen clucks.", "qas": [asked]}]}]}
+
+
+def squad(at: Path) -> AnyTask:
+    write(at / "train-v1.1.json", json.dumps(passages()))
+    write(at / "dev-v1.1.half.json.gz", json.dumps(passages(), indent=1))
+    write(at / "test-v1.1.json", json.dumps(passages(answers=False)))
+    return Squad(data=str(at))
+
+
+def passage(**more: Any) -> dict[str, Any]:
+    asked = {"questions": ["Who _ ?", "What?"], "options": [list("abcd"), list("wxyz")]}
+    return {"article": "A hen.", "id": "high1.txt", "answers": ["B", "D"], **asked, **more}
+
+
+def race(at: Path) -> AnyTask:
+    for part in ("train", "dev"):
+        write(at / part / "high" / "1.txt", json.dumps(passage()))
+        write(at / part / "middle" / "2.txt", json.dumps(passage(id="middle2.txt")))
+    write(at / "test.jsonl", json.dumps(passage(answers=[])).replace('"answers": [], ', ""))
+    return Race(data=str(at))
+
+
+def tagging(at: Path) -> AnyTask:
+    sentence = ("EU NNP I-NP I-ORG", "rejects VBZ I-VP O", "German JJ I-NP I-MISC", "")
+    write(at / "eng.train.gz", "-DOCSTART- -X- O O", "", *sentence, *sentence)
+    write(at / "eng.testa", "-DOCSTART- -X- -X- O", "", *sentence)
+    write(at / "eng.testb", "EU", "rejects")
+    return Tagging(data=str(at))
+
+
+def classify(at: Path) -> AnyTask:
+    rows = [{"text": "A hen", "label": 10}, {"text": "A duck", "label": 9}]
+    train = lines(at / "train.jsonl", rows)
+    write(at / "dev.csv", "label,text", '9,"A ""hen"",', 'and a duck"')
+    test = write(at / "test.tsv.gz", "text", "A hen")
+    return Classify(train=train, dev=str(at / "dev.csv"), test=str(test))
+
+
+def regress(at: Path) -> AnyTask:
+    table = pyarrow.table({"a": ["A hen"], "b": ["Hens"], "y": [1.5]})
+    at.mkdir()
+    parquet.write_table(table, at / "train.parquet")
+    train = str(at / "train.parquet")
+    test = str(write(at / "test.csv", "a,b", "A hen,Hens"))
+    return Regress(train=train, dev=train, test=test, text="a", pair="b", label="y")
+
+
+def choose(at: Path) -> AnyTask:
+    train = str(write(at / "train.csv", "Who?,hen,duck,,B", '"Rain, snow",a,b,c,A'))
+    dev = str(write(at / "dev.csv", "Who?,hen,duck,goose,D", "Lost?,,,,1", "Who?,hen,duck,goose,2"))
+    test = str(write(at / "test.csv", "Who?,hen,duck,goose"))
+    return Choose(train=train, dev=dev, test=test, text="0", choices=("1", "2", "3"), label="4")
+
+
+def tag(at: Path) -> AnyTask:
+    train = lines(at / "a.jsonl", [{"words": ["A", "hen"], "tags": ["O", "B-X"]}])
+    dev = str(write(at / "dev.tsv", "tags\twords", "O B-X\tA hen"))
+    return Tag(train=train, dev=dev, test=lines(at / "test.jsonl", [{"words": "A hen"}]))
+
+
+def read(at: Path) -> AnyTask:
+    row = {"context": "A hen clucks.", "question": "Who?", "answer": "hen", "start": 2}
+    train = lines(at / "a.jsonl", [row])
+    test = lines(at / "test.jsonl", [{"context": "A hen clucks.", "question": "Who?"}])
+    return Read(train=train, dev=train, test=test)
+
+
+MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
+    Glue: (glue, [Labelled("0", ('A "hen', 'Hens"'), "entailment")]),
+    Xnli: (xnli, [Labelled("0", ('A "hen', 'Hens"'), "entailment")]),
+    Squad: (squad, [Asked("q1", "A hen clucks.", "Who clucks?", (("hen", 2),), True)]),
+    Race: (
+        race,
+        [
+            Chosen(f"{name}.txt-{i}", "A hen.", question, tuple(choices), right)
+            for name in ("high1", "middle2")
+            for i, (question, choices, right) in enumerate(
+                [("Who _ ?", "abcd", 1), ("What?", "wxyz", 3)]
+            )
+        ],
+    ),
+    Tagging: (
+        tagging,
+        [Tagged(str(i), ("EU", "rejects", "German"), ("B-ORG", "O", "B-MISC")) for i in (0, 1)],
+    ),
+    Classify: (classify, [Labelled("0", ("A hen",), "10"), Labelled("1", ("A duck",), "9")]),
+    Regress: (regress, [Scored("0", ("A hen", "Hens"), 1.5)]),
+    Choose: (
+        choose,
+        [
+            Chosen("0", "", "Who?", ("hen", "duck"), 1),
+            Chosen("1", "", "Rain, snow", ("a", "b", "c"), 0),
+        ],
+    ),
+    Tag: (tag, [Tagged("0", ("A", "hen"), ("O", "B-X"))]),
+    Read: (read, [Asked("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
+}
+KINDS = typing.get_args(typing.get_args(AnyTask)[0])
+
+
+def test_every_kind_is_read() -> None:
+    assert set(MAKERS) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_parts_of_a_task(tmp_path: Path, kind: type) -> None:
+    make, expected = MAKERS[kind]
+    task = make(tmp_path / "data")
+    found = training_examples(task)
+    assert found == expected
+    judged = judged_parts(task)
+    assert judged == (("dev-de", "dev-en") if kind is Xnli else ("dev",))
+    for part in judged:
+        assert {type(example) for example in part_examples(task, part)} == {type(expected[0])}
+    if kind is not Xnli:
+        assert part_examples(task, "test")
+    names = found_labels(task, found)
+    assert bool(names) == (kind in (Classify, Tag, Tagging))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
+    task = MAKERS[kind][0](tmp_path / "data")
+    files = [path for path in sorted((tmp_path / "data").rglob("*")) if path.is_file()]
+    for file in files:
+        assert read_examples(task, file)
+    unlabelled = read_examples(
+        task, next(file for file in files if "test" in file.name and file.name != "eng.testa")
+    )
+    match unlabelled[0]:
+        case Labelled(label=answer) | Scored(score=answer) | Asked(answered=answer):
+            assert answer is None
+        case Chosen(right=answer):
+            assert answer is None
+        case Tagged(tags=answer):
+            assert answer == ()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+TRAINING: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
+    "cola": (["gj04\t0\t*\tHens a."], ("Hens a.",), "0"),
+    "sst2": (["sentence\tlabel", 'a " hen \t1'], ('a " hen ',), "1"),
+    "mrpc": (["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "1\t7\t8\ta\tb"], ("a", "b"), "1"),
+    "stsb": ([STSB, "0\tg\tf\ty\t1\tn\tn\ta\tb\t3.800"], ("a", "b"), 3.8),
+    "qqp": (
+        ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "9\t1\t2\ta", "9\t1\t2\ta\t\t0"],
+        ("a", ""),
+        "0",
+    ),
+    "mnli": ([MNLI, "0\t\t\t\t\t\t\t\ta\tb\t-\t-", "1\t\t\t\t\t\t\t\ta\tb\tn\tneutral"],
+             ("a", "b"), "neutral"),
+    "qnli": (["index\tquestion\tsentence\tlabel", "0\ta\tb\t1"], ("a", "b"), "not_entailment"),
+    "rte": ([f"index\t{PAIR}\tlabel", "0\ta\tb\tentailment"], ("a", "b"), "entailment"),
+    "wnli": (["6\ta\tb\t1"], ("a", "b"), "1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", typing.get_args(Glue.model_fields["task"].annotation))
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_glue_training_files(data: Path, name: Any, end: str) -> None:
+    task = Glue(task=name, data=str(data))
+    if name == "ax":
+        write(
+            data / "diagnostic-full.tsv", "Domain\tPremise\tHypothesis\tLabel", "d\ta\tb\tneutral"
+        )
+        write(data / "diagnostic.tsv", f"index\t{PAIR}", "0\ta\tb")
+        assert part_examples(task, "dev") == [Labelled("0", ("a", "b"), "neutral")]
+        assert part_examples(task, "test") == [Labelled("0", ("a", "b"), None)]
+        return
+    rows, texts, answer = TRAINING[name]
+    write(data / "train.tsv", *rows, end=end, bom=True)
+    (one,) = training_examples(task)
+    assert one.texts == texts  # type: ignore[union-attr]
+    assert (one.score if isinstance(one, Scored) else one.label) == answer  # type: ignore[union-attr]
+
+
+def test_glue_test_files(data: Path) -> None:
+    write(data / "test.tsv", "index\tsentence", "0\tA hen.")
+    for name in ("cola", "sst2"):
+        task = Glue(task=name, data=str(data))  # type: ignore[arg-type]
+        assert part_examples(task, "test") == [Labelled("0", ("A hen.",), None)]
+
+
+def test_a_subset_of_glue(data: Path) -> None:
+    rows = {"0": {"text_a": "a", "text_b": "b", "label": "neutral"}}
+    write(data / "train.subset.json.gz", json.dumps(rows, indent=4))
+    write(data / "dev_matched.tsv", f"{PAIR}\tgold_label", "a\tb\tneutral")
+    task = Glue(task="mnli", data=str(data))
+    assert training_examples(task) == [Labelled("0", ("a", "b"), "neutral")]
+    assert judged_parts(task) == ("dev_matched",)
+
+
+def test_similarity_in_another_language(data: Path) -> None:
+    write(data / "stsb-de-train.csv", '"Ein Huhn, weiß",Hühner,4.75', end="\r\n")
+    write(data / "stsb-en-train.csv", "A hen,Hens,5.0", end="\r\n")
+    for where, text in ((data, "A hen"), (data / "stsb-de", "Ein Huhn, weiß")):
+        (one,) = training_examples(Glue(task="stsb", data=str(where)))
+        assert one.texts[0] == text  # type: ignore[union-attr]
+
+
+def test_xnli_without_training_rows(data: Path) -> None:
+    for language in ("en", "de", "sw"):
+        write(data / f"dev-{language}.tsv", f"{language}\tb\tneutral")
+    task = Xnli(data=str(data), language="de")
+    assert training_examples(task) == [Labelled("0", ("de", "b"), "neutral")]
+    assert judged_parts(task) == ("dev-en", "dev-sw")
+
+
+def test_official_xnli(data: Path) -> None:
+    header = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID"
+    rows = ("ar\tneutral\t\ta\tb\t1", "de\tentailment\t\tc\td\t2", "de\t-\t\te\tf\t2")
+    write(data / "xnli.dev.tsv", header, *rows)
+    write(data / "multinli.train.en.tsv", "premise\thypo\tlabel", "x\ty\tcontradictory")
+    task = Xnli(data=str(data))
+    assert training_examples(task) == [Labelled("0", ("x", "y"), "contradiction")]
+    assert judged_parts(task) == ("dev-ar", "dev-de")
+    assert part_examples(task, "dev-de") == [Labelled("0", ("c", "d"), "entailment")]
+
+
+def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
+    told = passages(answers=False, is_impossible=True, answers_=[], plausible_answers=[])
+    write(data / "train-v2.0.json", json.dumps(told))
+    task = Squad(data=str(data), version=2)
+    assert training_examples(task) == [Asked("q1", "A hen clucks.", "Who clucks?", (), False)]
+    assert judged_parts(task) == ()
+    file = write(data / "blind.json", json.dumps(passages(answers=False)))
+    assert read_examples(task, file)[0].answered is None  # type: ignore[union-attr]
+
+
+def test_squad_from_two_files(data: Path) -> None:
+    one = str(write(data / "a.json", json.dumps(passages())))
+    task = Squad(data=one, dev=one)
+    assert part_examples(task, "dev") == training_examples(task)
+
+
+def test_race_objects_one_after_the_other(data: Path) -> None:
+    write(data / "train.txt", json.dumps(passage(), indent=2), json.dumps(passage(id="b")))
+    found = training_examples(Race(data=str(data)))
+    assert [one.key for one in found] == ["high1.txt-0", "high1.txt-1", "b-0", "b-1"]
+
+
+CONLLU = (
+    "# sent_id = 1", "1-2\tdon't\t_\t_\t_\t_\t_\t_\t_\t_", "1\tdo\tdo\tAUX\tVBP\t_\t0\taux\t_\t_",
+    "2\tn't\tnot\tPART\tRB\t_\t1\tadvmod:neg\t_\t_", "2.1\tx\tx\tVERB\tVB\t_\t_\t_\t_\t_", "",
+    "1\t20 000\t_\tNUM\tCD\t_\t0\troot\t_\t_",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "tags"),
+    [("upos", ("AUX", "PART")), ("xpos", ("VBP", "RB")), ("deprel", ("aux", "advmod:neg"))],
+)
+def test_universal_dependencies(data: Path, column: Any, tags: tuple[str, ...]) -> None:
+    write(data / "en_x-ud-train.conllu", *CONLLU)
+    found = training_examples(Tagging(data=str(data), column=column))
+    assert found[0] == Tagged("0", ("do", "n't"), tags)
+    assert found[1].words == ("20 000",)  # type: ignore[union-attr]
+
+
+def test_wikiann_in_one_of_several_languages(data: Path) -> None:
+    write(data / "de.train.txt", "de:Ein\tO", "de:Huhn\tB-ORG")
+    write(data / "en.train.txt", "en:A\tO", "en::\tO", "", "en:Hen\tB-ORG", "en:Co\tI-ORG")
+    found = training_examples(Tagging(data=str(data / "en")))
+    assert found == [
+        Tagged("0", ("A", ":"), ("O", "O")),
+        Tagged("1", ("Hen", "Co"), ("B-ORG", "I-ORG")),
+    ]
+    write(data / "fr.train.txt", "le:x O", "y O")
+    assert training_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I-A I-A O I-A", "B-A I-A O B-A"),
+        ("I-A B-A I-B I-B", "B-A B-A B-B I-B"),
+        ("B-A I-A O B-A", "B-A I-A O B-A"),
+        ("B-A I-A B-A I-A", "B-A I-A B-A I-A"),
+    ],
+)
+def test_iob1_becomes_bio(before: str, after: str) -> None:
+    assert bio(tuple(before.split())) == tuple(after.split())
+
+
+def test_labels_are_in_order(data: Path) -> None:
+    rows = [{"text": "x", "label": label} for label in (10, 9, -1, 9)]
+    task = Classify(train=lines(data / "a.jsonl", rows))
+    assert found_labels(task, training_examples(task)) == ("-1", "9", "10")
+    words = [Tagged("0", ("a",) * 5, ("I-Y", "O", "B-Y", "B-X", "O"))]
+    assert found_labels(Tag(train="x"), words) == ("O", "B-X", "I-X", "B-Y", "I-Y")
+    assert found_labels(Tag(train="x"), [Tagged("0", ("a", "b"), ("V", "N"))]) == ("N", "V")
+
+
+def test_questions_that_lost_their_choices(data: Path) -> None:
+    task = choose(data)
+    assert [one.key for one in part_examples(task, "dev")] == ["2"]
+    found = read_examples(task, data / "dev.csv")
+    assert [(one.key, one.right) for one in found] == [("0", None), ("2", 2)]  # type: ignore[union-attr]
+
+
+def test_data_sets_name_their_labels(data: Path) -> None:
+    import datasets
+
+    names = datasets.ClassLabel(names=["O", "B-X"])
+    columns = {
+        "text": datasets.Value("string"),
+        "label": names,
+        "words": datasets.Sequence(datasets.Value("string")),
+        "tags": datasets.Sequence(names),
+    }
+    rows = {"text": ["a", "b"], "label": [1, -1], "words": [["a", "b"]] * 2, "tags": [[0, 1]] * 2}
+    saved = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
+    saved.save_to_disk(str(data))
+    where = Hf(name=str(data))
+    found = part_examples(Classify(train=where, test=where), "test")
+    assert [one.label for one in found] == ["B-X", None]  # type: ignore[union-attr]
+    assert training_examples(Tag(train=where))[0] == Tagged("0", ("a", "b"), ("O", "B-X"))
+    with pytest.raises(DataError, match=r"split=train\): row 2: no label"):
+        training_examples(Classify(train=where))
+    with pytest.raises(DataError, match=r"no column 'label2'; there are text, label, words, tags"):
+        training_examples(Classify(train=where, label="label2"))
+
+
+def test_answers_as_data_sets_have_them(data: Path) -> None:
+    answers = {"text": ["hen", "A hen"], "answer_start": [2, 0]}
+    row = {"context": "A hen clucks.", "question": "Who?", "answers": answers}
+    task = Read(train=lines(data / "a.jsonl", [row]), target="answers", start="")
+    (one,) = training_examples(task)
+    assert one.answers == (("hen", 2), ("A hen", 0))  # type: ignore[union-attr]
