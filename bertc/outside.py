@@ -13,10 +13,11 @@ from bertc.diagnostics import DataError, Diagnostics
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
 from bertc.ir.objective import Plm, Rtd, Term
+from bertc.ir.own_task import Classify, Tag
 from bertc.ir.program import Given, Program
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
-from bertc.ir.task import Classify, Tag, Tagging, Task
+from bertc.ir.task import Tagging, Task
 from bertc.passes.extends import extends
 from bertc.passes.recipes import FAMILIES, Family
 

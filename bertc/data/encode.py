@@ -15,7 +15,8 @@ from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
 from bertc.data.template import Template, template_of
 from bertc.data.vocabulary import Vocabulary
 from bertc.ir.answer import Choice, Labels, Tags
-from bertc.ir.task import AnyTask, Choose, Race, Read, Squad
+from bertc.ir.own_task import AnyTask, Choose, Read
+from bertc.ir.task import Race, Squad
 
 AT_ONCE = 4096
 """Texts that the tokenizer is given together."""

@@ -16,7 +16,7 @@ from bertc.data.examples import Example
 from bertc.data.order import permute
 from bertc.data.stage import mixed
 from bertc.data.vocabulary import Vocabulary
-from bertc.ir.task import AnyTask
+from bertc.ir.own_task import AnyTask
 
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Tokens that rows are padded to; longer ones to a multiple of 128."""

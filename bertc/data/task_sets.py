@@ -9,8 +9,9 @@ from bertc.data.layouts import judged_parts, part_examples, training_examples
 from bertc.data.progress import Progress
 from bertc.data.task import TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
+from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Stage
-from bertc.ir.task import AnyTask, Glue
+from bertc.ir.task import Glue
 
 
 def learned_from(task: AnyTask) -> Sequence[Example]:

@@ -7,19 +7,8 @@ from pydantic import Field, model_validator
 
 from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm
 from bertc.ir.encoder import Encoder
-from bertc.ir.task import (
-    Choose,
-    Classify,
-    Glue,
-    Race,
-    Read,
-    Regress,
-    Squad,
-    Tag,
-    Tagging,
-    Task,
-    Xnli,
-)
+from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.task import Glue, Race, Squad, Tagging, Task, Xnli
 
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """How a paired input is made: no pair, always the true next text, NSP's draw, SOP's swap."""

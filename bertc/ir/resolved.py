@@ -29,7 +29,8 @@ from bertc.ir.objective import (
     Tlm,
 )
 from bertc.ir.optimizer import Optimizer
-from bertc.ir.task import AnyTask, Task
+from bertc.ir.own_task import AnyTask
+from bertc.ir.task import Task
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""

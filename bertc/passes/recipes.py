@@ -7,8 +7,9 @@ from typing import Any, Literal, get_args
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
+from bertc.ir.own_task import Choose, Read
 from bertc.ir.program import Given, Origin, Program
-from bertc.ir.task import Choose, Glue, Race, Read, Squad, Task
+from bertc.ir.task import Glue, Race, Squad, Task
 from bertc.passes.fixes import fix
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet"]

@@ -17,8 +17,9 @@ from bertc.data import TaskBatch, TaskRows, TaskSet
 from bertc.data.examples import Asked, Example
 from bertc.data.task import in_order_of_length
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.own_task import AnyTask, Read
 from bertc.ir.resolved import Stage
-from bertc.ir.task import AnyTask, Read, Squad
+from bertc.ir.task import Squad
 from bertc.nn import Model
 from bertc.objectives import (
     ENDS,

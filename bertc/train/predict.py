@@ -17,8 +17,9 @@ from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.data import TokenizerFile
+from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Resolved, Stage
-from bertc.ir.task import AnyTask, Glue, Squad
+from bertc.ir.task import Glue, Squad
 from bertc.nn import Model
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from bertc.data.examples import Example, Labelled, Tagged
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.task import AnyTask, Classify, Tag, Tagging, names_spans
+from bertc.ir.own_task import AnyTask, Classify, Tag
+from bertc.ir.task import Tagging, names_spans
 
 
 def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:

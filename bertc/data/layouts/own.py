@@ -12,7 +12,7 @@ from bertc.data.layouts.squad import checked
 from bertc.data.layouts.table import Row, Rows, Wanted, table
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 
 Own = Classify | Regress | Choose | Tag | Read
 

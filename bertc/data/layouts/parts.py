@@ -13,19 +13,8 @@ from bertc.data.layouts.squad import read_squad, squad_parts
 from bertc.data.layouts.table import named
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
-from bertc.ir.task import (
-    AnyTask,
-    Choose,
-    Classify,
-    Glue,
-    Race,
-    Read,
-    Regress,
-    Squad,
-    Tag,
-    Tagging,
-    Xnli,
-)
+from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
 
 
 def training_examples(task: AnyTask) -> list[Example]:

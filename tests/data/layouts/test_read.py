@@ -22,19 +22,8 @@ from bertc.data.layouts import (
 from bertc.data.layouts.conll import bio
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.task import (
-    AnyTask,
-    Choose,
-    Classify,
-    Glue,
-    Race,
-    Read,
-    Regress,
-    Squad,
-    Tag,
-    Tagging,
-    Xnli,
-)
+from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
 
 PAIR = "sentence1\tsentence2"
 MNLI = (
