@@ -32,16 +32,15 @@ def agreement(
 ) -> dict[str, NDArray[np.float64]]:
     """``em`` and ``squad_f1`` (q,) of each answer with the right one it is nearest to.
 
-    Where a question may have no answer the script is that of SQuAD 2.0: nothing is right where
-    there is none, right answers of nothing but articles and punctuation do not count, and nothing
-    agrees with nothing. In SQuAD 1.1 two answers that have no words are the same and yet share
-    none, so their F1 is 0.
+    Answers of no words, once articles and punctuation are gone, agree with each other, and where
+    there is no answer they are right. Where a question may have none, right answers of no words do
+    not count beside others, as in the script of SQuAD 2.0.
 
     Raises:
         DataError: if a question does not say what is right.
     """
     pairs = [
-        _nearest(_right(question, unanswerable), words(answer), unanswerable)
+        _nearest(_right(question, unanswerable), words(answer))
         for question, answer in zip(questions, answers, strict=True)
     ]
     em_q, f1_q = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
@@ -57,16 +56,15 @@ def _right(question: Asked, unanswerable: bool) -> list[list[str]]:
     return right or [[]]
 
 
-def _nearest(right: list[list[str]], answer: list[str], unanswerable: bool) -> tuple[float, float]:
-    exact = float(answer in right)
-    return exact, max(_f1(one, answer, unanswerable) for one in right)
+def _nearest(right: list[list[str]], answer: list[str]) -> tuple[float, float]:
+    return float(answer in right), max(_f1(one, answer) for one in right)
 
 
-def _f1(right: list[str], answer: list[str], unanswerable: bool) -> float:
-    if unanswerable and not (right and answer):
-        return float(right == answer)
+def _f1(right: list[str], answer: list[str]) -> float:
+    if not (right or answer):
+        return 1.0
     shared = sum((Counter(right) & Counter(answer)).values())
-    return 2 * shared / (len(right) + len(answer)) if shared else 0.0
+    return 2 * shared / (len(right) + len(answer))
 
 
 def by_answered(questions: Sequence[Asked], answers: Sequence[str]) -> dict[str, dict[str, float]]:

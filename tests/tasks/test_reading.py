@@ -55,7 +55,8 @@ def test_answers_are_judged_as_by_torchmetrics() -> None:
         (1, ["cat cat"], "cat", 0, 2 / 3),
         (1, ["new\u00a0york"], "new york", 1, 1),
         (1, ["new\u2003york\u3000city"], "New York city", 1, 1),
-        (1, ["The"], "a", 1, 0),  # both have no words: equal, yet they share none
+        (1, ["The"], "a", 1, 1),  # both have no words
+        (1, ["The", "cat"], "", 1, 1),
         (1, ["cat"], "", 0, 0),
         (2, [], "", 1, 1),
         (2, [], "the", 1, 1),
