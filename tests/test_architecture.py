@@ -23,9 +23,10 @@ BELOW: dict[str, set[str]] = {
     "estimate": {"passes", "ir", "diagnostics"},
     "interop": {"nn", "objectives", "data", "passes", "syntax", "ir", "diagnostics"},
     "compress": {"ir", "diagnostics"},
+    "tasks": {"data", "passes", "ir", "diagnostics"},
     "train": {
-        "compress", "interop", "estimate", "nn", "objectives", "data", "passes", "syntax", "ir",
-        "diagnostics",
+        "tasks", "compress", "interop", "estimate", "nn", "objectives", "data", "passes", "syntax",
+        "ir", "diagnostics",
     },
     "bench": {
         "train", "interop", "estimate", "nn", "objectives", "data", "passes", "ir", "diagnostics",

@@ -1,0 +1,144 @@
+"""How well answers agree with what is right: figures of torchmetrics, and of the official scripts.
+
+torchmetrics is imported where it is used, for it brings in every other library that it finds.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertc.data.examples import Example
+from bertc.diagnostics import DataError
+from bertc.ir.answer import Labels, Span, Tags
+from bertc.ir.task import AnyTask, Metric
+from bertc.tasks.gold import Given, asked, gold
+from bertc.tasks.reading import agreement
+from bertc.tasks.tagged import span_f1
+
+
+def judge(task: AnyTask, examples: Sequence[Example], answers: Sequence[Given]) -> dict[str, float]:
+    """Each of ``task.metrics``, from 0 to 1; MCC and the two correlations from -1 to 1.
+
+    Where all answers are the same, or all that is right is, these three are not defined and count
+    as 0: so a model that learned nothing is a number below every other one's, which can be
+    averaged and compared.
+
+    Raises:
+        DataError: if there are no examples, or one does not say what is right.
+    """
+    if not examples:
+        raise DataError("there is nothing to judge by", "a part with labels and one row or more")
+    assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
+    if isinstance(task.answer, Span):
+        values = agreement(asked(examples), _texts(answers), task.answer.unanswerable)
+        return {metric: float(values[metric].mean()) for metric in task.metrics}
+    right = [gold(example) for example in examples]
+    return {metric: _value(metric, task, right, answers) for metric in task.metrics}
+
+
+def _value(
+    metric: Metric, task: AnyTask, right: Sequence[Given], answers: Sequence[Given]
+) -> float:
+    match metric:
+        case "accuracy":
+            return _accuracy(right, answers)
+        case "f1":
+            assert isinstance(task.answer, Labels), "f1 is of labels"
+            return _f1(right, answers, positive=task.answer.names[1])
+        case "mcc":
+            return _mcc(right, answers)
+        case "pearson":
+            return _pearson(_numbers(right), _numbers(answers))
+        case "spearman":
+            return _pearson(_ranks(_numbers(right)), _ranks(_numbers(answers)))
+        case "span_f1":
+            assert isinstance(task.answer, Tags), "span_f1 is of tags"
+            return span_f1(_tags(right), _tags(answers))
+        case "em" | "squad_f1":
+            raise AssertionError(f"{metric} is of spans")
+    assert_never(metric)
+
+
+def _accuracy(right: Sequence[Given], answers: Sequence[Given]) -> float:
+    """The share of examples, of tags the share of words; 0 where there are none."""
+    from torchmetrics.functional.classification import multiclass_accuracy
+
+    if isinstance(right[0], tuple):
+        right, answers = _words(_tags(right), _tags(answers))
+    if not right:
+        return 0.0
+    right_n, answers_n, kinds = _numbered(right, answers)
+    return float(multiclass_accuracy(answers_n, right_n, num_classes=kinds, average="micro"))
+
+
+def _f1(right: Sequence[Given], answers: Sequence[Given], positive: str) -> float:
+    """Of one label; 0 where neither side has it, as in scikit-learn."""
+    from torchmetrics.functional.classification import binary_f1_score
+
+    def is_it(labels: Sequence[Given]) -> Tensor:
+        return torch.tensor([int(label == positive) for label in labels])
+
+    return float(binary_f1_score(is_it(answers), is_it(right)))
+
+
+def _mcc(right: Sequence[Given], answers: Sequence[Given]) -> float:
+    """Matthews' correlation, of three labels and more Gorodkin's R_K."""
+    from torchmetrics.functional.classification import multiclass_matthews_corrcoef
+
+    # torchmetrics calls one label on both sides 1, and its opposite -1; scikit-learn says 0.
+    if len(set(right)) == 1 or len(set(answers)) == 1:
+        return 0.0
+    right_n, answers_n, kinds = _numbered(right, answers)
+    return float(multiclass_matthews_corrcoef(answers_n, right_n, num_classes=kinds))
+
+
+def _pearson(right_n: Tensor, answers_n: Tensor) -> float:
+    """Pearson's correlation, in 64 bits."""
+    from torchmetrics.functional.regression import pearson_corrcoef
+
+    if right_n.min() == right_n.max() or answers_n.min() == answers_n.max():
+        return 0.0
+    return float(pearson_corrcoef(answers_n, right_n))
+
+
+def _ranks(values_n: Tensor) -> Tensor:
+    """Ranks from 1, equal values sharing the mean of theirs; Spearman's is Pearson's of these.
+
+    torchmetrics' own Spearman adds 1e-6 to what it divides by, which shows on few examples.
+    """
+    _, kind_n, count_k = np.unique(values_n.numpy(), return_inverse=True, return_counts=True)
+    last_k = count_k.cumsum()
+    return torch.from_numpy((last_k - (count_k - 1) / 2)[kind_n])
+
+
+def _numbered(right: Sequence[Given], answers: Sequence[Given]) -> tuple[Tensor, Tensor, int]:
+    """Both sides as numbers of their kinds, and how many kinds there are, 2 at least.
+
+    An answer that nobody asked for is a kind of its own, and so is wrong.
+    """
+    kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*right, *answers]))}
+    right_n = torch.tensor([kinds[kind] for kind in right])
+    answers_n = torch.tensor([kinds[kind] for kind in answers])
+    return right_n, answers_n, max(2, len(kinds))
+
+
+def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tuple[list[str], ...]:
+    assert [*map(len, right)] == [*map(len, answers)], "a tag a word"
+    return list(chain.from_iterable(right)), list(chain.from_iterable(answers))
+
+
+def _numbers(values: Sequence[Given]) -> Tensor:
+    numbers = [float(value) for value in values if not isinstance(value, tuple)]
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def _tags(values: Sequence[Given]) -> list[tuple[str, ...]]:
+    return [value for value in values if isinstance(value, tuple)]
+
+
+def _texts(values: Sequence[Given]) -> list[str]:
+    return [value for value in values if isinstance(value, str)]

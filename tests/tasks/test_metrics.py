@@ -1,0 +1,159 @@
+"""Metrics beside the libraries that define them, and where those do not agree."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from seqeval.metrics import f1_score as seqeval_f1
+from sklearn import metrics as sklearn_metrics
+
+from bertc.data.examples import Chosen, Example, Labelled, Scored, Tagged
+from bertc.diagnostics import DataError
+from bertc.ir.task import AnyTask, Choose, Classify, Glue, Regress, Tag
+from bertc.tasks.gold import Given
+from bertc.tasks.metrics import judge
+from bertc.tasks.tagged import span_f1, spans
+
+COLA = Glue(task="cola", data="x")
+MRPC = Glue(task="mrpc", data="x")
+STSB = Glue(task="stsb", data="x")
+NAMES = ("contradiction", "entailment", "neutral")
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-A-B", "I-A-B")
+CASES = range(500)
+
+
+def labelled(labels: list[str]) -> list[Example]:
+    return [Labelled(str(row), ("a",), label) for row, label in enumerate(labels)]
+
+
+def scored(scores: list[float]) -> list[Example]:
+    return [Scored(str(row), ("a", "b"), score) for row, score in enumerate(scores)]
+
+
+def drawn(seed: int, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Labels and answers of any agreement, so that both sides may be of one kind alone."""
+    rng = np.random.default_rng(seed)
+    size, share = int(rng.integers(1, 60)), rng.random()
+    right, other = (
+        rng.choice(kinds, size, p=rng.dirichlet(np.ones(len(kinds)))),
+        rng.choice(kinds, size),
+    )
+    return right.tolist(), np.where(rng.random(size) < share, right, other).tolist()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
+@pytest.mark.parametrize("seeds", np.array_split(CASES, 4), ids=len)
+def test_labels_are_judged_as_by_scikit_learn(seeds: list[int]) -> None:
+    for seed in seeds:
+        right, said = drawn(seed, ("0", "1"))
+        ours = judge(COLA, labelled(right), said) | judge(MRPC, labelled(right), said)
+        assert ours == pytest.approx(
+            {
+                "mcc": sklearn_metrics.matthews_corrcoef(right, said),
+                "accuracy": sklearn_metrics.accuracy_score(right, said),
+                "f1": sklearn_metrics.f1_score(right, said, pos_label="1", zero_division=0),
+            },
+            abs=1e-6,
+        )
+        right, said = drawn(seed, NAMES)
+        ours = judge(Glue(task="ax", data="x"), labelled(right), said)
+        assert ours == pytest.approx(
+            {
+                "mcc": sklearn_metrics.matthews_corrcoef(right, said),
+                "accuracy": sklearn_metrics.accuracy_score(right, said),
+            },
+            abs=1e-6,
+        )
+
+
+def test_scores_are_judged_as_by_scipy() -> None:
+    for seed in CASES:
+        rng = np.random.default_rng(seed)
+        size = int(rng.integers(2, 60))
+        right = np.round(rng.uniform(0, 5, size), int(rng.integers(0, 3)))
+        said = rng.random() * right + rng.normal(size=size)
+        if seed % 2:  # so that there are ties
+            said = np.round(said)
+        if len(set(right)) == 1 or len(set(said)) == 1:
+            continue
+        assert judge(STSB, scored(right.tolist()), said.tolist()) == pytest.approx(
+            {
+                "pearson": stats.pearsonr(right, said).statistic,
+                "spearman": stats.spearmanr(right, said).statistic,
+            },
+            abs=1e-12,
+        )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:seqeval")
+def test_tags_are_judged_as_by_seqeval() -> None:
+    for seed in CASES:
+        rng = np.random.default_rng(seed)
+        right, said = [], []
+        for _ in range(int(rng.integers(1, 5))):
+            known = rng.choice(TAGS, int(rng.integers(1, 15)))
+            changed = np.where(rng.random(len(known)) < rng.random(), rng.choice(TAGS), known)
+            right.append(tuple(known.tolist()))
+            said.append(tuple(changed.tolist()))
+        theirs = seqeval_f1([*map(list, right)], [*map(list, said)], zero_division=0)
+        assert span_f1(right, said) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        ("", set()),
+        ("O O", set()),
+        ("B-X I-X O B-X", {("X", 0, 1), ("X", 3, 3)}),
+        ("B-X B-X I-X", {("X", 0, 0), ("X", 1, 2)}),
+        ("I-X I-X", {("X", 0, 1)}),
+        ("B-X I-Y I-Y", {("X", 0, 0), ("Y", 1, 2)}),
+        ("O I-X O I-X", {("X", 1, 1), ("X", 3, 3)}),
+        ("B-X I-X E-X S-X I-X", {("X", 0, 2), ("X", 3, 3), ("X", 4, 4)}),
+        ("NOUN VERB", set()),
+        ("B I O", {("", 0, 1)}),
+    ],
+)
+def test_spans_of_tags(tags: str, found: set[tuple[str, int, int]]) -> None:
+    assert spans(tags.split()) == found
+
+
+def test_a_word_cut_off_is_wrong() -> None:
+    task = Tag(train="x.tsv", labels=("O", "B-X", "I-X"))
+    example = Tagged("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
+    assert judge(task, [example], [("B-X", "I-X", "", "")]) == pytest.approx(
+        {"span_f1": 2 / 3, "accuracy": 0.5}
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "examples", "answers", "values"),
+    [
+        (COLA, labelled(["0", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 0.5}),
+        (COLA, labelled(["1", "1"]), ["1", "1"], {"mcc": 0.0, "accuracy": 1.0}),
+        (COLA, labelled(["1", "1"]), ["0", "0"], {"mcc": 0.0, "accuracy": 0.0}),
+        (MRPC, labelled(["0", "0"]), ["0", "0"], {"accuracy": 1.0, "f1": 0.0}),
+        (MRPC, labelled(["1"]), ["1"], {"accuracy": 1.0, "f1": 1.0}),
+        (STSB, scored([2.0]), [2.0], {"pearson": 0.0, "spearman": 0.0}),
+        (STSB, scored([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
+        (STSB, scored([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
+        (Regress(train="x"), scored([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
+        (Choose(train="x"), [Chosen("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
+        (Classify(train="x", labels=NAMES), labelled(["neutral"]), ["no"], {"accuracy": 0.0}),
+    ],
+)
+def test_edges(
+    task: AnyTask, examples: list[Example], answers: list[Given], values: dict[str, float]
+) -> None:
+    found = judge(task, examples, answers)
+    assert tuple(found) == task.metrics
+    assert found == pytest.approx(values, abs=1e-12)
+    assert all(type(value) is float and math.isfinite(value) for value in found.values())
+
+
+def test_nothing_is_judged_without_what_is_right() -> None:
+    with pytest.raises(DataError, match="nothing to judge by"):
+        judge(COLA, [], [])
+    with pytest.raises(DataError, match="`7` says not what is right"):
+        judge(COLA, [Labelled("7", ("a",), None)], ["0"])

@@ -1,0 +1,111 @@
+"""SQuAD's figures beside torchmetrics', and by hand where the two scripts have their corners."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from torchmetrics.functional.text import squad as torchmetrics_squad
+
+from bertc.data.examples import Asked
+from bertc.diagnostics import DataError
+from bertc.ir.task import Squad
+from bertc.tasks.metrics import judge
+from bertc.tasks.reading import best_threshold, by_answered
+
+WORDS = ("the", "a", "An", "Cat", "cat", "cats", "sat,", "-", "(on)", "naïve", "1,000", "it's")
+
+
+def question(*right: str, key: str = "1") -> Asked:
+    return Asked(key, "", "who?", tuple((text, 0) for text in right), bool(right))
+
+
+def test_answers_are_judged_as_by_torchmetrics() -> None:
+    rng = np.random.default_rng(5)
+
+    def text() -> str:
+        return " ".join(rng.choice(WORDS, rng.integers(1, 6)))
+
+    for case in range(500):
+        right = [[text() for _ in range(rng.integers(1, 4))] for _ in range(case % 3 + 1)]
+        said = [text() if rng.random() < 0.7 else golds[0].upper() for golds in right]
+        theirs = torchmetrics_squad(
+            [{"id": str(q), "prediction_text": one} for q, one in enumerate(said)],
+            [
+                {"id": str(q), "answers": {"text": golds, "answer_start": [0] * len(golds)}}
+                for q, golds in enumerate(right)
+            ],
+        )
+        ours = judge(Squad(data="x"), [question(*golds) for golds in right], said)
+        assert ours["em"] == pytest.approx(float(theirs["exact_match"]) / 100, abs=1e-6)
+        assert ours["squad_f1"] == pytest.approx(float(theirs["f1"]) / 100, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("version", "right", "said", "em", "f1"),
+    [
+        (1, ["The Cat"], "cat", 1, 1),
+        (1, ["cat"], "  a\tCAT! ", 1, 1),
+        (1, ["theatre"], "atre", 0, 0),
+        (1, ["an-other"], "other", 0, 0),  # punctuation goes first: "another"
+        (1, ["U.S."], "us", 1, 1),
+        (1, ["1,000"], "1000", 1, 1),
+        (1, ["it’s"], "its", 0, 0),  # only ASCII punctuation is dropped
+        (1, ["a b c", "d"], "d", 1, 1),
+        (1, ["black cat", "cat"], "cat sat", 0, 2 / 3),
+        (1, ["cat cat"], "cat", 0, 2 / 3),
+        (1, ["new\u00a0york"], "new york", 1, 1),
+        (1, ["new\u2003york\u3000city"], "New York city", 1, 1),
+        (1, ["The"], "a", 1, 1),  # both have no words
+        (1, ["The", "cat"], "", 1, 1),
+        (1, ["cat"], "", 0, 0),
+        (2, [], "", 1, 1),
+        (2, [], "the", 1, 1),
+        (2, [], "cat", 0, 0),
+        (2, ["cat"], "", 0, 0),
+        (2, ["the", "cat"], "", 0, 0),  # a right answer without words does not count
+        (2, ["the"], "", 1, 1),
+        (2, ["The Cat"], "cat", 1, 1),
+    ],
+)
+def test_by_hand(version: int, right: list[str], said: str, em: float, f1: float) -> None:
+    found = judge(Squad(data="x", version=version), [question(*right)], [said])
+    assert found == pytest.approx({"squad_f1": f1, "em": em})
+
+
+def test_unknown_answers_are_refused() -> None:
+    unknown = Asked("q7", "", "who?", (), None)
+    with pytest.raises(DataError, match="`q7` says not what is right"):
+        judge(Squad(data="x", version=2), [unknown], [""])
+
+
+def test_questions_with_and_without_answers_apart() -> None:
+    asked = [question("cat"), question("dog"), question()]
+    assert by_answered(asked, ["cat", "", "cat"]) == {
+        "answer": {"em": 0.5, "squad_f1": 0.5},
+        "none": {"em": 0.0, "squad_f1": 0.0},
+    }
+    assert set(by_answered(asked[:2], ["", ""])) == {"answer"}
+
+
+def reached(asked: Sequence[Asked], said: list[str], odds: list[float], threshold: float) -> float:
+    kept = ["" if odd > threshold else text for odd, text in zip(odds, said, strict=True)]
+    return judge(Squad(data="x", version=2), asked, kept)["squad_f1"]
+
+
+def test_no_threshold_is_better_than_the_best() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        size = int(rng.integers(1, 12))
+        asked = [question(*["cat sat"] * (rng.random() < 0.6)) for _ in range(size)]
+        said = rng.choice(["cat", "cat sat", "dog", ""], size).tolist()
+        odds = rng.integers(-3, 4, size).astype(float).tolist()
+        best = best_threshold(asked, said, odds, "squad_f1")
+        assert best.score == pytest.approx(reached(asked, said, odds, best.threshold))
+        everywhere = [reached(asked, said, odds, at / 2) for at in range(-8, 9)]
+        assert best.score == pytest.approx(max(everywhere))
+
+
+def test_the_best_threshold_of_three() -> None:
+    asked = [question("cat"), question("dog"), question()]
+    best = best_threshold(asked, ["cat", "dog", "cat"], [-4.0, 1.5, 2.0], "em")
+    assert (best.score, best.threshold) == (1.0, 1.5)
