@@ -14,7 +14,8 @@ from torch import Tensor
 from bertc.data.examples import Example
 from bertc.diagnostics import DataError
 from bertc.ir.answer import Labels, Span, Tags
-from bertc.ir.task import AnyTask, Metric
+from bertc.ir.own_task import AnyTask
+from bertc.ir.task import Metric
 from bertc.tasks.gold import Given, asked, gold
 from bertc.tasks.reading import agreement
 from bertc.tasks.tagged import span_f1
