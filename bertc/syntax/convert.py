@@ -226,6 +226,8 @@ def _option(value: Value, shape: Either) -> Shape:
         match option:
             case Several() if isinstance(value, Series):
                 return option
+            case Kinds() if isinstance(value, Call):
+                return option
             case Real() if isinstance(value, Number) and not (
                 isinstance(value.value, int) and not value.percent
             ):
