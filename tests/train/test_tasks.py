@@ -1,0 +1,292 @@
+"""Tasks from the file to the answer: learned, judged, resumed, chained, predicted."""
+
+import json
+import random
+from typing import get_args
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bertc
+from bertc.diagnostics import SpecError, StoppedError, UsageError
+from bertc.ir.own_task import AnyTask
+from bertc.ir.task import Task
+from bertc.train.evaluate import evaluate_run
+from bertc.train.loop import train
+from bertc.train.predict import predict
+from tests.train.test_training import stop_after
+
+BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
+NETWORK = (
+    "layers=2 hidden=32 heads=2 dropout=0 vocab=wordpiece(120) precision=fp32 device=cpu "
+    "compile=off seq=24 batch=8 log_every=5 "
+)
+FAST = "optimizer=adam(lr=5e-3, warmup=2) "
+
+
+def sentences(count, seed):
+    draw = random.Random(seed)
+    return [
+        (f"the old {bird} sit in the {place}", bird, place)
+        for bird, place in ((draw.choice(BIRDS), draw.choice(PLACES)) for _ in range(count))
+    ]
+
+
+@pytest.fixture
+def farm(tmp_path, corpus_file):
+    """Files of every kind of task about who sits where, and for each kind what names them."""
+
+    def table(name, header, rows):
+        lines = ["\t".join(header), *("\t".join(map(str, row)) for row in rows)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+
+    def glue(folder, header, row):
+        (tmp_path / folder).mkdir()
+        for part, size, seed in (("train", 48, 1), ("dev", 12, 2)):
+            table(f"{folder}/{part}.tsv", header, map(row, sentences(size, seed)))
+
+    for part, size, seed in (("train", 48, 1), ("dev", 12, 2)):
+        found = sentences(size, seed)
+        table(f"birds.{part}.tsv", ("text", "label"), [(t, b) for t, b, _ in found])
+        table(f"score.{part}.tsv", ("text", "label"), [(t, BIRDS.index(b)) for t, b, _ in found])
+        table(
+            f"choose.{part}.tsv",
+            ("question", "a", "b", "c", "label"),
+            [(t, *BIRDS, BIRDS.index(b)) for t, b, _ in found],
+        )
+        table(
+            f"tag.{part}.tsv",
+            ("words", "tags"),
+            [(t, "O O B-BIRD O O O B-PLACE") for t, _, _ in found],
+        )
+        table(
+            f"read.{part}.tsv",
+            ("context", "question", "answer", "start"),
+            [(t, "who sits there", b, t.index(b)) for t, b, _ in found],
+        )
+        passages = [
+            {
+                "context": t,
+                "qas": [
+                    {
+                        "id": f"{part}{n}",
+                        "question": "who sits there",
+                        "answers": [{"text": b, "answer_start": t.index(b)}] if n % 4 else [],
+                        "is_impossible": n % 4 == 0,
+                    }
+                ],
+            }
+            for n, (t, b, _) in enumerate(found)
+        ]
+        squad = {"version": "v2.0", "data": [{"title": "farm", "paragraphs": passages}]}
+        (tmp_path / f"{part}-v2.0.json").write_text(json.dumps(squad))
+        with (tmp_path / f"{part}.conll").open("w") as file:
+            for text, _, _ in found:
+                tags = "O O B-BIRD O O O B-PLACE".split()
+                lines = (f"{w} X Y {t}" for w, t in zip(text.split(), tags, strict=True))
+                file.write("\n".join(lines) + "\n\n")
+        (tmp_path / "xnli").mkdir(exist_ok=True)
+        label = dict(zip(BIRDS, ("entailment", "neutral", "contradiction"), strict=True))
+        rows = ["\t".join((t, b, label[b])) for t, b, _ in found]
+        (tmp_path / "xnli" / f"{part}-en.tsv").write_text("\n".join(rows) + "\n")
+        for number, (text, bird, _) in enumerate(found[:12]):
+            folder = tmp_path / "race" / part / "high"
+            folder.mkdir(parents=True, exist_ok=True)
+            content = {
+                "article": text,
+                "questions": ["the _ sit there"],
+                "options": [[*BIRDS, "nobody"]],
+                "answers": ["ABC"[BIRDS.index(bird)]],
+                "id": f"high{number}.txt",
+            }
+            (folder / f"{number}.txt").write_text(json.dumps(content))
+    glue("RTE", ("index", "sentence1", "sentence2", "label"), _entailed)
+    glue("SST-2", ("sentence", "label"), lambda row: (row[0], int(row[1] == "hens")))
+    at = tmp_path
+    return {
+        "glue": f"glue(rte, '{at}/RTE')",
+        "sst2": f"glue(sst2, '{at}/SST-2')",
+        "xnli": f"xnli('{at}/xnli')",
+        "squad": f"squad('{at}', version=2)",
+        "race": f"race('{at}/race')",
+        "tagging": f"tagging('{at}')",
+        "classify": f"classify('{at}/birds.train.tsv', '{at}/birds.dev.tsv')",
+        "regress": f"regress('{at}/score.train.tsv', '{at}/score.dev.tsv')",
+        "choose": f"choose('{at}/choose.train.tsv', '{at}/choose.dev.tsv', choices=['a','b','c'])",
+        "tag": f"tag('{at}/tag.train.tsv', '{at}/tag.dev.tsv')",
+        "read": f"read('{at}/read.train.tsv', '{at}/read.dev.tsv')",
+        "text": f"data=files('{corpus_file}', sentences=lines) ",
+    }
+
+
+def _entailed(row):
+    text, bird, place = row
+    claimed = bird if len(place) == 4 else "hens"
+    return 0, text, f"the {claimed}", "entailment" if claimed == bird else "not_entailment"
+
+
+@pytest.fixture
+def go(tmp_path):
+    def run(spec, name="run", **options):
+        resolved = bertc.resolve(spec)
+        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+
+    return run
+
+
+KINDS = [node.model_fields["kind"].default for node in get_args(get_args(AnyTask)[0])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
+    spec = NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps=60 seed=2"
+    report = go(spec)
+    ((title, parts),) = report.evaluation.scores.items()
+    for scores in parts.values():
+        assert all(-1 <= value <= 1 for value in scores.values())
+    first = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[0])
+    assert report.evaluation.losses[title] < first["losses"][title]
+    again = evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    assert again.evaluation.scores == report.evaluation.scores
+    task = bertc.resolve(spec).stages[0].tasks[0]
+    answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
+    assert len(list(answered.lines())) == len(answered.examples) > 0
+    assert answered.task.title == task.title
+
+
+def _a_file(folder, kind):
+    return {
+        "glue": folder / "RTE" / "dev.tsv",
+        "xnli": folder / "xnli" / "dev-en.tsv",
+        "squad": folder / "dev-v2.0.json",
+        "race": folder / "race" / "dev",
+        "tagging": folder / "dev.conll",
+        "classify": folder / "birds.dev.tsv",
+        "regress": folder / "score.dev.tsv",
+        "choose": folder / "choose.dev.tsv",
+        "tag": folder / "tag.dev.tsv",
+        "read": folder / "read.dev.tsv",
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [("classify", "accuracy"), ("tag", "span_f1"), ("read", "em"), ("choose", "accuracy")],
+)
+def test_what_can_be_learned_is_learned(go, farm, kind, metric):
+    """The answer is a word of the text; `choose` reads it beside each choice."""
+    steps = 240 if kind == "choose" else 150
+    report = go(NETWORK + farm["text"] + FAST + f"task={farm[kind]} steps={steps}")
+    (scores,) = report.evaluation.scores[kind].values()
+    assert scores[metric] > 0.9
+
+
+def test_regression_follows_the_score(go, farm):
+    report = go(NETWORK + farm["text"] + FAST + f"task={farm['regress']} steps=150")
+    assert report.evaluation.scores["regress"]["dev"]["pearson"] > 0.9
+
+
+@pytest.mark.parametrize("kind", ["glue", "squad", "tag"])
+def test_resuming_is_never_having_stopped(go, farm, tmp_path, monkeypatch, same_run, kind):
+    spec = (
+        NETWORK.replace("dropout=0", "dropout=0.1") + farm["text"]
+        + f"task={farm[kind]} steps=12 eval_every=5 save_every=100"
+    )  # fmt: skip
+    go(spec, "straight")
+    for step in (2, 7):
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: go(spec, "broken", resume=True))
+    go(spec, "broken", resume=True)
+    same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path, final_tensors):
+    for microbatch in (8, 2):
+        go(
+            NETWORK + farm["text"] + f"task={farm['glue']} steps=4 microbatch={microbatch}",
+            f"by {microbatch}",
+        )
+    one, other = (final_tensors(tmp_path / f"by {n}") for n in (8, 2))
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, other[name], rtol=2e-4, atol=2e-6)
+
+
+def test_several_tasks_share_an_encoder(go, farm, tmp_path):
+    tasks = f"task={farm['glue']} + {farm['classify']} + {farm['tag']} "
+    report = go(NETWORK + farm["text"] + FAST + tasks + "steps=120")
+    assert set(report.evaluation.scores) == {"rte", "classify", "tag"}
+    assert report.evaluation.scores["classify"]["dev"]["accuracy"] > 0.8
+    assert report.evaluation.scores["tag"]["dev"]["span_f1"] > 0.8
+    with pytest.raises(UsageError, match="several tasks"):
+        predict(tmp_path / "run", tmp_path / "RTE" / "dev.tsv")
+    assert predict(tmp_path / "run", tmp_path / "RTE" / "dev.tsv", "rte").examples
+
+
+def test_resuming_several_tasks(go, farm, tmp_path, monkeypatch, same_run):
+    spec = (
+        NETWORK + farm["text"] + "optimizer=adam(bias_correction=true, warmup=0) "
+        f"task={farm['glue']} + {farm['classify']} steps=12 save_every=100"
+    )
+    go(spec, "straight")
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 5, lambda: go(spec, "broken", resume=True))
+    go(spec, "broken", resume=True)
+    same_run(tmp_path / "straight", tmp_path / "broken")
+
+
+CHAIN = """
+%s
+stage "text" { objective=mlm steps=6 }
+stage "middle" { task=%s steps=6 optimizer=adam(lr=1e-3) }
+stage "end" { task=%s steps=6 }
+"""
+
+
+def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(
+    go, farm, tmp_path, monkeypatch, same_run
+):
+    spec = CHAIN % (NETWORK + farm["text"] + "save_every=6", farm["classify"], farm["glue"])
+    resolved = bertc.resolve(spec)
+    assert [stage.counted_from for stage in resolved.stages] == [0, 6, 12]
+    assert resolved.stages[2].batch == 32, "its own recipe, not what stands outside"
+    go(spec, "straight")
+    for step in (4, 9, 13):
+        with pytest.raises(StoppedError):
+            stop_after(monkeypatch, step, lambda: go(spec, "broken", resume=True))
+    go(spec, "broken", resume=True)
+    same_run(tmp_path / "straight", tmp_path / "broken")
+    kept = tmp_path / "straight" / "checkpoints"
+    middle, end = (load_file(kept / f"step-000000{n}" / "weights.safetensors") for n in (12, 18))
+    assert torch.equal(middle["heads.classify.weight"], end["heads.classify.weight"])
+    assert not torch.equal(middle["heads.rte.weight"], end["heads.rte.weight"])
+
+
+def test_a_run_begins_where_another_ended_and_is_the_same_network(go, farm, tmp_path):
+    go(NETWORK + farm["text"] + "objective=mlm steps=6 norm=pre activation=relu", "text")
+    spec = f"init='{tmp_path}/text' precision=fp32 task={farm['classify']} steps=2 "
+    resolved = bertc.resolve(spec)
+    encoder = resolved.encoder
+    assert (len(encoder.layers), encoder.hidden, encoder.norm.kind) == (2, 32, "pre")
+    assert encoder.ffn.activation == "relu"
+    assert resolved.stages[0].seq == 24, "no longer than there are positions"
+    go(spec + "freeze=2", "tuned")
+    (one, other) = (
+        load_file(max((tmp_path / name / "checkpoints").iterdir()) / "weights.safetensors")
+        for name in ("text", "tuned")
+    )
+    for name, tensor in other.items():
+        if name.startswith(("encoder.attention", "encoder.ffn", "encoder.embeddings")):
+            assert torch.equal(tensor, one[name]), f"{name} is frozen"
+    assert not torch.equal(other["heads.classify.weight"], 0 * other["heads.classify.weight"])
+
+
+def test_a_task_without_a_name_for_its_examples_is_refused(farm):
+    with pytest.raises(SpecError, match="E271"):
+        bertc.resolve(NETWORK + farm["text"] + f"task={farm['glue']} + mlm steps=5")
+
+
+def test_every_task_is_in_the_walk():
+    assert {node.__name__ for node in Task.__subclasses__()} - {"_Own"} | {
+        node.__name__ for own in Task.__subclasses__() for node in own.__subclasses__()
+    } == {node.__name__ for node in get_args(get_args(AnyTask)[0])}
