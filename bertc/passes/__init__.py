@@ -10,6 +10,7 @@ from bertc.passes.dimensions import dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator
 from bertc.passes.growth import growth
+from bertc.passes.inputs import missing_inputs
 from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.sharing import sharing
 from bertc.passes.vocabulary import vocabulary
@@ -49,6 +50,7 @@ __all__ = [
     "assemble",
     "complete",
     "lay_out",
+    "missing_inputs",
     "plan",
     "refuse_too_many",
     "resolve",
