@@ -104,9 +104,11 @@ def _several_to_smooth(stage: StageView, diagnostics: Diagnostics) -> None:
     assert smoothing is not None, "the defaults are filled in"
     assert data is not None, "the defaults are filled in"
     named = {name for share in data.value for name in share.corpus.languages}
-    # What a base says of smoothing is of its data, not of this one's.
-    own = smoothing.origin.kind in ("written", "set") and data.origin.kind != "default"
-    if own and smoothing.value != 1 and len(named) < 2:
+    # What a base says of smoothing is of its data; nor does it speak of text that --set names.
+    own = smoothing.origin.kind == "set" or (smoothing.origin.kind, data.origin.kind) == 2 * (
+        "written",
+    )
+    if own and data.origin.kind != "default" and smoothing.value != 1 and len(named) < 2:
         diagnostics.error(
             "E245",
             f"smoothing = {smoothing.value:g} changes how often languages are drawn, and the data "
