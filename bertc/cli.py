@@ -275,12 +275,12 @@ def evaluate(
 @app.command()
 def fill(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="a text with [MASK] in it")],
+    text: Annotated[str, typer.Argument(help="a text with [MASK] in it; for clm its beginning")],
     top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
     language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Let a trained model fill in the masks of a text."""
+    """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
     from bertc.train.fill import fill as answer
 
     report = answer(run, text, top, language)

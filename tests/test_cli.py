@@ -160,6 +160,9 @@ def test_check_looks_for_the_files_that_data_names(
     (tmp_path / "a.fr").write_text("Un.\n")
     assert call(monkeypatch, "check", spec.replace('files("text") + ', "")) == 0
     assert call(monkeypatch, "estimate", spec) == 0  # what a run costs needs no text
+    capsys.readouterr()
+    assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
+    assert "error[E265]" in capsys.readouterr().out
 
 
 def test_json_is_all_that_stdout_gets(
