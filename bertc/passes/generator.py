@@ -10,6 +10,9 @@ from bertc.ir.sharing import ShareGroups, ShareMap
 from bertc.passes.fixes import fix, fix_argument, note
 from bertc.passes.stages import StageView, stage_views
 
+WIDEST = 16.0
+"""The largest ``size`` that can be written."""
+
 
 def generator(program: Program, diagnostics: Diagnostics) -> Program:
     """Complete a generator network from the encoder, and check it against the objectives.
@@ -31,8 +34,10 @@ def generator(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork:
     hidden = node.hidden or max(1, round(value["hidden"] * node.size))
+    size = min(node.hidden / value["hidden"], WIDEST) if node.hidden else node.size
     return node.model_copy(
         update={
+            "size": size,  # as wide as it is, so that what is printed of it reads back
             "hidden": hidden,
             "heads": node.heads or max(1, hidden // 64),
             "ffn": node.ffn or 4 * hidden,

@@ -5,7 +5,7 @@ from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
 from bertc.ir.generator import Generator, GeneratorNetwork
-from bertc.ir.growth import FromGenerator, FromRun, Identity
+from bertc.ir.growth import FromGenerator, FromRun, Identity, Stack
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import SharedPart
 from bertc.passes.fixes import fix, fix_kind, note
@@ -43,8 +43,9 @@ def _something_grows(program: Program, diagnostics: Diagnostics) -> None:
             why = f"the one before has {before} layers too" if before else "it is the first"
             _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
         before = stage.value("layers")
-    if not any_grows and program.settings["grow"].origin.kind in ("written", "set"):
-        _nothing_grows(program.settings["grow"], "in this run", diagnostics)
+    given = program.settings["grow"]
+    if not any_grows and given.value != Stack() and given.origin.kind in ("written", "set"):
+        _nothing_grows(given, "in this run", diagnostics)
 
 
 def _nothing_grows(given: Given, where: str, diagnostics: Diagnostics) -> None:

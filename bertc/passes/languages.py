@@ -4,6 +4,7 @@ from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
 from bertc.ir.objective import Nsp, Sop
 from bertc.ir.program import Program
+from bertc.ir.settings import Settings
 from bertc.passes.fixes import fix, note, terms_written
 from bertc.passes.stages import StageView, stage_views
 
@@ -108,7 +109,12 @@ def _several_to_smooth(stage: StageView, diagnostics: Diagnostics) -> None:
     own = smoothing.origin.kind == "set" or (smoothing.origin.kind, data.origin.kind) == 2 * (
         "written",
     )
-    if own and data.origin.kind != "default" and smoothing.value != 1 and len(named) < 2:
+    if (
+        own
+        and data.value != Settings.model_fields["data"].default
+        and smoothing.value != 1
+        and len(named) < 2
+    ):
         diagnostics.error(
             "E245",
             f"smoothing = {smoothing.value:g} changes how often languages are drawn, and the data "

@@ -12,6 +12,7 @@ import pytest
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostic, Diagnostics, render
 from bertc.diagnostics.render import MOST_LINES
+from bertc.emit import emit
 
 FOLDER = Path(__file__).parent / "golden"
 BETWEEN = "\n=====\n"
@@ -105,6 +106,15 @@ def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec: st
     mended = syntax.apply_fixes(source, found)
     assert mended.strip() == KEPT[spec]
     assert find(mended) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["mbert", "bert-stacked", "electra-small", "objective=rtd+mlm generator=network(hidden=64)"],
+)
+def test_what_is_resolved_reads_back(spec: str) -> None:
+    text = emit(spec, (), "resolved")
+    assert find(text) == []
 
 
 def test_titles_are_unique() -> None:
