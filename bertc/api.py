@@ -43,18 +43,41 @@ def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
     """
+    from bertc import passes
+
+    diagnostics = Diagnostics()
+    complete = _complete(spec, overrides, diagnostics)
+    diagnostics.raise_if_any()
+    return tuple(passes.assemble(program) for program in complete)
+
+
+def check(spec: str, overrides: Sequence[str] = ()) -> int:
+    """How many programs a spec has, all of them sound and all files there that they name.
+
+    Raises:
+        SpecError: with every mistake found in any of them.
+        UsageError: if the text is empty.
+    """
+    from bertc import passes
+
+    diagnostics = Diagnostics()
+    complete = _complete(spec, overrides, diagnostics)
+    for program in complete:
+        passes.missing_inputs(program, diagnostics)
+    diagnostics.raise_if_any()
+    return len(complete)
+
+
+def _complete(spec: str, overrides: Sequence[str], diagnostics: Diagnostics) -> list[Program]:
     from bertc import passes, syntax
     from bertc.outside import filled_in
 
     if not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
-    diagnostics = Diagnostics()
     programs = syntax.load(spec, overrides, diagnostics)
     if not diagnostics.found:
         programs = [filled_in(program, diagnostics) for program in programs]
-    complete = [passes.complete(program, diagnostics) for program in programs]
-    diagnostics.raise_if_any()
-    return tuple(passes.assemble(program) for program in complete)
+    return [passes.complete(program, diagnostics) for program in programs]
 
 
 def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
@@ -87,10 +110,20 @@ def estimate(spec: Spec, device: str = "h200") -> Estimate:
 
 
 def build(spec: Spec) -> Model:
-    """The module of a spec with its initial weights, on the CPU, in training mode."""
-    from bertc.nn import build as run
+    """The module of a spec with its initial weights, on the CPU, in training mode.
 
-    return run(resolve(spec))
+    With ``init`` they are those that training begins with, of the first stage's depth.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: if ``init`` names no model that fits.
+    """
+    from bertc.nn import build as run
+    from bertc.train.beginning import source_of
+    from bertc.train.state import begin
+
+    resolved = resolve(spec)
+    source = source_of(resolved)
+    return begin(resolved, resolved.stages[0], source).model if source else run(resolved)
 
 
 def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:

@@ -55,15 +55,18 @@ def of_all_commands(
 
 @app.command()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
-    """Report every mistake of the specs; exit 1 if there is one."""
-    from bertc.api import points
+    """Report every mistake of the specs, files that they name and are not there too.
+
+    The files are not read. Exit 1 if there is a mistake.
+    """
+    from bertc.api import check as run
     from bertc.diagnostics.render import render
 
     wrong = False
     for spec in specs:
         try:
-            found = points(spec, set or ())
-            typer.echo(f"{spec}: fine" + (f", {len(found)} points" * (len(found) > 1)))
+            points = run(spec, set or ())
+            typer.echo(f"{spec}: fine" + (f", {points} points" * (points > 1)))
         except SpecError as error:
             typer.echo(render(error.diagnostics, color=_color(sys.stdout)))
             wrong = True
@@ -272,12 +275,12 @@ def evaluate(
 @app.command()
 def fill(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="a text with [MASK] in it")],
+    text: Annotated[str, typer.Argument(help="a text with [MASK] in it; for clm its beginning")],
     top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
     language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Let a trained model fill in the masks of a text."""
+    """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
     from bertc.train.fill import fill as answer
 
     report = answer(run, text, top, language)

@@ -145,6 +145,26 @@ def test_a_spec_from_standard_input(
     assert said in out + err
 
 
+def test_check_looks_for_the_files_that_data_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.en").write_text("One.\n")
+    (tmp_path / "text").mkdir()
+    spec = 'data=files("a.en") + files("text") + pairs(en="a.en", fr="a.fr") steps=10'
+    assert call(monkeypatch, "check", spec) == 1
+    out = capsys.readouterr().out
+    assert out.count("error[E307]") == 2
+    assert "text is a folder" in out
+    assert "no file matches a.fr" in out
+    (tmp_path / "a.fr").write_text("Un.\n")
+    assert call(monkeypatch, "check", spec.replace('files("text") + ', "")) == 0
+    assert call(monkeypatch, "estimate", spec) == 0  # what a run costs needs no text
+    capsys.readouterr()
+    assert call(monkeypatch, "check", 'init="runs/gone" vocab=1k') == 1
+    assert "error[E265]" in capsys.readouterr().out
+
+
 def test_json_is_all_that_stdout_gets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

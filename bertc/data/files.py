@@ -2,7 +2,6 @@
 
 import csv
 import difflib
-import glob
 import hashlib
 import json
 import re
@@ -17,11 +16,15 @@ from bertc.data.source import Piece, Source, whole
 from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, chunks, decode, lines, opened
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Sentences
+from bertc.passes.inputs import files_named, instead_of
 
 if TYPE_CHECKING:
     import _csv as tables
 
-FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+COLUMNED = (".jsonl", ".csv", ".tsv", ".parquet")
+"""Endings of files whose rows have columns; what ends otherwise is text."""
+NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
+"""Endings of files that are no plain text, whatever bytes they hold."""
 SAMPLED_BYTES = 1 << 16
 """Bytes of each end of a file that its identity takes in, beside its name, size and time."""
 
@@ -36,15 +39,9 @@ def open_files(corpus: Files) -> Source:
 
     Raises:
         MissingInputError: none does.
-        DataError: one has an ending that says nothing of its format.
+        DataError: one has an ending of what is neither text nor rows of columns.
     """
     paths = found(corpus.path)
-    for path in paths:
-        if suffix(path) not in FORMATS:
-            raise DataError(
-                f"{path}: unknown file format {suffix(path)!r}",
-                f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}",
-            )
     sizes = [path.stat().st_size for path in paths]
     packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
     return Source(
@@ -63,16 +60,24 @@ def found(name: str) -> list[Path]:
 
     Raises:
         MissingInputError: none does.
+        DataError: one has an ending of what is neither text nor rows of columns.
     """
-    pattern = str(Path(name).expanduser())
-    paths = [Path(p) for p in sorted(glob.glob(pattern, recursive=True)) if Path(p).is_file()]
+    paths = sorted(files_named(name), key=str)
     if not paths:
-        inside = Path(pattern).is_dir()
-        raise MissingInputError(
-            f"{name} is a folder" if inside else f"no file matches {name}",
-            f'files("{name.rstrip("/")}/**/*.txt")' if inside else "check the path",
-        )
+        raise MissingInputError(*instead_of(name))
+    for path in paths:
+        if suffix(path) in NO_TEXT:
+            raise DataError(
+                f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",
+                f"bertc reads text, and columns of {', '.join(COLUMNED)} files, "
+                f"each also with {' or '.join(PACKED)}",
+            )
     return paths
+
+
+def columned(path: Path) -> bool:
+    """Whether its rows have columns; else it is text."""
+    return suffix(path) in COLUMNED
 
 
 def suffix(path: Path) -> str:
@@ -102,7 +107,7 @@ def identity(path: Path) -> tuple[object, ...]:
 def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piece]:
     for path in paths:
         with opened(path) as file:
-            if suffix(path) == ".txt":
+            if not columned(path):
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 continue
             for (text,) in rows(file, (column,)):

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from bertc.data.files import FORMATS, found, identity, rows, suffix
+from bertc.data.files import columned, found, identity, rows
 from bertc.data.source import Piece, Source
 from bertc.data.streams import Opened, lines, opened
 from bertc.diagnostics import DataError
@@ -25,7 +25,7 @@ def open_parallel(corpus: Parallel, side: int | None) -> Source:
     languages, wheres = zip(*corpus.sides, strict=True)
     paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
     for path in paths:
-        if (suffix(path) in FORMATS[1:]) != bool(corpus.path):
+        if columned(path) != bool(corpus.path):
             raise DataError(
                 f"{path}: " + ("text has no columns" if corpus.path else "a file of columns"),
                 'pairs(en="a.en", fr="a.fr") reads lines, '

@@ -32,10 +32,10 @@ class Docstrings(Node):
 
 
 class Files(Node):
-    """Files that match a glob: .txt, .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
+    """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
 
-    A text file is one document (or several, parted by blank lines, with ``sentences=lines``);
-    in the others each row is one, its text in ``column``.
+    In those four each row is a document, its text in ``column``. Any other file is text: one
+    document (or several, parted by blank lines, with ``sentences=lines``).
     """
 
     kind: Literal["files"] = "files"

@@ -186,6 +186,7 @@ class TermLoss:
     count: torch.Tensor  # predictions made
     correct: torch.Tensor  # predictions whose target scored highest
     guesses: torch.Tensor | None = None  # (b, k) long, drawn as the scores have it, if asked for
+    yes: torch.Tensor | None = None  # of a question: predictions whose answer is 1
 
 
 def put(token_ids_bs: torch.Tensor, where: Replacements, others_bk: torch.Tensor) -> torch.Tensor:

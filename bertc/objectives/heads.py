@@ -54,11 +54,16 @@ def sbo_features(
     return _dense_norm(encoder, x, weights, "sbo.second", "sbo.second_norm")
 
 
-def mlm_logits(encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """Scores (n, v) over the vocabulary for the tokens at hidden states (n, h)."""
+def mlm_logits(
+    encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights, name: str = "mlm"
+) -> torch.Tensor:
+    """Scores (n, v) over the vocabulary for the tokens at hidden states (n, h).
+
+    ``name`` is the head's: that of clm and plm is of the same kind.
+    """
     if isinstance(encoder.head, AdaptiveHead):
-        return adaptive_logits(encoder, hidden_nh, weights, "mlm")
-    return _scores(token_features(encoder, hidden_nh, weights, "mlm"), weights, "mlm")
+        return adaptive_logits(encoder, hidden_nh, weights, name)
+    return _scores(token_features(encoder, hidden_nh, weights, name), weights, name)
 
 
 def sbo_logits(

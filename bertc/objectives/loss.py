@@ -4,6 +4,7 @@ Axes: b rows, s positions or those of them that are judged, m examples of a row,
 row, n = b*k, h hidden.
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple, assert_never
 
 import torch
@@ -180,7 +181,12 @@ def _rtd_loss(
     labels_bs, weight_bs = labels(objective, columns), columns.rtd.judged
     losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
     hits_bs = (logits_bs > 0) == labels_bs.bool()
-    return TermLoss((losses_bs * weight_bs).sum(), weight_bs.sum(), (hits_bs * weight_bs).sum())
+    return TermLoss(
+        (losses_bs * weight_bs).sum(),
+        weight_bs.sum(),
+        (hits_bs * weight_bs).sum(),
+        yes=(labels_bs * weight_bs).sum(),
+    )
 
 
 def _sbo_loss(
@@ -203,4 +209,5 @@ def _pair_loss(
     labels_n = asked.labels.reshape(-1)
     losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
     hits_n = logits_n2.argmax(1) == labels_n
-    return _summed(Predicted(losses_n, hits_n, None), asked.weights)
+    found = _summed(Predicted(losses_n, hits_n, None), asked.weights)
+    return replace(found, yes=(asked.labels * asked.weights).sum())

@@ -10,6 +10,7 @@ from bertc.passes.dimensions import dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator
 from bertc.passes.growth import growth
+from bertc.passes.inputs import missing_inputs
 from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.recipes import recipes
 from bertc.passes.sharing import sharing
@@ -62,6 +63,7 @@ __all__ = [
     "assemble",
     "complete",
     "lay_out",
+    "missing_inputs",
     "plan",
     "refuse_too_many",
     "resolve",

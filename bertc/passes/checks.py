@@ -2,11 +2,12 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.objective import Masked, Nsp, Plm, Sbo, Sop, SpanUnit
+from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.dimensions import total_steps
-from bertc.passes.fixes import fix, note
+from bertc.passes.fixes import fix, fix_argument, note
 from bertc.passes.languages import check_languages
+from bertc.passes.order import check_order
 from bertc.passes.plan import largest_divisor
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, reads_on, stage_views
@@ -25,8 +26,7 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
-        _stream_possible(stage, diagnostics)
-        _order_possible(stage, diagnostics)
+        check_order(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
@@ -69,8 +69,8 @@ def _biases_fit(program: Program, diagnostics: Diagnostics) -> None:
             "layers differ in heads, and attention = relative has biases that all of them share",
             heads.origin.span,
             notes=note("attention is set here", attention.origin.span),
-            help="attention=relative(untie=true)",
-            fix=fix(attention, "attention=relative(untie=true)"),
+            help="untie=true, as in attention=relative(untie=true)",
+            fix=fix_argument(attention, (), "untie", "true"),
         )
 
 
@@ -187,39 +187,6 @@ def _causal(stages: tuple[StageView, ...]) -> bool:
     return reads_on(stages[0].value("objective"))
 
 
-def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
-    running, memory = stage.format.kind == "stream", stage.value("memory")
-    if memory and not running:
-        diagnostics.error(
-            "E219",
-            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
-            stage.span("memory"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="format=stream",
-            fix=fix(stage.given("format"), "format=stream"),
-        )
-    attention = stage.program.settings["attention"]
-    if memory and attention.value.kind == "full":
-        diagnostics.error(
-            "E222",
-            f"memory = {memory}, and attention = full does not know how far a token stands back",
-            stage.span("memory"),
-            label="remembered tokens would share their places with those of the row",
-            notes=note("attention is set here", attention.origin.span),
-            help="attention=relative",
-            fix=fix(attention, "attention=relative") or fix(stage.given("memory"), "memory=0"),
-        )
-    if running and (stage.translates or stage.value("mixing") == "batches"):
-        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
-        diagnostics.error(
-            "E221",
-            f"{what}, and rows of a stream read on in their own text",
-            stage.span("format") or stage.span("objective"),
-            help="format=full-sentences",
-            fix=fix(stage.given("format"), "format=full-sentences"),
-        )
-
-
 def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
     asking = [
@@ -261,32 +228,6 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             stage.program.span("segments"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="segments=2, or segments=0 to tell the segments apart by separators alone",
-        )
-
-
-def _order_possible(stage: StageView, diagnostics: Diagnostics) -> None:
-    """A permutation is of the row as it stands, in blocks that fill it."""
-    terms, span, seq = stage.value("objective"), stage.span("objective"), stage.value("seq")
-    found = next((t.objective for t in terms if isinstance(t.objective, Plm)), None)
-    if found is None:
-        return
-    others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | Nsp | Sop)]
-    if others:
-        diagnostics.error(
-            "E250",
-            f"plm reads rows as they stand, and {others[0]} reads something else",
-            span,
-            label="a row is read in one way only",
-            help="objective=plm, or a stage for each",
-        )
-    if 0 < found.block < seq and seq % found.block:
-        near = largest_divisor(seq, found.block)
-        diagnostics.error(
-            "E251",
-            f"rows of {seq} tokens are no number of blocks of {found.block}",
-            span,
-            notes=note(f"seq = {seq}", stage.span("seq")),
-            help=f"plm(block={near}), or plm for one permutation of a row",
         )
 
 
@@ -333,5 +274,6 @@ def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -
             f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
             notes=note(f"steps = {steps}", stage.span("steps")),
-            help="warmup=1% of the steps, written as optimizer=adamw(warmup=1%)",
+            help=f"warmup=1% of the steps, as in optimizer={optimizer.kind}(warmup=1%)",
+            fix=fix_argument(stage.given("optimizer"), (), "warmup", "1%"),
         )

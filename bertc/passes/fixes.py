@@ -1,7 +1,12 @@
 """What a finding of the passes says beside its message: the other place, and what to write."""
 
+from collections.abc import Callable
+
 from bertc.diagnostics import Fix, Note, Span
 from bertc.ir.program import Given
+
+Place = tuple[str | int, ...]
+"""The address of a piece of a value, as in ``Origin.parts``."""
 
 
 def note(message: str, span: Span | None) -> tuple[Note, ...]:
@@ -11,6 +16,45 @@ def note(message: str, span: Span | None) -> tuple[Note, ...]:
 
 def fix(given: Given | None, instead: str) -> Fix | None:
     """Write a setting anew, where this spec writes it."""
-    if given is None or given.origin.kind != "written" or given.origin.span is None:
+    span = written(given)
+    return Fix(span, instead) if span else None
+
+
+def fix_argument(given: Given | None, place: Place, name: str, value: str) -> Fix | None:
+    """Write one argument of a kind anew, or put it behind the others; all else stays.
+
+    ``place`` is where the kind stands in the value: () for a kind by itself.
+    """
+    span = written(given)
+    kind = given.origin.parts.get(place) if given else None
+    if given is None or span is None or kind is None:
         return None
-    return Fix(given.origin.span, instead)
+    if argument := given.origin.parts.get((*place, name)):
+        return Fix(argument, value if argument != kind else f"{name}={value}")
+    if kind.text.endswith(")"):
+        return Fix(Span(kind.source, kind.end - 1, kind.end), f", {name}={value})")
+    bare = kind.text.replace("-", "").isalpha()
+    return Fix(kind, f"{kind.text}({name}={value})") if bare else None
+
+
+def fix_kind(given: Given | None, kind: str) -> Fix | None:
+    """Write another kind of the same arguments."""
+    span = written(given)
+    value = given.origin.parts.get(()) if given else None
+    if span is None or value is None:
+        return None
+    _, bracket, arguments = value.text.partition("(")
+    return Fix(value, kind + bracket + arguments)
+
+
+def terms_written(given: Given | None, wanted: Callable[[int], bool]) -> str:
+    """The terms of a sum as they are written, those that are wanted; empty if none is written."""
+    if given is None:
+        return ""
+    spans = (given.origin.parts.get((index,)) for index in range(len(given.value)))
+    return " + ".join(span.text for index, span in enumerate(spans) if span and wanted(index))
+
+
+def written(given: Given | None) -> Span | None:
+    """Where this spec writes a setting, if it does."""
+    return given.origin.span if given and given.origin.kind == "written" else None

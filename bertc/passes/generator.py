@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from bertc.diagnostics import Diagnostics
+from bertc.diagnostics import Diagnostics, Fix
 from bertc.ir.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.objective import Masked, Rtd
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import ShareGroups, ShareMap
-from bertc.passes.fixes import fix, note
+from bertc.passes.fixes import fix, fix_argument, note
 from bertc.passes.stages import StageView, stage_views
+
+WIDEST = 16.0
+"""The largest ``size`` that can be written."""
 
 
 def generator(program: Program, diagnostics: Diagnostics) -> Program:
@@ -23,6 +26,7 @@ def generator(program: Program, diagnostics: Diagnostics) -> Program:
         _stage_fits(stage, given.value, diagnostics)
     if not isinstance(given.value, GeneratorNetwork):
         return program
+    _one_width(program, given.value, diagnostics)
     network = _complete(given.value, {n: g.value for n, g in program.settings.items()})
     _network_possible(program, network, diagnostics)
     return program.with_settings({"generator": Given(network, given.origin)})
@@ -30,13 +34,31 @@ def generator(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork:
     hidden = node.hidden or max(1, round(value["hidden"] * node.size))
+    size = min(node.hidden / value["hidden"], WIDEST) if node.hidden else node.size
     return node.model_copy(
         update={
+            "size": size,  # as wide as it is, so that what is printed of it reads back
             "hidden": hidden,
             "heads": node.heads or max(1, hidden // 64),
             "ffn": node.ffn or 4 * hidden,
         }
     )
+
+
+def _one_width(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
+    """Its width is written in one way, or twice the same."""
+    given, hidden = program.settings["generator"], program.settings["hidden"].value
+    by_size = max(1, round(hidden * node.size))
+    if node.hidden and "size" in node.model_fields_set and node.hidden != by_size:
+        diagnostics.error(
+            "E235",
+            f"the generator is {node.hidden} wide, and size={node.size:g} of {hidden} is {by_size}",
+            given.origin.parts.get(("hidden",), given.origin.span),
+            label="size and hidden both say how wide it is",
+            notes=note(f"size = {node.size:g}", given.origin.parts.get(("size",))),
+            help=f"hidden={by_size}, or hidden alone",
+            fix=fix_argument(given, (), "hidden", str(by_size)),
+        )
 
 
 def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> None:
@@ -96,9 +118,28 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             f"rtd is to choose {replacing.p:g} of the tokens, and mlm chooses them here",
             span,
             label="what mlm predicts is what is replaced",
-            help=f"objective=rtd+mlm(p={replacing.p:g})",
-            fix=fix(stage.given("objective"), f"objective=rtd+mlm(p={replacing.p:g})"),
+            help=f"mlm(p={replacing.p:g}), and rtd without p",
+            fix=_chosen_by_mlm(stage, replacing.p),
         )
+
+
+def _chosen_by_mlm(stage: StageView, p: float) -> Fix | None:
+    """What rtd says of p, said by mlm in one edit of the objective; all else as written."""
+    terms = [term.objective for term in stage.value("objective")]
+    given = stage.given("objective")
+    mlm, rtd = (next(i for i, t in enumerate(terms) if isinstance(t, k)) for k in (Masked, Rtd))
+    edits = (
+        fix_argument(given, (mlm, "objective"), "p", f"{p:g}"),
+        fix_argument(given, (rtd, "objective"), "p", f"{Rtd().p:g}"),
+    )
+    whole = given.origin.span if given else None
+    if whole is None or not all(edits):
+        return None
+    text = whole.text
+    for edit in sorted(filter(None, edits), key=lambda e: e.span.start, reverse=True):
+        start, end = edit.span.start - whole.start, edit.span.end - whole.start
+        text = text[:start] + edit.replacement + text[end:]
+    return Fix(whole, text)
 
 
 def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
@@ -106,15 +147,16 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
     span, scheme = program.span("generator"), program.settings["share"].value
     given = program.settings["generator"]
     if node.hidden % node.heads:
-        even = node.hidden // node.heads * node.heads or node.heads
-        instead = f"generator=network(hidden={even}, heads={node.heads})"
+        fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
+        near = min(fitting, key=lambda n: abs(n - node.heads))
         diagnostics.error(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
             span,
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            help=instead,
-            fix=fix(given, instead),
+            help=f"heads={near}",
+            fix=fix_argument(given, (), "heads", str(near))
+            or fix(given, f"generator=network({node.size:g}, heads={near})"),
         )
     sharing = note("the sharing is set here", program.span("share"))
     deepest = max(view.value("layers") for view in stage_views(program))
@@ -129,6 +171,6 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             span,
             label=f"share={scheme.kind} is made for another depth",
             notes=sharing,
-            help=f"generator=network(layers={deepest})",
-            fix=fix(given, f"generator=network(layers={deepest})"),
+            help=f"layers={deepest} in generator=network(...), or none",
+            fix=fix_argument(given, (), "layers", str(deepest)),
         )

@@ -4,11 +4,11 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
-from bertc.ir.generator import GeneratorNetwork
-from bertc.ir.growth import FromGenerator, Identity
-from bertc.ir.program import Program
+from bertc.ir.generator import Generator, GeneratorNetwork
+from bertc.ir.growth import FromGenerator, FromRun, Identity, Stack
+from bertc.ir.program import Given, Program
 from bertc.ir.sharing import SharedPart
-from bertc.passes.fixes import fix, note
+from bertc.passes.fixes import fix, fix_kind, note
 from bertc.passes.sharing import layer_values, owners
 from bertc.passes.stages import StageView, stage_views
 
@@ -18,6 +18,8 @@ def growth(program: Program, diagnostics: Diagnostics) -> Program:
     if diagnostics.found:
         return program
     _generator_possible(program, diagnostics)
+    if not diagnostics.found:
+        _something_grows(program, diagnostics)
     for earlier, later in pairwise(stage_views(program)):
         before, after = earlier.value("layers"), later.value("layers")
         if after < before:
@@ -29,6 +31,33 @@ def growth(program: Program, diagnostics: Diagnostics) -> Program:
     return program
 
 
+def _something_grows(program: Program, diagnostics: Diagnostics) -> None:
+    """Report what is said of growing where no network begins from another."""
+    views, begins = stage_views(program), isinstance(program.settings["init"].value, FromRun)
+    before: int | None = None
+    any_grows = begins
+    for stage in views:
+        grows = stage.value("layers") != before if before else begins
+        any_grows |= bool(before) and grows
+        if "grow" in stage.own and not grows and not stage.begins_told:
+            why = f"the one before has {before} layers too" if before else "it is the first"
+            _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
+        before = stage.value("layers")
+    given = program.settings["grow"]
+    if not any_grows and given.value != Stack() and given.origin.kind in ("written", "set"):
+        _nothing_grows(given, "in this run", diagnostics)
+
+
+def _nothing_grows(given: Given, where: str, diagnostics: Diagnostics) -> None:
+    diagnostics.error(
+        "E264",
+        f"grow says how a deeper network begins, and nothing grows {where}",
+        given.origin.span,
+        help="layers=... in a later stage, or no grow",
+        fix=fix(given, ""),
+    )
+
+
 def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
     """Where the encoder begins as its generator: that was trained before, and is of its size."""
     generator, views = program.settings["generator"], stage_views(program)
@@ -37,6 +66,7 @@ def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
         if given is None or not isinstance(given.value, FromGenerator):
             continue
         problem, instead = "", "grow=stack"
+        wide = fix(generator, f"generator=network(1, tie={_tie(generator.value)})")
         if not stage.begins_told or not place:
             problem = "the encoder is to begin as its generator, and no stage trained that before"
         elif not isinstance(generator.value, GeneratorNetwork):
@@ -48,7 +78,7 @@ def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
         elif stage.value("layers") != views[place - 1].value("layers"):
             problem = "the encoder is to begin as its generator, and to be deeper than before"
         if problem:
-            told = fix(generator, instead) if instead == "generator=1" else fix(given, instead)
+            told = wide if instead == "generator=1" else fix_kind(given, "stack")
             diagnostics.error(
                 "E263",
                 problem,
@@ -58,6 +88,10 @@ def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
                 fix=told,
             )
             return
+
+
+def _tie(node: Generator) -> str:
+    return node.tie if isinstance(node, GeneratorNetwork) else "embeddings"
 
 
 def _sizes(
@@ -123,7 +157,7 @@ def _identity_possible(
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
             help="grow=stack, or norm=pre",
-            fix=fix(stage.given("grow"), "grow=stack"),
+            fix=fix_kind(stage.given("grow"), "stack"),
         )
         return
     for part in get_args(SharedPart):
@@ -138,7 +172,7 @@ def _identity_possible(
                 stage.span("grow") or stage.span("layers"),
                 notes=note("the sharing is set here", share.origin.span),
                 help="grow=stack, or share=none",
-                fix=fix(stage.given("grow"), "grow=stack"),
+                fix=fix_kind(stage.given("grow"), "stack"),
             )
             return
 

@@ -4,8 +4,9 @@ from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
 from bertc.ir.objective import Nsp, Sop
 from bertc.ir.program import Program
-from bertc.passes.fixes import fix, note
-from bertc.passes.stages import StageView, stage_views
+from bertc.ir.settings import Settings
+from bertc.passes.fixes import fix, note, terms_written
+from bertc.passes.stages import StageView, has_tasks, stage_views
 
 
 def check_languages(program: Program, diagnostics: Diagnostics) -> None:
@@ -17,6 +18,8 @@ def check_languages(program: Program, diagnostics: Diagnostics) -> None:
             _translations_possible(stage, kinds, diagnostics)
     if len(diagnostics.found) == before:
         _languages_known(program, diagnostics)
+        for stage in stage_views(program):
+            _several_to_smooth(stage, diagnostics)
 
 
 def _quoted(name: str) -> str:
@@ -28,14 +31,15 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
     asking = [
         t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
     ]
+    both = f"objective={_beside_mlm(stage, kinds)}"
     if asking:
         diagnostics.error(
             "E242",
             f"{asking[0]} asks whether two texts follow each other, and a translation does not",
             stage.span("objective"),
             label="tlm reads a text beside its translation",
-            help="objective=mlm+tlm",
-            fix=fix(stage.given("objective"), "objective=mlm+tlm"),
+            help=both,
+            fix=fix(stage.given("objective"), both),
         )
     elif not any(parallel):
         diagnostics.error(
@@ -51,9 +55,15 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
             "tlm reads parallel text alone, and some of the data is text of one language",
             stage.span("data") or stage.span("objective"),
             notes=note("nothing else reads it", stage.span("objective")),
-            help="objective=mlm+tlm",
-            fix=fix(stage.given("objective"), "objective=mlm+tlm"),
+            help=both,
+            fix=fix(stage.given("objective"), both),
         )
+
+
+def _beside_mlm(stage: StageView, kinds: list[str]) -> str:
+    """The objective as it is written, without questions about pairs and with mlm."""
+    kept = terms_written(stage.given("objective"), lambda i: kinds[i] not in ("nsp", "sop"))
+    return (kept or "tlm") if "mlm" in kinds else f"mlm + {kept or 'tlm'}"
 
 
 def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
@@ -86,4 +96,32 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
             embedded.origin.span,
             help='languages=["en", "fr"]',
             fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
+        )
+
+
+def _several_to_smooth(stage: StageView, diagnostics: Diagnostics) -> None:
+    """Whether the data that is written has languages to be drawn more or less often."""
+    smoothing, data = stage.given("smoothing"), stage.given("data")
+    assert smoothing is not None, "the defaults are filled in"
+    assert data is not None, "the defaults are filled in"
+    named = {name for share in data.value for name in share.corpus.languages}
+    # What a base says of smoothing is of its data; nor does it speak of text that --set names.
+    own = smoothing.origin.kind == "set" or (smoothing.origin.kind, data.origin.kind) == 2 * (
+        "written",
+    )
+    if (
+        own
+        and data.value != Settings.model_fields["data"].default
+        and smoothing.value != 1
+        and len(named) < 2
+        and not has_tasks(stage.value("objective"))
+    ):
+        diagnostics.error(
+            "E245",
+            f"smoothing = {smoothing.value:g} changes how often languages are drawn, and the data "
+            + (f"has one, {listed(named)}" if any(named) else "names none"),
+            smoothing.origin.span,
+            notes=note("the text is named here", data.origin.span),
+            help='files("sw.txt", language="sw") names one; smoothing=1 for text of one language',
+            fix=fix(smoothing, "smoothing=1"),
         )

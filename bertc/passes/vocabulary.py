@@ -23,6 +23,9 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     """
     given, init = program.settings["vocab"], program.settings["init"]
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
+        if not Path(init.value.path).is_dir():
+            nowhere_to_begin(program, diagnostics)
+            return program
         origin = replace(init.origin, kind="derived", source="the vocabulary of init")
         given = Given(_vocabulary_of(Path(init.value.path)), origin)
         program = program.with_settings({"vocab": given})
@@ -40,6 +43,17 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         return program
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
+    """Report an ``init`` that is no folder."""
+    init = program.settings["init"]
+    diagnostics.error(
+        "E265",
+        f"there is no folder {init.value.path} to begin from",
+        init.origin.span,
+        help='name a run or a model folder, as in init="runs/albert"',
+    )
 
 
 def _vocabulary_of(run: Path) -> TokenizerFile:

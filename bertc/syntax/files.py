@@ -83,7 +83,8 @@ def find(spec: str) -> Place:
 def shipped_place(name: str, span: Span | None = None) -> Place:
     """Where a shipped spec is."""
     specs = folder("specs")
-    return Place(f"{name}{SUFFIX}", name, shipped_specs()[name], specs, specs, span=span)
+    # No file name: the folder of whoever reads the message has no such file.
+    return Place(f"shipped {name}", name, shipped_specs()[name], specs, specs, span=span)
 
 
 def read_file(path: Path) -> str:

@@ -69,11 +69,21 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         raise DataError(
             f"the weights of {folder} do not fit: {'; '.join(misfits[:SHOWN_REASONS])}"
             + (f"; and {more} more" if more > 0 else ""),
-            help="write the network as it is there (bertc build --emit resolved shows it); more "
-            "layers are made from those by grow",
+            help=_way_out(old, target),
         )
     notes = (*_differences(old, target), *_new(places, target))
     return Source(folder, tensors, places, _digest(tensors), notes)
+
+
+def _way_out(old: Resolved, new: Resolved) -> str:
+    """What to write in place of a network that the old one cannot become."""
+    there, here = len(old.encoder.layers), len(new.encoder.layers)
+    if there > here:
+        return f"layers={there}, as it has; a network may grow from another, not shrink"
+    return (
+        "write the network as it is there (bertc build --emit resolved shows it); more layers are "
+        "made from those by grow"
+    )
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary) -> None:

@@ -104,6 +104,8 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
         yield Change(STAGES, old.stages, new.stages)
         return
     for setting in STAGE_SETTINGS:
+        if setting not in Stage.model_fields:  # epochs are steps by now
+            continue
         was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
         if was == now or setting in ABOUT_MEMORY:
             continue

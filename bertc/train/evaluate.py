@@ -63,10 +63,11 @@ def evaluate_run(
         index = resolved.stages.index(stage)
         stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
+        nats_v = unigram_nats(corpus.vocabulary, data.tokens).to(device)
         if isinstance(data, TaskData):
             found = evaluate_tasks(model, stage, data, stop)
         elif manner.sliding and isinstance(data, RunningData):
-            found = slide(model, stage, data, manner.sliding, examples, microbatch)
+            found = slide(model, stage, data, nats_v, manner.sliding, examples, microbatch)
         else:
             data = read_data(data, stage)
             found = evaluate(
@@ -75,13 +76,14 @@ def evaluate_run(
                 make_objective(model, stage, compiled=False),
                 data.heldout(heldout_rows(stage, microbatch, ranks), examples),
                 vocabulary_tables(corpus.vocabulary, device),
-                unigram_nats(corpus.vocabulary, data.tokens).to(device),
+                nats_v,
                 microbatch,
                 resolved.run.seed,
                 ranks,
             )
     display.close()
-    return Report(run, progress.step, resolved.steps, progress.tokens, progress.seconds, found)
+    at, notes = progress, (manner.told(stage),)
+    return Report(run, at.step, resolved.steps, at.tokens, at.seconds, found, notes)
 
 
 def _progress(folder: RunFolder, resolved: Resolved) -> Progress:

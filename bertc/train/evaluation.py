@@ -28,14 +28,17 @@ class Evaluation:
 
     ``unigram_loss`` is the cross-entropy of the very tokens that language modelling was asked for,
     under their frequencies in the training text: what a model reaches that has learned nothing but
-    how common tokens are. None without language modelling.
+    how common tokens are. None without language modelling; ``unigram_losses`` has it by objective.
+    ``base_rate`` is the accuracy, in questions of yes or no, of who always says the commoner.
     """
 
     loss: float
     losses: dict[str, float]
     accuracy: dict[str, float]
-    unigram_loss: float | None
     examples: int
+    unigram_loss: float | None = None
+    unigram_losses: dict[str, float] = field(default_factory=dict)
+    base_rate: dict[str, float] = field(default_factory=dict)
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
     """The losses by language (``en``) or direction (``en-fr``), where there are several."""
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
@@ -43,8 +46,7 @@ class Evaluation:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
-        found = {name: value for name, value in asdict(self).items() if value is not None}
-        return {k: v for k, v in found.items() if v or k not in ("languages", "scores")}
+        return {name: value for name, value in asdict(self).items() if value not in (None, {})}
 
 
 def score_lines(evaluation: Evaluation) -> list[str]:
@@ -63,6 +65,10 @@ def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
     return -torch.log(count_v / count_v.sum())
 
 
+TELLING = ("mlm", "tlm", "clm", "plm")
+"""Terms whose predictions are tokens."""
+ASKING = ("rtd", "nsp", "sop")
+"""Terms whose predictions answer yes or no."""
 STREAM_ROWS = 8
 """Rows that held-out text is read in where it runs on: few, so that each has much to remember."""
 
@@ -95,12 +101,9 @@ def evaluate(
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
-    totals: dict[str, Tensor] = {}  # by language (3, t): sums, hits, counts
+    totals: dict[str, Tensor] = {}  # by language (5, t): sums, hits, yes, counts, unigram costs
     memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
-    guesses = torch.zeros(2, dtype=torch.float64, device=device)
-    # Masks may be there for a generator that is trained no more.
-    predicts = not {"mlm", "tlm", "clm", "plm"}.isdisjoint(kinds(stage))
     model.eval()
     try:
         for batch in batches:
@@ -116,36 +119,37 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            found = torch.stack([*statistics, counts_t]).double()
+            guessed_t = torch.stack([_guess(name, columns, nats_v) for name in kinds(stage)])
+            found = torch.stack([*statistics.double(), counts_t.double(), guessed_t])
             totals[language] = totals.get(language, 0) + found
-            if predicts:
-                guesses += _guess(columns.mlm or columns.clm or columns.plm, nats_v)
             examples += len(batch.lengths)
     finally:
         model.train()
-    every = torch.cat([guesses, *(total.flatten() for total in totals.values())])
+    every = torch.stack(list(totals.values()))
     ranks.add(every)
     every = every.cpu()  # the one wait for the device in an evaluation
-    guessed, asked = every[:2].tolist()
-    by_language = dict(zip(totals, every[2:].view(len(totals), 3, -1), strict=True))
-    unigram_loss = guessed / asked if asked else None
-    return _evaluation(stage, by_language, unigram_loss, examples)
+    return _evaluation(stage, dict(zip(totals, every, strict=True)), examples)
 
 
-def _evaluation(
-    stage: Stage, by_language: dict[str, Tensor], unigram_loss: float | None, examples: int
-) -> Evaluation:
+def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> Evaluation:
     whole = torch.stack(list(by_language.values())).sum(0)
     losses = _means(stage, whole)
     weights = dict(zip(kinds(stage), term_weights(stage), strict=True))
-    hits = dict(zip(kinds(stage), (whole[1] / whole[2].clamp(min=1)).tolist(), strict=True))
+    hits, yes, guessed = (
+        dict(zip(kinds(stage), (whole[row] / whole[3].clamp(min=1)).tolist(), strict=True))
+        for row in (1, 2, 4)
+    )
+    told = [name in TELLING for name in kinds(stage)]
+    asked = whole[3][told].sum().item()
     each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
     return Evaluation(
         loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
         accuracy={name: hits[name] for name in losses},
-        unigram_loss=unigram_loss,
         examples=examples,
+        unigram_loss=whole[4][told].sum().item() / asked if asked else None,
+        unigram_losses={name: guessed[name] for name in losses if name in TELLING},
+        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if n in ASKING},
         languages=each if len(each) > 1 else {},
     )
 
@@ -156,8 +160,8 @@ def _scored(
     memories: list[Memory | None],
     factors_t: Tensor,
 ) -> Tensor:
-    """Sums and hits (2, t) of the micro-batches of a batch; their memories move on in place."""
-    total = torch.zeros(2, len(factors_t), device=factors_t.device)
+    """Sums, hits and yeses (3, t) of a batch's micro-batches; their memories move on in place."""
+    total = torch.zeros(3, len(factors_t), device=factors_t.device)
     for index, part in enumerate(parts):
         _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
         total = total + statistics
@@ -171,16 +175,24 @@ def named(languages: tuple[str, ...], first: int, second: int) -> str:
 
 
 def _means(stage: Stage, total: Tensor) -> dict[str, float]:
-    """The loss of every term that has predictions, from (3, t) sums, hits and counts."""
-    sums, _, counted = total.tolist()
-    divided_by = divisors(stage, total[2]).tolist()
+    """The loss of every term that has predictions, from its ``totals``."""
+    sums, _, _, counted, _ = total.tolist()
+    divided_by = divisors(stage, total[3]).tolist()
     terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(asked: Predictions | NextTokens | None, nats_v: Tensor) -> Tensor:
-    """Summed cost of these tokens under the unigram distribution, and their number (2,)."""
-    if asked is None:
-        return nats_v.new_zeros(2)
-    weights = asked.weights.double()
-    return torch.stack([(weights * nats_v[asked.targets]).sum(), weights.sum()])
+def _guess(kind: str, columns: Columns, nats_v: Tensor) -> Tensor:
+    """Summed cost of the tokens that a term tells under the unigram distribution; 0 of others."""
+    asked: Predictions | NextTokens | None
+    match kind:
+        case "mlm" | "tlm":
+            asked, weights = columns.mlm, columns.asked_by(kind)
+        case "clm" | "plm":
+            asked = columns.clm if kind == "clm" else columns.plm
+            assert asked is not None, f"{kind} without its columns"
+            weights = asked.weights
+        case _:
+            return nats_v.new_zeros(())
+    assert asked is not None, f"{kind} without its columns"
+    return (weights.double() * nats_v[asked.targets]).sum()

@@ -51,5 +51,6 @@ def _last_evaluation(lines: list[dict[str, Any]]) -> Evaluation | None:
     """The last line about held-out text, as a value again."""
     for line in reversed(lines):
         if line["kind"] == "eval":
-            return Evaluation(**{field.name: line.get(field.name) for field in fields(Evaluation)})
+            known = {field.name for field in fields(Evaluation)}
+            return Evaluation(**{name: value for name, value in line.items() if name in known})
     return None

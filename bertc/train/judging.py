@@ -35,4 +35,4 @@ def evaluate_tasks(
         scores[title] = found
     weights = {term.name: term.weight for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
-    return Evaluation(loss, losses, accuracy, None, total, scores=scores)
+    return Evaluation(loss, losses, accuracy, total, scores=scores)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
+from torch import Tensor
 
 from bertc.data import RunningData, StageData
 from bertc.diagnostics import UsageError
@@ -49,6 +50,18 @@ class Manner:
         model.encoder.same_length = self.same_length
         return stage.model_copy(update={"seq": self.seq or stage.seq, "memory": memory})
 
+    def told(self, stage: Stage) -> str:
+        """How text of this stage, which ``read_by`` made, is read, as a line of the report."""
+        if self.sliding:
+            return f"each token told from a window of its own, of the {self.sliding} before it"
+        if stage.format.kind != "stream":
+            return f"read in {stage.format.kind} rows of {stage.seq} tokens"
+        words = [f"read on in rows of {stage.seq} tokens"]
+        words += [f"with {stage.memory} remembered" if stage.memory else "with none remembered"]
+        words += [f"distances beyond {self.clamp} alike"] * bool(self.clamp)
+        words += ["every token sees as many"] * self.same_length
+        return ", ".join(words)
+
     def _refuse(self, stage: Stage, memory: int) -> None:
         encoder = stage.encoder
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
@@ -72,23 +85,36 @@ def read_data(data: StageData | RunningData, stage: Stage) -> StageData | Runnin
 
 @torch.no_grad()
 def slide(
-    model: Model, stage: Stage, data: RunningData, window: int, tokens: int, rows: int
+    model: Model,
+    stage: Stage,
+    data: RunningData,
+    nats_v: Tensor,
+    window: int,
+    tokens: int,
+    rows: int,
 ) -> Evaluation:
     """Tell each of the first ``tokens`` that have a whole window before them, from it alone."""
-    told = torch.zeros(3, dtype=torch.float64)
+    told = torch.zeros(4, dtype=torch.float64)
     model.eval()
     try:
         for columns in _windows(data, window, tokens, rows, next(model.parameters()).device):
             hidden_b1h = model.read(columns.reading)
             found = losses(stage, columns, hidden_b1h, None, model.head_weights())["clm"]
-            told += torch.stack([found.sum, found.correct, found.count]).double().cpu()
+            assert columns.clm is not None, "a window tells the token after it"
+            guessed = nats_v[columns.clm.targets].sum()
+            told += torch.stack([found.sum, found.correct, found.count, guessed]).double().cpu()
     finally:
         model.train()
-    total, hits, count = told.tolist()
+    total, hits, count, guessed = told.tolist()
     if not count:
         raise UsageError(f"no held-out token has {window} before it")
     return Evaluation(
-        total / count, {"clm": total / count}, {"clm": hits / count}, None, int(count)
+        loss=total / count,
+        losses={"clm": total / count},
+        accuracy={"clm": hits / count},
+        examples=int(count),
+        unigram_loss=guessed / count,
+        unigram_losses={"clm": guessed / count},
     )
 
 

@@ -31,7 +31,7 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
                 )
     unigram = [(line["step"], line["unigram_loss"]) for line in lines if "unigram_loss" in line]
     if unigram:
-        axes.plot(*zip(*unigram, strict=True), ":", color="grey", label="mlm, unigram frequencies")
+        axes.plot(*zip(*unigram, strict=True), ":", color="grey", label="unigram frequencies")
     axes.set(xlabel="step", ylabel="loss (nats)")
     axes.grid(alpha=0.3)
     if axes.lines:

@@ -66,16 +66,17 @@ def _table(evaluation: Evaluation) -> Table:
     table.add_column("objective")
     for heading in ("loss", "unigram", "below it", "accuracy"):
         table.add_column(heading, justify="right")
+    if evaluation.base_rate:
+        table.add_column("base rate", justify="right")
     for name, loss in evaluation.losses.items():
-        # Of mlm's tokens and tlm's together; beside the first of them.
-        told = next((n for n in evaluation.losses if n in ("mlm", "tlm", "clm", "plm")), "")
-        unigram = evaluation.unigram_loss if name == told else None
+        unigram, base = evaluation.unigram_losses.get(name), evaluation.base_rate.get(name)
         table.add_row(
             name,
             f"{loss:.3f}",
             "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
             f"{evaluation.accuracy[name]:.1%}",
+            *(["" if base is None else f"{base:.1%}"] if evaluation.base_rate else []),
         )
     return table
 

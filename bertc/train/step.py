@@ -80,7 +80,10 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
 
 
 Scoring = Callable[[Columns, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
-"""Columns, factors (t,), a network's states to its loss, sums and hits (2, own terms), guesses."""
+"""Columns, factors (t,), a network's states to its loss, its terms' statistics, and guesses.
+
+Statistics (3, own terms) are sums, hits, and of questions how many answers are yes.
+"""
 
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
@@ -101,11 +104,14 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
         guesses = (term.guesses for term in terms.values())
         guesses_bk = next((found for found in guesses if found is not None), None)
         if not names:
-            return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(2, 0), guesses_bk
+            return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
         sums_t = torch.stack([terms[name].sum.float() for name in names])
         hits_t = torch.stack([terms[name].correct.float() for name in names])
+        yes_t = torch.stack(
+            [sums_t.new_zeros(()) if (yes := terms[n].yes) is None else yes.float() for n in names]
+        )
         own_t = torch.stack([factors_t[place] for place in places])
-        return (sums_t * own_t).sum(), torch.stack([sums_t.detach(), hits_t]), guesses_bk
+        return (sums_t * own_t).sum(), torch.stack([sums_t.detach(), hits_t, yes_t]), guesses_bk
 
     if not compiled:
         return loss

@@ -109,6 +109,13 @@ def test_a_blank_line_ends_a_sentence() -> None:
     assert split(text, "split") == ["A heading", "Dr. Hen came at noon.", "Then she left."]
 
 
+@pytest.mark.parametrize("name", ["a.en", "corpus", "notes.md.gz", "a.txt"])
+def test_any_other_ending_is_that_of_text(tmp_path: Path, name: str) -> None:
+    content = b"One line.\nAnother.\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert documents(tmp_path / name) == [content.decode()]
+
+
 DAMAGED: list[tuple[str, bytes, str]] = [
     ("a.jsonl", b'{"text": "a"}\n{"text": \n', ":2: not JSON"),
     ("b.jsonl", b'{"text": "a"}\n[1]\n', ":2: not a JSON object"),
@@ -127,7 +134,7 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("o.jsonl.zst", b"no zstandard", "cannot unpack"),
     ("p.parquet", b"PAR1 no parquet PAR1", "not a whole Parquet file"),
     ("q.parquet.gz", gzip.compress(columns()[:-9]), "not a whole Parquet file"),
-    ("r.docx", b"PK", "unknown file format '.docx'"),
+    ("r.docx", b"PK", "a .docx file is neither plain text nor rows"),
 ]
 
 

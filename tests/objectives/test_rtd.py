@@ -208,4 +208,4 @@ def test_stages_may_train_the_networks_in_turn() -> None:
     loss.backward()  # type: ignore[no-untyped-call]
     moved = {n for n, p in model.named_parameters() if p.grad is not None}
     assert moved == trained_names(find)
-    assert statistics.shape == (2, 1)
+    assert statistics.shape == (3, 1)

@@ -12,6 +12,7 @@ import pytest
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostic, Diagnostics, render
 from bertc.diagnostics.render import MOST_LINES
+from bertc.emit import emit
 
 FOLDER = Path(__file__).parent / "golden"
 BETWEEN = "\n=====\n"
@@ -69,6 +70,51 @@ def test_four_in_five_have_a_help_that_removes_the_error() -> None:
     stuck = [case.title for case in CASES if not fixable(case)]
     assert len(CASES) >= 60
     assert len(stuck) <= len(CASES) / 5, stuck
+
+
+KEPT = {
+    "objective=plm(block=60, unit=pieces) seq=128": "objective=plm(block=32, unit=pieces) seq=128",
+    "objective=mlm(p=20%)+sop+2*tlm(p=10%) data=pairs(en='a', fr='b')": (
+        "objective=mlm(p=20%) + 2*tlm(p=10%) data=pairs(en='a', fr='b')"
+    ),
+    "objective=50*rtd(p=25%, over=masked)+mlm(unit=span) generator=1": (
+        "objective=50*rtd(p=0.15, over=masked)+mlm(unit=span, p=0.25) generator=1"
+    ),
+    "objective=rtd+mlm generator=network(hidden=100, heads=3, tie=none)": (
+        "objective=rtd+mlm generator=network(hidden=100, heads=2, tie=none)"
+    ),
+    "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5)": (
+        "heads=[6, 12] layers=2 head_dim=64 attention=relative(clamp=5, untie=true)"
+    ),
+    "objective=plm memory=24": "objective=plm memory=24 format=stream attention=relative",
+    "objective=plm memory=24 attention=full": (
+        "objective=plm memory=24 format=stream attention=relative"
+    ),
+    "optimizer=lamb(1e-3, warmup=2000, clip=0.5) steps=1000": (
+        "optimizer=lamb(1e-3, warmup=1%, clip=0.5) steps=1000"
+    ),
+    "grow=identity(moments=carry) stage 'a' {layers=2 steps=1} stage 'b' {layers=4 steps=9}": (
+        "grow=stack(moments=carry) stage 'a' {layers=2 steps=1} stage 'b' {layers=4 steps=9}"
+    ),
+}
+
+
+@pytest.mark.parametrize("spec", KEPT)
+def test_fixes_keep_what_else_is_written_and_lead_to_a_spec_that_checks(spec: str) -> None:
+    found = find(spec)
+    (source,) = {d.span.source for d in found if d.span}
+    mended = syntax.apply_fixes(source, found)
+    assert mended.strip() == KEPT[spec]
+    assert find(mended) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["mbert", "bert-stacked", "electra-small", "objective=rtd+mlm generator=network(hidden=64)"],
+)
+def test_what_is_resolved_reads_back(spec: str) -> None:
+    text = emit(spec, (), "resolved")
+    assert find(text) == []
 
 
 def test_titles_are_unique() -> None:

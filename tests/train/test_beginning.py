@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import bertc
 from bertc.api import resolve
 from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
 from bertc.interop import export_run, import_run, read_model
@@ -163,6 +164,22 @@ def test_other_tokens_are_refused(tiny, tmp_path, options):
         with pytest.raises(DataError, match="tokens and this run's .* there and .* here") as found:
             train(other, tmp_path / "second", **options)
         assert "leave vocab out" in found.value.help
+
+
+def test_from_python_too_a_module_begins_from_its_source(tiny, follow, tmp_path, options):
+    train(tiny(steps=2), tmp_path / "first", **options)
+    before = last_weights(tmp_path / "first")
+    begun = dict(bertc.build(follow()).named_parameters())
+    assert all(torch.equal(begun[name], before[name]) for name in before)
+    deep = follow(stages={"a": {"layers": 3}, "b": {"layers": 6}})
+    assert len(bertc.build(deep).encoder.node.layers) == 3  # as training begins
+
+
+def test_a_deeper_source_says_how_deep_it_is(tiny, follow, tmp_path, options):
+    train(tiny(steps=2, layers=3), tmp_path / "first", **options)
+    with pytest.raises(DataError) as refused:
+        train(follow(), tmp_path / "second", **options)
+    assert refused.value.help.startswith("layers=3, as it has")
 
 
 def test_a_source_that_is_not_there(tiny, tmp_path, options):

@@ -96,7 +96,9 @@ def test_both_are_learned(go, tiny, tmp_path):
     for kind in ("rtd", "mlm"):
         assert held[-1]["losses"][kind] < held[0]["losses"][kind]
         assert 0 < held[-1]["accuracy"][kind] < 1
-    assert held[-1]["unigram_loss"] > 0
+    assert held[-1]["unigram_loss"] == held[-1]["unigram_losses"]["mlm"] > 0
+    assert held[-1]["base_rate"].keys() == {"rtd"}
+    assert 0.8 < held[-1]["base_rate"]["rtd"] < 1  # 85% are no candidates, some guesses are right
 
 
 def test_a_stage_leaves_the_other_network_alone(go, tiny, tmp_path):

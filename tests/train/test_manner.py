@@ -42,11 +42,15 @@ def test_manners(read):
     assert one.loss == pytest.approx(other.loss, abs=1e-5)
     assert read(seq=8, memory=40, same_length=True, clamp=20).evaluation.loss > 0
     assert read(memory=0).evaluation.loss != read().evaluation.loss
+    assert read().notes == ("read on in rows of 24 tokens, with 24 remembered",)
+    assert "rows of 50 tokens, with none remembered" in read(seq=50, memory=0).summary()
 
 
 def test_a_window_slides_over_the_text(read):
     found = read(sliding=20, examples=50).evaluation
     assert found.examples == 50
+    assert found.unigram_losses == {"clm": found.unigram_loss}
+    assert 2 < found.unigram_loss < 6
     # One row, read token by token with all there is remembered, sees no less and scores alike.
     assert found.loss == pytest.approx(read(seq=20, memory=1000).evaluation.loss, abs=0.4)
     with pytest.raises(UsageError, match="no held-out token"):

@@ -5,9 +5,11 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model, Reading, attend, build
 from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
+from bertc.objectives.columns import Replacements
+from bertc.objectives.corruption import asking
 from bertc.train.step import make_objective
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
@@ -17,6 +19,8 @@ SPECS = [
     "objective=mlm+sop",
     "objective=span+sbo+nsp norm=pre share=all E=16",
     "objective=mlm positions=learned(50, offset=2) segments=0 format=doc-sentences",
+    "objective=50*rtd+mlm generator=network(hidden=16, heads=1) format=doc-sentences",
+    "objective=rtd(over=masked)+mlm(unit=span)+sop generator=network(0.5, tie=none)",
 ]
 
 
@@ -57,7 +61,7 @@ def tables() -> Tables:
     )  # fmt: skip
 
 
-def packed(columns: Columns) -> Columns:
+def packed(stage: Stage, columns: Columns) -> Columns:
     """The columns of padded rows, moved with all their predictions into packed ones."""
     offsets = {}
     for members in PACKS:
@@ -76,15 +80,31 @@ def packed(columns: Columns) -> Columns:
         return pad_sequence(rows, batch_first=True)
 
     numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
-    mlm, sbo, pairs = columns.mlm, columns.sbo, columns.pairs
+    mlm, sbo, pairs, rtd = columns.mlm, columns.sbo, columns.pairs, columns.rtd
     assert mlm is not None
-    reading = Reading(
-        token_ids=tokens(columns.reading.token_ids),
-        segment_ids=tokens(columns.reading.segment_ids),
-        sequence_ids=tokens(torch.stack(numbers)),
-    )
+
+    def reading(padded: Reading) -> Reading:
+        return Reading(
+            token_ids=tokens(padded.token_ids),
+            segment_ids=tokens(padded.segment_ids),
+            sequence_ids=tokens(torch.stack(numbers)),
+        )
+
+    def replacements(padded: Replacements) -> Replacements:
+        weights, judged = slots(padded.weights, False), padded.judged
+        whole = judged.shape == columns.originals.shape
+        used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
+        return Replacements(
+            slots(padded.positions, True) * used,
+            weights,
+            slots(padded.chances, False),
+            tokens(judged) if whole else weights,
+        )
+
     packed = columns._replace(
-        reading=reading,
+        reading=reading(columns.reading),
+        masked=columns.masked and reading(columns.masked),
+        rtd=rtd and replacements(rtd),
         originals=tokens(columns.originals),
         pairs=pairs
         and Questions(
@@ -99,8 +119,7 @@ def packed(columns: Columns) -> Columns:
             slots(sbo.targets, False), slots(sbo.weights, False),
         ),
     )  # fmt: skip
-    places = torch.cat(list(packed.places().values()), dim=1)
-    return packed._replace(reading=reading._replace(asked=places))
+    return asking(stage, packed)
 
 
 def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -117,7 +136,7 @@ def both(extra: str) -> tuple[Resolved, Columns, Columns]:
     resolved = program(extra)
     apart = resolved.stages[0].model_copy(update={"pack": False, "padded": True})
     padded = corrupt(apart, examples(), tables(), 1)
-    return resolved, padded, packed(padded)
+    return resolved, padded, packed(resolved.stages[0], padded)
 
 
 @pytest.mark.parametrize("extra", SPECS)

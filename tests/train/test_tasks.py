@@ -83,7 +83,7 @@ def farm(tmp_path, corpus_file):
         (tmp_path / f"{part}-v2.0.json").write_text(json.dumps(squad))
         with (tmp_path / f"{part}.conll").open("w") as file:
             for text, _, _ in found:
-                tags = "O O B-BIRD O O O B-PLACE".split()
+                tags = ["O", "O", "B-BIRD", "O", "O", "O", "B-PLACE"]
                 lines = (f"{w} X Y {t}" for w, t in zip(text.split(), tags, strict=True))
                 file.write("\n".join(lines) + "\n\n")
         (tmp_path / "xnli").mkdir(exist_ok=True)

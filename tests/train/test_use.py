@@ -27,6 +27,8 @@ def test_eval_repeats_the_last_evaluation_of_the_run(run, tmp_path):
     assert report.evaluation.unigram_loss == pytest.approx(last["unigram_loss"])
     assert report.step == 12
     assert json.loads(report.as_json())["evaluation"]["losses"].keys() == {"mlm"}
+    assert report.evaluation.base_rate == {}
+    assert report.notes == ("read in full-sentences rows of 24 tokens",)
 
 
 def test_eval_refuses_other_text(run, tmp_path, corpus_file):
@@ -66,9 +68,9 @@ def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
     rows = []
     real = filling.mlm_logits
 
-    def watched(encoder, hidden_mh, weights):
+    def watched(encoder, hidden_mh, weights, name):
         rows.append(hidden_mh.shape[0])
-        return real(encoder, hidden_mh, weights)
+        return real(encoder, hidden_mh, weights, name)
 
     monkeypatch.setattr(filling, "mlm_logits", watched)
     text = "Hens cackle. " * 40

@@ -1,0 +1,63 @@
+"""Whether the text that a spec names is there: looked for, not read."""
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertc.diagnostics import Diagnostics, Span
+from bertc.ir.data import Docstrings, Files, Hf, Parallel
+from bertc.ir.growth import FromRun
+from bertc.ir.program import Program
+from bertc.passes.stages import stage_views
+from bertc.passes.vocabulary import nowhere_to_begin
+
+
+def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
+    """Report files that no source of text finds, and an ``init`` that is no folder.
+
+    Only where they are wanted: what a run would cost can be said without them. Data sets of a hub
+    and installed packages are not looked for.
+    """
+    init, known = program.settings["init"].value, {each.code for each in diagnostics.found}
+    if isinstance(init, FromRun) and not Path(init.path).is_dir() and "E265" not in known:
+        nowhere_to_begin(program, diagnostics)
+    for stage in stage_views(program):
+        given = stage.given("data")
+        assert given is not None, "the defaults are filled in"
+        for index, share in enumerate(given.value):
+            for name, argument in _named(share.corpus):
+                if next(files_named(name), None) is None:
+                    span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
+                    _missing(name, span, diagnostics)
+
+
+def files_named(name: str) -> Iterator[Path]:
+    """The files that a name or a pattern of names finds, in no order."""
+    pattern = str(Path(name).expanduser())
+    return (Path(p) for p in glob.iglob(pattern, recursive=True) if Path(p).is_file())
+
+
+def instead_of(name: str) -> tuple[str, str]:
+    """Why a name finds no file, and what to write."""
+    if Path(name).expanduser().is_dir():
+        return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
+    return f"no file matches {name}", "check the path"
+
+
+def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
+    """Names of files, each with the argument that gives it."""
+    match corpus:
+        case Files():
+            return ((corpus.path, "path"),)
+        case Parallel(path=""):
+            return tuple((where, language) for language, where in corpus.sides)
+        case Parallel():
+            return ((corpus.path, "path"),)
+        case Docstrings() | Hf():
+            return ()
+
+
+def _missing(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
+    message, help = instead_of(name)
+    if all((each.message, each.span) != (message, span) for each in diagnostics.found):
+        diagnostics.error("E307", message, span, help=help)
