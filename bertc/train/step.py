@@ -61,7 +61,8 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     scores = [_scoring(model, stage, network, compiled) for network in networks]
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
-        found, losses_n = dict[str, Tensor](), []
+        found: dict[str, Tensor] = {}
+        losses_n: list[Tensor] = []
         memory: Memory | None = None
         for network, score in zip(networks, scores, strict=True):
             with nullcontext() if network.terms else torch.no_grad():

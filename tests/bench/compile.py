@@ -2,10 +2,12 @@
 
     python -m tests.bench.compile [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
 
-First, for each depth and scheme in a process of its own and without any cache: what the first step
-took (forward, backward and update; processor time counts the C++ compiler), its graphs and graph
-breaks, and recompiles over batches of rows of other lengths. Then the step compiled as a whole, by
-layer and not at all, in turns in one process.
+First, for each depth and scheme in a process of its own, without any cache and in an empty folder
+(objects of the C++ compiler are found again there even with caches off): what the first step took
+(forward, backward and update; processor time counts the C++ compiler), its graphs and graph breaks,
+and recompiles over batches of rows of other lengths. Then the step compiled as a whole, nested, by
+layer and not at all, in turns in one process. Beside other work read processor times, of one thread
+(OMP_NUM_THREADS=1): with more, waiting counts.
 
 Without --set: bert-mini at width 128, 8 x 64 tokens, masked LM on rows padded to their length.
 """
@@ -17,7 +19,9 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
@@ -25,6 +29,7 @@ from torch._dynamo.utils import counters
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved
 from bertc.objectives import Inputs
+from bertc.train.heap import kept_memory
 from bertc.train.machine import detect, determinism
 from bertc.train.step import TrainStep
 from tests.bench.rig import make_step
@@ -32,6 +37,9 @@ from tests.bench.rig import make_step
 SCHEMES = ("layer", "whole", "nested")
 SETTINGS = ["hidden=128", "heads=2", "seq=64", "batch=8", "objective=mlm", "precision=bf16"]
 EPOCH = 20
+
+Steady = dict[str, float]
+"""Medians of a step, and its speed, that of the whole being 1."""
 
 
 def program(depth: int, settings: list[str]) -> Resolved:
@@ -88,41 +96,61 @@ def first_step(scheme: str, resolved: Resolved) -> tuple[TrainStep, dict[str, fl
     }
 
 
-def in_turns(steps: dict[str, TrainStep], resolved: Resolved, rounds: int) -> dict[str, float]:
-    """Median seconds of each step."""
+def in_turns(steps: dict[str, TrainStep], resolved: Resolved, rounds: int) -> dict[str, Steady]:
+    """Each step beside the first of them, which is the one compiled as a whole."""
     inputs = batch(resolved, 0)
-    times: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for turn in range(rounds + 2):
         for name, step in steps.items():
-            started = time.perf_counter()
+            started, began = time.perf_counter(), time.process_time()
             step(step.read(inputs), turn, 1e-4)
-            times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(found[2:]) for name, found in times.items()}
+            taken = time.perf_counter() - started, time.process_time() - began
+            times[name].append(taken)
+    kept = {name: found[2:] for name, found in times.items()}
+    first = next(iter(kept.values()))
+    return {
+        name: {
+            "seconds": statistics.median(wall for wall, _ in found),
+            "cpu_seconds": statistics.median(cpu for _, cpu in found),
+            "speed": statistics.median(a[1] / b[1] for a, b in zip(first, found, strict=True)),
+            "speed_of_best": min(a[1] for a in first) / min(b[1] for b in found),
+        }
+        for name, found in kept.items()
+    }
 
 
-def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, dict[str, float]]:
+def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, Any]:
     """The first step; after the one compiled as a whole, also a step of each kind in turns."""
     step, first = first_step(scheme, resolved)
     if scheme != "whole":
         return {"first": first}
-    others = {name: training_step(name, resolved) for name in ("layer", "eager")}
+    others = {name: training_step(name, resolved) for name in ("nested", "layer", "eager")}
     return {"first": first, "steady": in_turns({"whole": step, **others}, resolved, rounds)}
 
 
-def _in_own_process(arguments: list[str]) -> dict[str, dict[str, float]]:
-    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.compile", *arguments],
-        env=environment, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+def _in_own_process(arguments: list[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            **os.environ,
+            "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+            "TORCHINDUCTOR_CACHE_DIR": folder,
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.compile", *arguments],
+            env=environment, check=True, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def _print_steady(depth: int, seconds: dict[str, float]) -> None:
-    steps = ", ".join(f"{name} {1000 * value:.1f} ms" for name, value in seconds.items())
-    ratio = seconds["whole"] / seconds["layer"]
-    print(f"{depth:3} layers  a step: {steps}; speed by layer / as a whole {ratio:.3f}", flush=True)
+def _print_steady(depth: int, steady: dict[str, Steady]) -> None:
+    for name, found in steady.items():
+        print(
+            f"{depth:3} layers  {name:7} a step {1000 * found['seconds']:.1f} ms "
+            f"({1000 * found['cpu_seconds']:.1f} ms of processor time)  speed, of the whole, "
+            f"by processor time {found['speed']:.3f}, of the best {found['speed_of_best']:.3f}",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -136,7 +164,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.only:
         resolved = program(args.depths[0], args.settings)
-        with determinism():
+        with determinism(), kept_memory():
             print(json.dumps(measure(args.only, resolved, args.rounds)))
         return
     report(args.depths, args.rounds, args.settings, args.json)
@@ -144,7 +172,7 @@ def main() -> None:
 
 def report(depths: list[int], rounds: int, settings: list[str], json_file: str | None) -> None:
     """The table, and with a file name the same as JSON."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for depth in depths:
         own = ["--depths", str(depth), "--rounds", str(rounds), "--set", *settings]
         found[str(depth)] = {}
@@ -161,7 +189,7 @@ def report(depths: list[int], rounds: int, settings: list[str], json_file: str |
                 found[str(depth)]["steady"] = answer["steady"]
                 _print_steady(depth, answer["steady"])
     result = {
-        "command": " ".join(["python tests/bench/compile.py", *sys.argv[1:]]),
+        "command": " ".join(["python -m tests.bench.compile", *sys.argv[1:]]),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": detect("cpu").name,
