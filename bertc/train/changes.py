@@ -8,7 +8,7 @@ from typing import Any
 
 from bertc.diagnostics import ResumeRefusedError
 from bertc.ir.encoder import LayerWidths
-from bertc.ir.resolved import Resolved, Run
+from bertc.ir.resolved import Resolved, Run, Stage
 from bertc.ir.settings import STAGE_SETTINGS, Settings
 from bertc.ir.sharing import ShareMap
 from bertc.syntax.shapes import setting_shape
