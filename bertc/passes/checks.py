@@ -1,5 +1,7 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
+import math
+
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.objective import Masked, Nsp, Plm, Sbo, Sop, SpanUnit
@@ -8,6 +10,7 @@ from bertc.passes.dimensions import total_steps
 from bertc.passes.fixes import fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.plan import largest_divisor
+from bertc.passes.running import check_running
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, reads_on, stage_views
 
@@ -25,7 +28,7 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
-        _stream_possible(stage, diagnostics)
+        check_running(stage, diagnostics)
         _order_possible(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
@@ -187,48 +190,16 @@ def _causal(stages: tuple[StageView, ...]) -> bool:
     return reads_on(stages[0].value("objective"))
 
 
-def _stream_possible(stage: StageView, diagnostics: Diagnostics) -> None:
-    running, memory = stage.format.kind == "stream", stage.value("memory")
-    if memory and not running:
-        diagnostics.error(
-            "E219",
-            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
-            stage.span("memory"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="format=stream",
-            fix=fix(stage.given("format"), "format=stream"),
-        )
-    attention = stage.program.settings["attention"]
-    if memory and attention.value.kind == "full":
-        diagnostics.error(
-            "E222",
-            f"memory = {memory}, and attention = full does not know how far a token stands back",
-            stage.span("memory"),
-            label="remembered tokens would share their places with those of the row",
-            notes=note("attention is set here", attention.origin.span),
-            help="attention=relative",
-            fix=fix(attention, "attention=relative") or fix(stage.given("memory"), "memory=0"),
-        )
-    if running and (stage.translates or stage.value("mixing") == "batches"):
-        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
-        diagnostics.error(
-            "E221",
-            f"{what}, and rows of a stream read on in their own text",
-            stage.span("format") or stage.span("objective"),
-            help="format=full-sentences",
-            fix=fix(stage.given("format"), "format=full-sentences"),
-        )
-
-
 def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
     asking = [
         t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
     ]
+    begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
     if asking and not paired:
         diagnostics.error(
             "E204",
-            f"{asking[0]} asks about two segments, and {stage.format.kind} rows have one",
+            f"{asking[0]} asks about two segments, and {stage.format.kind} rows {begin}",
             span,
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
@@ -252,15 +223,23 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             help="format=doc-sentences, whose rows end with their document",
             fix=fix(stage.given("format"), "format=doc-sentences"),
         )
-    segments = stage.program.settings["segments"].value
-    if (paired or stage.translates) and segments == 1:
-        rows = stage.format.kind if paired else "tlm"
+    _segments_fit(stage, diagnostics)
+
+
+def _segments_fit(stage: StageView, diagnostics: Diagnostics) -> None:
+    given, kind = stage.program.settings["segments"], stage.format.kind
+    rows, many = kind, 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
+    if many == 1 and stage.translates:
+        rows, many = "tlm", 2
+    if 0 < given.value < many:
+        number = {2: "two", 3: "three"}[many]
         diagnostics.error(
             "E211",
-            f"{rows} rows have two segments, and segments = {segments}",
-            stage.program.span("segments"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="segments=2, or segments=0 to tell the segments apart by separators alone",
+            f"{rows} rows have {number} segments, and segments = {given.value}",
+            given.origin.span or stage.span("format"),
+            notes=note(f"format = {kind}", stage.span("format")) if given.origin.span else (),
+            help=f"segments={many}, or segments=0 to tell the segments apart by separators alone",
+            fix=fix(given, f"segments={many}"),
         )
 
 
@@ -279,11 +258,13 @@ def _order_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             label="a row is read in one way only",
             help="objective=plm, or a stage for each",
         )
-    if 0 < found.block < seq and seq % found.block:
-        near = largest_divisor(seq, found.block)
+    part = next((p for p in stage.parts if 0 < found.block < p and p % found.block), None)
+    if part is not None:
+        near = largest_divisor(math.gcd(*stage.parts), found.block)
+        rows = f"rows of {seq}" if part == seq else f"parts of {part}"
         diagnostics.error(
             "E251",
-            f"rows of {seq} tokens are no number of blocks of {found.block}",
+            f"{rows} tokens are no number of blocks of {found.block}",
             span,
             notes=note(f"seq = {seq}", stage.span("seq")),
             help=f"plm(block={near}), or plm for one permutation of a row",
