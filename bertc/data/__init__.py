@@ -1,7 +1,7 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
 
 from bertc.data.batch import RawBatch
-from bertc.data.corpus import Corpus, prepare
+from bertc.data.corpus import AnyData, Corpus, TextData, prepare
 from bertc.data.encode import TaskRows, encode
 from bertc.data.progress import Progress, Silent
 from bertc.data.running import RunningData
@@ -11,6 +11,8 @@ from bertc.data.task import TaskBatch, TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
 
 __all__ = [
+    "AnyData",
+    "TextData",
     "Corpus",
     "Progress",
     "RawBatch",

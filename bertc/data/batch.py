@@ -22,11 +22,13 @@ class RawBatch:
     not used. ``pair_labels``: 0 true order or next text, 1 not, 2 the same in another language;
     only of such rows are the two ``languages`` not one. ``following`` is the token after a row
     whose text goes on, else -1; all of such a row is text, ``lengths`` says how much of it is its
-    own to predict.
+    own to predict. Rows that are ``backward`` read their text from its end to its beginning.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
-    segment_ids: NDArray[np.uint8]  # (b, s) 1 for the second text and its separator
+    segment_ids: NDArray[
+        np.uint8
+    ]  # (b, s) 1 for the second text and its separator, 2 for a [CLS] after both
     lengths: NDArray[np.int32]  # (b,) tokens before the padding
     example_ids: NDArray[np.int64]  # (b,)
     copies: NDArray[np.int64]  # (b,)
@@ -34,6 +36,7 @@ class RawBatch:
     pair_labels: NDArray[np.int64]  # (b, m)
     languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
     following: NDArray[np.int32]  # (b,)
+    backward: NDArray[np.uint8]  # (b,) 1 or 0
 
 
 def assemble(
@@ -146,4 +149,5 @@ def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
         pair_labels=np.zeros((batch, texts), dtype=np.int64),
         languages=np.zeros((batch, 2), dtype=np.uint8),
         following=np.full(batch, -1, dtype=np.int32),
+        backward=np.zeros(batch, dtype=np.uint8),
     )

@@ -20,15 +20,20 @@ from bertc.data.source import Source, Text, open_source
 from bertc.data.spool import spooled
 from bertc.data.stage import Drawn, StageData
 from bertc.data.store import fingerprint, obtain
+from bertc.data.stream_pairs import StreamPairs
 from bertc.data.task import TaskData
 from bertc.data.task_sets import digest, read_tasks
 from bertc.data.tokenise import tokenise
 from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError
-from bertc.ir.data import Parallel, TokenizerFile
+from bertc.ir.data import RUNNING, Parallel, StreamPair, TokenizerFile
 from bertc.ir.objective import Mlm, Objective, StaticMasking, Tlm
 from bertc.ir.resolved import Resolved, Stage
+
+TextData = StageData | RunningData | StreamPairs
+AnyData = TextData | TaskData
+"""The batches of a stage."""
 
 VERSION = 1
 """Part of every fingerprint: raised when the same text would be prepared differently."""
@@ -50,9 +55,9 @@ class Corpus:
     vocabulary: Vocabulary
     fingerprint: str
     facts: tuple[dict[str, Any], ...]
-    stages: tuple[StageData | RunningData | TaskData, ...]
+    stages: tuple[AnyData, ...]
 
-    def stage(self, index: int) -> StageData | RunningData | TaskData:
+    def stage(self, index: int) -> AnyData:
         """The batches of a stage, by its place in ``resolved.stages``."""
         return self.stages[index]
 
@@ -90,7 +95,7 @@ def _content(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[Text, "_Tokenised"],
-    read: tuple[StageData | RunningData | TaskData, ...],
+    read: tuple[AnyData, ...],
 ) -> str:
     """Fingerprint of the text and of all that turns it into batches, wherever it lies."""
     stages: list[object] = []
@@ -217,12 +222,12 @@ def _stage(
     tokenised: dict[Text, _Tokenised],
     cache: Path,
     progress: Progress,
-) -> StageData | RunningData | TaskData:
+) -> AnyData:
     """Arrange each source in as many copies as the steps of the stage will read."""
     if stage.tasks:
         return read_tasks(stage, vocabulary, resolved.run.seed, progress)
     static = max((_static_copies(term.objective) for term in stage.objective), default=0)
-    if stage.format.kind == "stream":
+    if stage.format.kind in RUNNING:
         return _running(stage, resolved, vocabulary, tokenised, static)
     train, heldout, read, lost = [], [], 0, 0
     weights, seed = _weights(stage, tokenised), resolved.run.seed
@@ -272,17 +277,35 @@ def _running(
     vocabulary: Vocabulary,
     tokenised: dict[Text, _Tokenised],
     static: int,
-) -> RunningData:
+) -> RunningData | StreamPairs:
     """The sources of a stage as they are: there is nothing to arrange."""
     texts = [text for _, text in texts_of(stage)]
+    train = tuple(tokenised[text].train for text in texts)
+    heldout = tuple(tokenised[text].heldout for text in texts)
+    languages = tuple(_number(resolved, text.languages[0]) for text in texts)
+    weights = _weights(stage, tokenised)
+    if isinstance(stage.format, StreamPair):
+        return StreamPairs(
+            vocabulary,
+            resolved.run.seed,
+            stage.batch,
+            stage.seq,
+            stage.parts[0],
+            stage.format.both_ways,
+            train,
+            heldout,
+            languages,
+            weights,
+            static,
+        )
     return RunningData(
         vocabulary,
         stage.batch,
         stage.seq,
-        tuple(tokenised[text].train.ids for text in texts),
-        tuple(tokenised[text].heldout.ids for text in texts),
-        tuple(_number(resolved, text.languages[0]) for text in texts),
-        _weights(stage, tokenised),
+        tuple(tokens.ids for tokens in train),
+        tuple(tokens.ids for tokens in heldout),
+        languages,
+        weights,
         static,
     )
 

@@ -23,6 +23,7 @@ from bertc.ir.data import (
     SentencePair,
     SingleSegment,
     Stream,
+    StreamPair,
 )
 from bertc.ir.objective import Pairs
 
@@ -62,7 +63,7 @@ class Arrangement:
                 return True
             case SentencePair():
                 return self.pairs in ("random-next", "swapped")
-            case FullSentences() | DocSentences() | Stream():
+            case FullSentences() | DocSentences() | Stream() | StreamPair():
                 return False
 
 

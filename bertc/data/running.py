@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batch import RawBatch, empty_batch
+from bertc.data.endless import Endless, by_language, endless
 from bertc.data.vocabulary import Vocabulary
 
 Texts = tuple[NDArray[Any], ...]
@@ -36,10 +38,14 @@ class RunningData:
     static_copies: int = 0
     lost: int = 0
 
+    @cached_property
+    def _text(self) -> Endless:
+        return endless(self.train_texts, self.weights)
+
     @property
     def tokens(self) -> int:
         """Tokens of one pass."""
-        return sum(self._quotas())
+        return self._text.tokens
 
     @property
     def examples(self) -> int:
@@ -54,10 +60,10 @@ class RunningData:
         starts_b = (moved_k[:, None] + begins_b).reshape(-1)
         passes, within = np.divmod(starts_b, self.tokens)
         copies = passes % self.static_copies if self.static_copies else passes
-        sources = np.searchsorted(np.cumsum(self._quotas()), within, side="right")
-        batch = self._rows(self._read_on(starts_b), within, np.full(len(starts_b), self.seq))
+        read_bs = self._text.read(starts_b[:, None] + np.arange(self.seq + 1))
+        batch = self._rows(read_bs, within, np.full(len(starts_b), self.seq))
         batch.copies[:] = copies
-        batch.languages[:] = np.array(self.languages)[sources][:, None]
+        batch.languages[:] = np.array(self.languages)[self._text.sources(starts_b)][:, None]
         return batch
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
@@ -66,49 +72,25 @@ class RunningData:
         About ``examples`` rows in all, of each language its share, but at least one batch. If they
         are enough for all of it, every token of a language but its first is told exactly once.
         """
-        whole = sum(map(len, self.heldout_texts))
-        for language in dict.fromkeys(self.languages):
-            own = zip(self.languages, self.heldout_texts, strict=True)
-            texts = tuple(text for other, text in own if other == language)
-            share = examples * sum(map(len, texts)) / whole
-            for rows in islice(self._read_out(texts, batch), max(1, math.ceil(share / batch))):
+        sizes = tuple(map(len, self.heldout_texts))
+        for language, own, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in own)
+            wanted = max(1, math.ceil(examples * share / batch))
+            for rows in islice(self._read_out(texts, batch), wanted):
                 rows.languages[:] = language
                 yield rows
 
     def _read_out(self, texts: Texts, batch: int) -> Iterator[RawBatch]:
-        total = sum(map(len, texts))
+        text = endless(texts, (1.0,) * len(texts))
+        total = text.tokens
         part = -(-(total - 1) // batch)
         begins_b = np.arange(batch) * part
         own_b = np.clip(total - 1 - begins_b, 0, part)
         lane_s = np.arange(self.seq + 1)
         for start in range(0, part, self.seq):
             starts_b = (begins_b + start) % total
-            read_bs = _look_up(texts, (starts_b[:, None] + lane_s) % total)
+            read_bs = text.read(starts_b[:, None] + lane_s)
             yield self._rows(read_bs, starts_b, np.clip(own_b - start, 0, self.seq))
-
-    def _quotas(self) -> list[int]:
-        """Tokens that one pass takes from each source."""
-        largest = max(self.weights)
-        return [
-            max(1, round(len(text) * weight / largest))
-            for text, weight in zip(self.train_texts, self.weights, strict=True)
-        ]
-
-    def _read_on(self, starts_b: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tokens (b, s + 1) from some places of the endless text on."""
-        quotas = np.array(self._quotas())
-        places_bs = starts_b[:, None] + np.arange(self.seq + 1)
-        passes_bs, within_bs = np.divmod(places_bs, quotas.sum())
-        if len(quotas) == 1:
-            return self.train_texts[0].take(within_bs).astype(np.int64)
-        ends = np.cumsum(quotas)
-        source_bs = np.searchsorted(ends, within_bs, side="right")
-        at_bs = within_bs - (ends - quotas)[source_bs] + passes_bs * quotas[source_bs]
-        found_bs = np.empty_like(places_bs)
-        for number, text in enumerate(self.train_texts):
-            mine = source_bs == number
-            found_bs[mine] = text.take(at_bs[mine], mode="wrap")
-        return found_bs
 
     def _rows(
         self,
@@ -120,14 +102,3 @@ class RunningData:
         batch.token_ids[:], batch.following[:] = read_bs[:, :-1], read_bs[:, -1]
         batch.example_ids[:], batch.lengths[:], batch.starts[:] = places_b, lengths_b, 0
         return batch
-
-
-def _look_up(texts: Texts, places_bs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The tokens at some places of texts laid end to end."""
-    ends = np.cumsum([len(text) for text in texts])
-    source_bs = np.searchsorted(ends, places_bs, side="right")
-    found_bs = np.empty_like(places_bs)
-    for number, text in enumerate(texts):
-        mine = source_bs == number
-        found_bs[mine] = text[places_bs[mine] - (ends[number] - len(text))]
-    return found_bs

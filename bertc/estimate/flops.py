@@ -82,7 +82,9 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
         # A pooler that nothing reads is not run; else it pools every example of a row.
         pooled = stage.texts if reads_pooler(network.terms) else 0
         memory = stage.remembered(network.name)
-        body = network.encoder.matmuls(rows, stage.seq, network.asked, memory, network.unseen)
+        body = network.encoder.matmuls(
+            rows, stage.seq, network.asked, memory, network.unseen, network.ways
+        )
         for product in (*body, *head_matmuls(stage, network, examples)):
             times = pooled if product.part == "pooler" else 1
             forward += times * product.flops

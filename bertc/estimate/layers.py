@@ -98,15 +98,19 @@ def layer_bytes(network: Network, seq: int, room: Room, memory: int = 0) -> tupl
         queries = encoder.queries(number, seq, network.asked, network.unseen)
         address = (widths.heads, widths.head_dim, widths.ffn, queries)
         if address not in alike:
-            alike[address] = _layer_bytes(memory + seq, queries, network, room, number)
+            alike[address] = _layer_bytes(seq, memory, queries, network, room, number)
         found.append(alike[address])
     return tuple(found)
 
 
-def _layer_bytes(seq: int, queries: int, network: Network, room: Room, number: int) -> LayerBytes:
+def _layer_bytes(
+    row: int, memory: int, queries: int, network: Network, room: Room, number: int
+) -> LayerBytes:
     encoder = network.encoder
     widths, fused = encoder.layers[number], room.fused(encoder)
-    heads, head_dim = widths.heads, widths.head_dim
+    heads, head_dim, seq = widths.heads, widths.head_dim, memory + row
+    placed = queries - (row if queries >= row else 0)
+    turned = (network.ways - 1) * (seq + (1 if encoder.causal else row))
     attention = sum(weight.numel for weight in encoder.attention_weights(number))
     ffn = sum(weight.numel for weight in encoder.ffn_weights(number))
     if room.precision == "bf16":
@@ -117,7 +121,7 @@ def _layer_bytes(seq: int, queries: int, network: Network, room: Room, number: i
     around = _around(encoder, queries)
     ordered = network.unseen > 0
     kept = around + encoder.attention.kept(
-        encoder.hidden, heads, head_dim, seq, queries, fused, ordered
+        encoder.hidden, heads, head_dim, seq, queries, placed, turned, fused, ordered
     )
     if encoder.norm.kind == "pre" and queries != seq:  # what the queries look at is normed too
         kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
@@ -130,7 +134,7 @@ def _layer_bytes(seq: int, queries: int, network: Network, room: Room, number: i
         copies=copies,
         attention_kept=room.bytes_of(kept),
         ffn_kept=room.bytes_of(ffn_kept),
-        attention_working=encoder.attention.working(heads, head_dim, seq, queries, fused)
+        attention_working=encoder.attention.working(heads, head_dim, seq, queries, turned, fused)
         * room.value_bytes,
         ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
     )

@@ -276,5 +276,6 @@ def embeddings_kept(stage: Stage, network: Network) -> Kept:
         total += Kept(values=seq * embedding)
     last = len(encoder.layers) - 1
     rows = {encoder.queries(layer, stage.seq, asked, network.unseen) for layer in (0, last)}
-    common = sum(encoder.attention.common_kept(stage.seq, queries) for queries in rows)
+    context = stage.remembered(network.name) + stage.seq
+    common = sum(encoder.attention.common_kept(context, queries) for queries in rows)
     return total + Kept(values=common)

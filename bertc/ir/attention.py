@@ -42,6 +42,7 @@ class FullAttention(Node):
         seq: int,
         queries: int,
         ahead: int,
+        ways: int,
     ) -> tuple[Matmul, ...]:
         """Four projections, the scores and the weighted average.
 
@@ -63,6 +64,8 @@ class FullAttention(Node):
         head_dim: int,
         seq: int,
         queries: int,
+        placed: int,
+        turned: int,
         fused: bool,
         ordered: bool,
     ) -> Kept:
@@ -84,7 +87,15 @@ class FullAttention(Node):
         """Values that all layers keep together: none."""
         return 0
 
-    def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
+    def working(
+        self,
+        heads: int,
+        head_dim: int,
+        seq: int,
+        queries: int,
+        turned: int,
+        fused: bool,
+    ) -> int:
         """Values that backward holds at once beside what was kept.
 
         Fused: the gradients of queries, keys and values; else those of the scores and the average.
@@ -147,11 +158,13 @@ class RelativeAttention(Node):
         seq: int,
         queries: int,
         ahead: int,
+        ways: int,
     ) -> tuple[Matmul, ...]:
         """Four projections, one of all distances, both scores and the weighted average.
 
         Distances are mapped once for all rows of a batch: from that of the first of ``seq`` behind
-        the last to that of the last ``ahead``. Queries beyond those of the row, or only some of
+        the last to that of the last ``ahead``, once more where they are read another ``ways``.
+        Queries beyond those of the row, or only some of
         them, stand anywhere: each meets all distances.
         """
         width, distances, times = heads * head_dim, seq + ahead, batch * heads
@@ -162,7 +175,7 @@ class RelativeAttention(Node):
         return (
             Matmul("attention", batch * queries, hidden, width),
             Matmul("attention", batch * seq, hidden, width, times=2),
-            Matmul("attention", distances, hidden, width, fixed=True),
+            Matmul("attention", ways * distances, hidden, width, fixed=True),
             Matmul("attention", queries, head_dim, seq, times=times),
             *(Matmul("attention", rows, head_dim, many, times=times) for rows, many in met),
             *((segments,) if self.segments else ()),
@@ -177,17 +190,23 @@ class RelativeAttention(Node):
         head_dim: int,
         seq: int,
         queries: int,
+        placed: int,
+        turned: int,
         fused: bool,
         ordered: bool,
     ) -> Kept:
-        """As full attention, and the queries once more for each other bias; no kernel is fused."""
+        """As full attention, and the queries once more for each other bias; no kernel is fused.
+
+        So many queries are ``placed`` anywhere. Where rows are ``turned`` each has so many
+        distances of its own.
+        """
         width = heads * head_dim
         gathered = queries if queries != seq else 0
         values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
         if self.segments:
             values += queries * (width + heads)
-        placed = queries - (seq if queries >= seq else 0)
         values += placed * heads * 2 * seq  # the scores of all distances, of which some are picked
+        values += turned * width
         picked = 2 * placed * seq  # by integers of eight bytes
         return Kept(values=values + (1 if fused else 3) * heads * queries * seq, fp32=picked)
 
@@ -195,9 +214,17 @@ class RelativeAttention(Node):
         """Values that all layers keep together: which keys stand in the query's own segment."""
         return queries * seq if self.segments else 0
 
-    def working(self, heads: int, head_dim: int, seq: int, queries: int, fused: bool) -> int:
+    def working(
+        self,
+        heads: int,
+        head_dim: int,
+        seq: int,
+        queries: int,
+        turned: int,
+        fused: bool,
+    ) -> int:
         """Values that backward holds at once beside what was kept: the gradients of all scores."""
-        return 4 * queries * heads * seq
+        return 4 * queries * heads * seq + turned * heads * head_dim
 
     def joined(self, hidden: int, heads: int, head_dim: int) -> int:
         """Elements of the weights that one application copies: the three maps side by side."""

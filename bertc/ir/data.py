@@ -151,12 +151,34 @@ class Stream(Node):
     kind: Literal["stream"] = "stream"
 
 
+class StreamPair(Node):
+    """Text as it runs on, then two segments: x A [SEP] B [SEP] [CLS] (XLNet data_utils.py).
+
+    x is ``reuse`` tokens, 0: half of a row. In the next batch the row goes on where x ended, so
+    that A begins with what is x there. A ends with a sentence; B is the text after it, or as often
+    text from anywhere. x sees nothing of what follows it in a row. ``both_ways``: every other row
+    reads the text from its end to its beginning, and distances are turned round there.
+    """
+
+    kind: Literal["stream-pair"] = "stream-pair"
+    reuse: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    both_ways: bool = False
+    positional = ("reuse",)
+
+    def parts(self, seq: int) -> tuple[int, int]:
+        """Tokens of a row that the next batch goes on after, and those of its segments."""
+        reused = self.reuse or seq // 2
+        return reused, seq - reused
+
+
 Format = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment | Stream,
+    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment | Stream | StreamPair,
     Field(discriminator="kind"),
 ]
 PAIRED = ("segment-pair", "sentence-pair")
-FULL = ("full-sentences", "stream")
+RUNNING = ("stream", "stream-pair")
+"""Formats in which rows read on from batch to batch."""
+FULL = ("full-sentences", *RUNNING)
 """Formats whose rows have no padding."""
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]

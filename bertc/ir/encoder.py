@@ -271,11 +271,13 @@ class Encoder(Node):
         asked: int | None = None,
         memory: int = 0,
         unseen: int = 0,
+        ways: int = 1,
     ) -> tuple[Matmul, ...]:
         """The products of one forward pass over (batch, seq) ids; table lookups are none.
 
         With ``asked`` the last layer makes so many states a row. ``memory`` positions stand before
-        each. ``unseen`` tokens have a second state, that of who does not see them.
+        each. ``unseen`` tokens have a second state, that of who does not see them. Rows are read in
+        so many ``ways``.
         """
         ahead = 1 if self.causal else seq
         products: list[Matmul] = []
@@ -289,7 +291,14 @@ class Encoder(Node):
         for layer, widths in enumerate(self.layers):
             queries = self.queries(layer, seq, asked, unseen)
             products += self.attention.matmuls(
-                self.hidden, widths.heads, widths.head_dim, batch, memory + seq, queries, ahead
+                self.hidden,
+                widths.heads,
+                widths.head_dim,
+                batch,
+                memory + seq,
+                queries,
+                ahead,
+                ways,
             )
             products += self.ffn.matmuls(self.hidden, widths.ffn, batch, queries)
         if self.pooler:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.base import ONES, Constant, Node, Normal, Weight
-from bertc.ir.data import Format, Share, Vocabulary
+from bertc.ir.data import Format, Share, StreamPair, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator, GeneratorNetwork
 from bertc.ir.growth import Growth, Init
@@ -45,7 +45,7 @@ class Network:
 
     ``terms`` are those it learns; without any it is used as it is. ``asked`` is the number of
     states a row that are read, None if they are no fewer than there are. ``unseen`` tokens of a row
-    have a second state.
+    have a second state. ``ways`` is 2 where rows are read in both directions.
     """
 
     name: NetworkName
@@ -53,6 +53,7 @@ class Network:
     terms: tuple[Term, ...]
     asked: int | None
     unseen: int = 0
+    ways: int = 1
 
 
 def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
@@ -130,6 +131,16 @@ class Stage(Node):
         """The most examples that one row holds."""
         return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Tokens of the parts of a row: it goes on after the first, and no part sees the next."""
+        return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
+
+    @property
+    def ways(self) -> int:
+        """Directions in which rows are read."""
+        return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
+
     def hiding(self) -> tuple[Masked, ...]:
         """What chooses the tokens that are predicted or replaced, each term in rows of its own."""
         terms = tuple(t.objective for t in self.objective if isinstance(t.objective, Masked))
@@ -184,7 +195,8 @@ class Stage(Node):
             if terms or (name == "generator" and self.replacing()):
                 unseen = self.unseen() if name == "encoder" else 0
                 network = self.network(name)
-                found.append(Network(name, network, terms, self._asked(terms), unseen))
+                asked = self._asked(terms)
+                found.append(Network(name, network, terms, asked, unseen, self.ways))
         return tuple(found)
 
     def network(self, name: NetworkName) -> Encoder:

@@ -108,7 +108,7 @@ class Encoder(nn.Module):
             context = None if reading.order is None else x[:, :seq]
             if memory is not None:
                 context = torch.cat([memory.states[number], x[:, :seq]], dim=1)
-                remembered.append(context[:, seq:].detach())
+                remembered.append(memory.kept(context))
             if reading.asked is not None and number == len(self.node.layers) - 1:
                 visible = narrowed(visible, reading.asked, seq, memory.length if memory else 0)
                 x, context = rows_at(x, reading.asked), x if context is None else context
@@ -140,13 +140,15 @@ class Encoder(nn.Module):
             same = (asking[:, :, None] == F.pad(ids, (before, 0))[:, None, :])[:, None]
             same = same.to(x_bsh.dtype)
         ahead = 1 if self.node.causal else seq
-        distances_lh = self._drop(encode_distances(node, before + seq, ahead, x_bsh))
+        backward = reading.backward
+        both = backward is not None
+        distances_lh = self._drop(encode_distances(node, before + seq, ahead, both, x_bsh))
         places, sees = None if unseen is None else before + unseen, None
         if isinstance(mask, Ordered):
             mask, sees = mask
         if mask is not None:
             mask = torch.zeros_like(mask, dtype=x_bsh.dtype).masked_fill(~mask, -torch.inf)
-        return Relation(mask, distances_lh, places, same, sees, **self.relative)
+        return Relation(mask, distances_lh, backward, places, same, sees, **self.relative)
 
     def _mask(
         self, reading: Reading, varlen: bool

@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     alone. With an ``order`` position s + i is the second state of unseen token i. ``language_ids``
     name rows of the encoder's table of languages; one beyond the last is no language.
     ``position_ids`` say where tokens stand if not one after another. ``memory`` stands before the
-    rows.
+    rows. Where rows read text ``backward`` each token before another counts as after it.
     """
 
     token_ids: torch.Tensor  # (b, s) long
@@ -41,6 +41,7 @@ class Reading(NamedTuple):
     language_ids: torch.Tensor | None = None  # (b, s) long
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     memory: Memory | None = None
+    backward: torch.Tensor | None = None  # (b,) long, 1 where a row does, None: all are forward
     order: Order | None = None  # None: all tokens see all
     asked: torch.Tensor | None = None  # (b, k) long, None: every position
 

@@ -17,15 +17,19 @@ from bertc.nn.weights import Linear, Table, parameter
 
 
 def encode_distances(
-    node: RelativeNode, context: int, ahead: int, like_bsh: torch.Tensor
+    node: RelativeNode, context: int, ahead: int, both: bool, like_bsh: torch.Tensor
 ) -> torch.Tensor:
     """Sines, then cosines, of the distances from context - 1 down to -ahead, (l, h).
 
-    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding).
+    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Of ``both`` ways those
+    of text that runs backward follow, negated: (2, l, h) (XLNet modeling.py, bi_data).
     """
     far_l = torch.arange(context - 1, -ahead - 1, -1, device=like_bsh.device).float()
     if node.clamp:
         far_l = far_l.clamp(-node.clamp, node.clamp)
+    if both:
+        ways = torch.stack([sinusoids(way_l, like_bsh.shape[2]) for way_l in (far_l, -far_l)])
+        return ways.to(like_bsh.dtype)
     return sinusoids(far_l, like_bsh.shape[2]).to(like_bsh.dtype)
 
 
@@ -91,25 +95,29 @@ class RelativeAttention(AttentionPart):
         """Scores (b, n, q, s): of the distance from the token that asks to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, relation.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
-        distance_ndl = rearrange(
-            self.distance(relation.distances), "l (n d) -> n d l", n=self.heads
-        )
-        places, (b, _, q, _) = relation.places, biased_bnqd.shape
+        mapped = self.distance(relation.distances)
+        distance = rearrange(mapped, "... l (n d) -> ... n d l", n=self.heads)
+        if relation.backward is not None:
+            distance = distance.index_select(0, relation.backward)
+        places, (b, _, q, _), distances = relation.places, biased_bnqd.shape, distance.shape[-1]
 
         def met(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
-            # One product a head for all rows: they have the distances in common.
-            asking = rearrange(biased_bnqd[:, :, first:end], "b n q d -> n (b q) d")
-            scores = asking @ distance_ndl[..., nearest:farthest]
-            scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
+            asking, meeting = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
+            if relation.backward is None:
+                # One product a head for all rows: they have the distances in common.
+                scores = rearrange(asking, "b n q d -> n (b q) d") @ meeting
+                scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
+            else:
+                scores_nbql = (asking @ meeting).transpose(0, 1)
             return scores_nbql
 
         stand = q - (0 if places is None else places.shape[1])
         pieces = [
             in_line(met(first, first + rows, begin, end), context)
-            for first, rows, begin, end in strips(context, stand, distance_ndl.shape[2])
+            for first, rows, begin, end in strips(context, stand, distances)
         ]
         if places is not None:
-            whole = met(stand, q, 0, distance_ndl.shape[2])
+            whole = met(stand, q, 0, distances)
             pieces.append(placed(whole, context, places))
         scores_nbqs = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
         return scores_nbqs.transpose(0, 1)

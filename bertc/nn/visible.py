@@ -41,6 +41,9 @@ class Relation(NamedTuple):
 
     mask: torch.Tensor | None  # (b|1, 1, 1|q, s), 0 where a token sees a key, else -inf
     distances: torch.Tensor  # (l, h), entry i encodes that the key stands s - 1 - i before
+    backward: torch.Tensor | None = (
+        None  # (b,) long, 1 where text runs backward: distances (2, l, h)
+    )
     places: torch.Tensor | None = None  # (b, u) long, in the context
     same: torch.Tensor | None = None  # (b, 1, q, s), 1 where both stand in one segment, else 0
     sees: torch.Tensor | None = None  # (b, 1, q, 1) bool, as in ``Ordered``

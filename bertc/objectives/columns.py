@@ -26,6 +26,7 @@ class Inputs(NamedTuple):
     pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not, 2: in another language
     languages: torch.Tensor  # (b, 2) long, of the first text and of the second
     following: torch.Tensor  # (b,) long, the token after the row; -1 where its text ends
+    backward: torch.Tensor  # (b,) long, 1 where the row reads its text from end to beginning
 
 
 class Tables(NamedTuple):

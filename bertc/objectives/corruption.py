@@ -43,6 +43,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
         attention_mask=real_bs if stage.padded and not stage.pack else None,
         sequence_ids=_number(inputs, real_bs) if stage.pack else None,
         language_ids=languages_bs if stage.encoder.languages else None,
+        backward=inputs.backward if stage.ways > 1 else None,
     )
     columns = Columns(reading, inputs.token_ids, pairs=None, mlm=masks, sbo=None)
     replacing: Rtd | None = None
@@ -53,7 +54,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
             case Clm():
                 columns = columns._replace(clm=next_tokens(inputs, reading.sequence_ids))
             case Plm() as objective:
-                order, plm = permute_tokens(objective, inputs, real_bs, tables, key)
+                order, plm = permute_tokens(objective, inputs, real_bs, stage.parts, tables, key)
                 reading = reading._replace(order=order)
                 columns = columns._replace(reading=reading, plm=plm)
             case Sbo() as objective:

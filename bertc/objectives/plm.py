@@ -3,6 +3,7 @@
 Axes: b examples, s positions of a row, k predictions, l places within a block.
 """
 
+from itertools import accumulate
 from typing import assert_never
 
 import torch
@@ -27,37 +28,85 @@ from bertc.objectives.words import find_words, read_text
 
 
 def permute_tokens(
-    objective: Plm, inputs: Inputs, real_bs: torch.Tensor, tables: Tables, key: int
+    objective: Plm,
+    inputs: Inputs,
+    real_bs: torch.Tensor,
+    parts: tuple[int, ...],
+    tables: Tables,
+    key: int,
 ) -> tuple[Order, Predictions]:
     """In which order the tokens of a row come, and the predictions asked of it.
 
     Tokens in no prediction come first: all see them, and they see each other alone. Then come the
-    rest, the special ones among them, which are never told (XLNet data_utils.py, _local_perm).
+    rest, the special ones among them, which are never told (XLNet data_utils.py, _local_perm). Each
+    of the ``parts`` of a row has predictions and an order of its own, and sees those before it.
     """
-    b, seq = inputs.token_ids.shape
-    block = min(objective.block or seq, seq)
-    drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + block)
-    span_bits_bs, fill_bits_bs, order_bits_bl = torch.split(drawn, [seq, seq, block], dim=1)
-    predictions = objective.predictions(seq)
-    counts_b = (inputs.lengths * predictions // seq).clamp(min=1)
-    marks_bs = find_spans(objective, inputs, real_bs, tables, span_bits_bs)
-    chosen_bk = fill_up(marks_bs, real_bs, fill_bits_bs, counts_b, predictions)
+    seq = inputs.token_ids.shape[1]
+    blocks = [min(objective.block or part, part) for part in parts]
+    drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
+    span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
+    chosen_bk = choose(objective, inputs, parts, tables, span_bits_bs, fill_bits_bs)
 
     ordinary_bs = read_text(inputs.token_ids, real_bs, tables, specials=False).ordinary
     # Slots not used mark a column beyond the row, which is dropped.
-    told = torch.zeros(b, seq + 1, dtype=torch.bool, device=real_bs.device)
+    told = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
     told_bs = told.scatter_(1, chosen_bk, True)[:, :seq]
     positions_bk = chosen_bk.clamp(max=seq - 1)
     used_bk = (chosen_bk < seq) & ordinary_bs.gather(1, positions_bk)
     positions_bk = torch.where(used_bk, positions_bk, 0)
     targets_bk = inputs.token_ids.gather(1, positions_bk)
 
-    place_bs = shuffled(order_bits_bl, seq)
+    places, firsts = [], []
+    for number, (begin, part) in enumerate(laid_out(parts)):
+        # Every part has a place more than tokens, for those that come first of it.
+        places.append(shuffled(order_bits[number], part) + (begin + number))
+        firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
+    place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
     first_bs = ordinary_bs & ~told_bs
-    rank_bs = torch.where(first_bs, -1, torch.where(real_bs, place_bs, LAST))
-    before_bs = torch.where(first_bs, 0, place_bs + (~ordinary_bs).long())
+    rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, LAST))
+    before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
     order = Order(rank_bs, before_bs, positions_bk)
     return order, Predictions(positions_bk, targets_bk, used_bk.float())
+
+
+def laid_out(parts: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Where each part of a row begins, and how long it is."""
+    return list(zip(accumulate(parts, initial=0), parts, strict=False))
+
+
+def choose(
+    objective: Plm,
+    inputs: Inputs,
+    parts: tuple[int, ...],
+    tables: Tables,
+    span_bits_bs: torch.Tensor,
+    fill_bits_bs: torch.Tensor,
+) -> torch.Tensor:
+    """Positions (b, k) of spans, and of single tokens where those are too few; s where not used.
+
+    Each part has its share of them, the first what is left over: 43 and 42 of 85. Words are looked
+    for in the direction of the text.
+    """
+    seq = inputs.token_ids.shape[1]
+    most, lane_s = objective.predictions(seq), torch.arange(seq, device=span_bits_bs.device)
+    shares = [most * part // seq for part in parts[1:]]
+    found = []
+    for (begin, part), share in zip(laid_out(parts), (most - sum(shares), *shares), strict=True):
+        if not share:
+            continue
+        own, lane_p = slice(begin, begin + part), lane_s[:part]
+        turned_bp = torch.where(inputs.backward[:, None] > 0, part - 1 - lane_p, lane_p)
+        text = inputs._replace(
+            token_ids=inputs.token_ids[:, own].gather(1, turned_bp),
+            lengths=(inputs.lengths - begin).clamp(0, part),
+        )
+        counts_b = (text.lengths * share // part).clamp(min=1)
+        real_bp = lane_p < text.lengths[:, None]
+        marks_bp = find_spans(objective, text, real_bp, tables, span_bits_bs[:, own])
+        chosen_bk = fill_up(marks_bp, real_bp, fill_bits_bs[:, own], counts_b, share)
+        positions_bk = turned_bp.gather(1, chosen_bk.clamp(max=part - 1)) + begin
+        found.append(torch.where(chosen_bk < part, positions_bk, seq))
+    return torch.cat(found, dim=1)
 
 
 def shuffled(bits_bl: torch.Tensor, seq: int) -> torch.Tensor:

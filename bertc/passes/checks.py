@@ -9,6 +9,7 @@ from bertc.passes.fixes import fix, fix_argument, note
 from bertc.passes.languages import check_languages
 from bertc.passes.order import check_order
 from bertc.passes.plan import largest_divisor
+from bertc.passes.running import check_running
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, reads_on, stage_views
 
@@ -26,6 +27,7 @@ def checks(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in stage_views(program):
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
+        check_running(stage, diagnostics)
         check_order(stage, diagnostics)
         _row_fits_positions(stage, diagnostics)
         _batch_divides(stage, diagnostics)
@@ -192,10 +194,11 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
     asking = [
         t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
     ]
+    begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
     if asking and not paired:
         diagnostics.error(
             "E204",
-            f"{asking[0]} asks about two segments, and {stage.format.kind} rows have one",
+            f"{asking[0]} asks about two segments, and {stage.format.kind} rows {begin}",
             span,
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
@@ -219,15 +222,23 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             help="format=doc-sentences, whose rows end with their document",
             fix=fix(stage.given("format"), "format=doc-sentences"),
         )
-    segments = stage.program.settings["segments"].value
-    if (paired or stage.translates) and segments == 1:
-        rows = stage.format.kind if paired else "tlm"
+    _segments_fit(stage, diagnostics)
+
+
+def _segments_fit(stage: StageView, diagnostics: Diagnostics) -> None:
+    given, kind = stage.program.settings["segments"], stage.format.kind
+    rows, many = kind, 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
+    if many == 1 and stage.translates:
+        rows, many = "tlm", 2
+    if 0 < given.value < many:
+        number = {2: "two", 3: "three"}[many]
         diagnostics.error(
             "E211",
-            f"{rows} rows have two segments, and segments = {segments}",
-            stage.program.span("segments"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="segments=2, or segments=0 to tell the segments apart by separators alone",
+            f"{rows} rows have {number} segments, and segments = {given.value}",
+            given.origin.span or stage.span("format"),
+            notes=note(f"format = {kind}", stage.span("format")) if given.origin.span else (),
+            help=f"segments={many}, or segments=0 to tell the segments apart by separators alone",
+            fix=fix(given, f"segments={many}"),
         )
 
 

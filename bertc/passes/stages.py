@@ -6,7 +6,7 @@ from typing import Any
 
 from bertc.diagnostics import Span
 from bertc.ir.answer import Choice, Labels, Score
-from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream
+from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream, StreamPair
 from bertc.ir.growth import FromGenerator
 from bertc.ir.objective import Clm, Nsp, Pairs, Sop, Term, Tlm
 from bertc.ir.program import Given, Program
@@ -50,6 +50,12 @@ class StageView:
         if given is not None and given.origin.kind != "derived":
             return given.value
         return default_format(self.value("objective"), self.value("pack"))
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Tokens of the parts of a row, each of which has an order of its own."""
+        seq: int = self.value("seq")
+        return self.format.parts(seq) if isinstance(self.format, StreamPair) else (seq,)
 
     @property
     def translates(self) -> bool:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch, Vocabulary
+from bertc.ir.data import RUNNING
 from bertc.ir.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, NextTokens, Predictions, Tables, corrupt, mask_key
@@ -75,7 +76,7 @@ STREAM_ROWS = 8
 
 def heldout_rows(stage: Stage, microbatch: int, ranks: Ranks) -> int:
     """Held-out rows read at once by all processes together."""
-    if stage.format.kind == "stream":
+    if stage.format.kind in RUNNING:
         return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
     return min(microbatch * ranks.world.size, stage.batch)
 

@@ -11,7 +11,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from bertc.data import RunningData, StageData
+from bertc.data import RunningData, TextData
 from bertc.diagnostics import UsageError
 from bertc.ir.resolved import Stage
 from bertc.nn import Model, Reading
@@ -78,7 +78,7 @@ class Manner:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")
 
 
-def read_data(data: StageData | RunningData, stage: Stage) -> StageData | RunningData:
+def read_data(data: TextData, stage: Stage) -> TextData:
     """The data of a stage in rows of the length that is asked for."""
     return replace(data, seq=stage.seq) if isinstance(data, RunningData) else data
 

@@ -37,7 +37,8 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
         return None
     encoder = stage.encoder
     layers, hidden = len(encoder.layers), encoder.hidden
-    return nothing(layers, batch, stage.memory, hidden, model.compute_dtype, device)
+    dtype = model.compute_dtype
+    return nothing(layers, batch, stage.memory, hidden, dtype, device, stage.parts[0])
 
 
 def joined(parts: list[Memory | None]) -> Memory | None:
@@ -45,7 +46,7 @@ def joined(parts: list[Memory | None]) -> Memory | None:
     memories = [part for part in parts if part is not None]
     if not memories:
         return None
-    return Memory(torch.cat([part.states for part in memories], dim=1), memories[0].filled)
+    return memories[0]._replace(states=torch.cat([part.states for part in memories], dim=1))
 
 
 def shapes(stage: Stage) -> Shapes:
@@ -55,8 +56,12 @@ def shapes(stage: Stage) -> Shapes:
 
 
 def taken_up(
-    tensors: dict[str, Tensor], rows: slice, dtype: torch.dtype, device: torch.device
+    tensors: dict[str, Tensor],
+    stage: Stage,
+    rows: slice,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> Remembered:
     """What ``gathered`` gave, for a process with these rows."""
     states = tensors[STATES][:, rows].to(device, dtype)
-    return Remembered(Memory(states, tensors[FILLED].long().to(device)))
+    return Remembered(Memory(states, tensors[FILLED].long().to(device), stage.parts[0]))

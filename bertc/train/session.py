@@ -223,7 +223,7 @@ def _taken_up(
         return Remembered()
     memory = state.memory or {n: torch.zeros(shape) for n, shape in shapes(stage).items()}
     ranks.share_tensors(memory)
-    return taken_up(memory, ranks.rows(stage.batch), state.model.compute_dtype, device)
+    return taken_up(memory, stage, ranks.rows(stage.batch), state.model.compute_dtype, device)
 
 
 def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> Corpus:

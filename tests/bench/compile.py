@@ -74,7 +74,7 @@ def batch(resolved: Resolved, number: int) -> Inputs:
         token_ids=ids, segment_ids=torch.zeros_like(ids), lengths=lengths,
         example_ids=torch.arange(stage.batch) + number * stage.batch,
         copies=zeros, starts=zeros[:, None], pair_labels=zeros[:, None],
-        languages=zeros[:, None].expand(-1, 2), following=zeros - 1,
+        languages=zeros[:, None].expand(-1, 2), following=zeros - 1, backward=zeros,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from bertc.ir.resolved import Resolved
 from bertc.nn import Order, Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes import Machine
+from bertc.train.remembered import beginning
 from tests.bench.memory import allocated_bytes
 
 GIB = 2**30
@@ -81,6 +82,9 @@ LEDGER = [
     "batch=16 precision=fp32 generator=0.5 objective=rtd*50+mlm",
     "batch=16 microbatch=4 precision=bf16 generator=1 E=32 objective=rtd(over=masked)+mlm",
     "batch=16 precision=fp32 objective=plm attention=relative(untie=true)",
+    "batch=16 precision=fp32 objective=plm attention=relative(untie=true, segments=true) "
+    "segments=0 format=stream-pair(both_ways=true) memory=48",
+    "batch=16 precision=fp32 objective=clm attention=relative memory=48",
 ]
 
 
@@ -108,6 +112,9 @@ KEPT = [
     "dropout=0 objective=plm",
     "dropout=0.1 objective=plm+sop norm=pre E=16",
     "dropout=0 objective=plm attention=relative(untie=true, segments=true) head=linear",
+    "dropout=0.1 objective=plm attention=relative segments=0 format=stream-pair(both_ways=true)",
+    "dropout=0.1 objective=plm attention=relative(segments=true) segments=0 memory=48 "
+    "format=stream-pair(both_ways=true)",
 ]
 
 
@@ -130,6 +137,8 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
             order=Order(ids, ids, asked) if stage.unseen() else None,
+            memory=beginning(model, stage, batch, torch.device("cpu")),
+            backward=torch.arange(batch) % 2 if stage.ways > 1 else None,
         ),
         originals=ids,
         pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()) if "sop" in kinds else None,

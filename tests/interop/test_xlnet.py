@@ -21,7 +21,7 @@ CASES = [
     case("XLNetLMHeadModel", XLNET, vocab_size=1000),
     case("XLNetLMHeadModel", XLNET, vocab_size=1000, n_head=2, n_layer=2, clamp_len=9),
 ]
-SEQ, MEMORY = 24, 7
+ROWS, SEQ, MEMORY = 4, 24, 7
 
 
 def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str, torch.Tensor]]:
@@ -31,13 +31,13 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     """
     theirs, ours = chosen.save(folder), load(folder)
     stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
-    columns = corrupt(stage, rows(40, SEQ, full=True), tables(), 4)
+    columns = corrupt(stage, rows(60, SEQ, full=True), tables(), 4)
     assert columns.plm is not None
-    kept = (columns.plm.weights > 0).all(1).nonzero()[:3, 0]
+    kept = (columns.plm.weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
         lambda part: None if part is None else part[kept], columns.reading._replace(asked=None)
     )
-    order, segments = reading.order, torch.arange(SEQ).expand(3, SEQ) // 10
+    order, segments = reading.order, torch.arange(SEQ).expand(ROWS, SEQ) // 10
     assert order is not None
     # As data_utils.py has it: 1 where token i does not see token j.
     hidden = order.rank[:, None, :] >= order.before[:, :, None]
@@ -50,12 +50,16 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     return theirs, ours, Reading(reading.token_ids, segments, order=order), batch
 
 
+@pytest.mark.parametrize("both_ways", [False, True])
 @pytest.mark.parametrize("remembered", [0, MEMORY])
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_both_streams_agree(chosen: Case, remembered: int, tmp_path: Path) -> None:
+def test_both_streams_agree(chosen: Case, remembered: int, both_ways: bool, tmp_path: Path) -> None:
     theirs, ours, reading, batch = asked_of(tmp_path, chosen)
+    if both_ways:  # the second half of a batch is backward
+        theirs.transformer.bi_data = True
+        reading = reading._replace(backward=torch.arange(ROWS) // (ROWS // 2))
     width, layers = ours.resolved.encoder.hidden, len(ours.resolved.encoder.layers)
-    states = torch.randn(layers, 3, remembered, width)
+    states = torch.randn(layers, ROWS, remembered, width)
     if remembered:
         reading = reading._replace(memory=Memory(states, torch.tensor(remembered)))
         batch["mems"] = [one.transpose(0, 1) for one in states]
@@ -63,7 +67,7 @@ def test_both_streams_agree(chosen: Case, remembered: int, tmp_path: Path) -> No
         found = ours.read(reading)
         expected = theirs.transformer(**batch, use_mems=bool(remembered))
         torch.testing.assert_close(found[:, SEQ:], expected.last_hidden_state, atol=1e-5, rtol=0)
-        asked = SEQ + torch.arange(found.shape[1] - SEQ).expand(3, -1)
+        asked = SEQ + torch.arange(found.shape[1] - SEQ).expand(ROWS, -1)
         few = ours.read(reading._replace(asked=asked))
         torch.testing.assert_close(few, expected.last_hidden_state, atol=1e-5, rtol=0)
         content = {k: v for k, v in batch.items() if k != "target_mapping"}
@@ -71,15 +75,18 @@ def test_both_streams_agree(chosen: Case, remembered: int, tmp_path: Path) -> No
         torch.testing.assert_close(found[:, :SEQ], expected.last_hidden_state, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(("length", "reuse"), [(SEQ, None), (SEQ, 10), (9, 9), (9, 20), (30, 11)])
 @pytest.mark.parametrize("chosen", CASES, ids=str)
-def test_what_is_remembered_agrees(chosen: Case, tmp_path: Path) -> None:
+def test_what_is_remembered_agrees(
+    chosen: Case, length: int, reuse: int | None, tmp_path: Path
+) -> None:
     theirs, ours, reading, batch = asked_of(tmp_path, chosen)
     encoder = ours.resolved.encoder
-    states = torch.randn(len(encoder.layers), 3, SEQ, encoder.hidden)
-    memory = Memory(states, torch.tensor(SEQ))
+    states = torch.randn(len(encoder.layers), ROWS, length, encoder.hidden)
+    memory = Memory(states, torch.tensor(length), reuse)
     with torch.no_grad():
         _, after = ours.encoder(reading._replace(memory=memory), torch.float32)
-        theirs.transformer.mem_len = SEQ
+        theirs.transformer.mem_len, theirs.transformer.reuse_len = length, reuse
         mems = [one.transpose(0, 1) for one in states]
         expected = theirs.transformer(**batch, mems=mems, use_mems=True).mems
     assert after is not None

@@ -42,7 +42,7 @@ def rows(count: int, seq: int, *, full: bool = False, pairs: bool = True, seed: 
     zeros = torch.zeros_like(labels)
     return Inputs(
         ids, segments, lengths, torch.arange(count), zeros, zeros[:, None], labels[:, None],
-        zeros[:, None].expand(-1, 2), zeros - 1,
+        zeros[:, None].expand(-1, 2), zeros - 1, zeros,
     )  # fmt: skip
 
 

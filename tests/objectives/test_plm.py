@@ -8,10 +8,10 @@ import torch
 
 from bertc.ir.objective import Plm
 from bertc.nn import Order
-from bertc.objectives import Columns, Inputs
+from bertc.objectives import Columns, Inputs, corrupt
 from bertc.objectives.draws import another, below, bits, unit
 from bertc.objectives.plm import chained, find_spans, shuffled
-from tests.objectives.material import CLS, SEP, chosen, corrupted, rows, tables
+from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, tables
 from tests.objectives.references import words_of
 
 SEQ = 96
@@ -151,3 +151,64 @@ def test_chains_are_followed_to_their_end() -> None:
     marks = chained(step, 8)
     assert marks[0].nonzero()[:, 0].tolist() == [0, 2, 3, 6]
     assert marks[1].all()
+
+
+REUSED = "format=stream-pair(reuse=60, both_ways=true) attention=relative segments=0"
+
+
+def reused(inputs: Inputs, objective: str = "plm") -> Columns:
+    """Rows of 120 tokens in two parts of 60."""
+    return corrupt(program(objective, 120, REUSED).stages[0], inputs, tables(), 3)
+
+
+def text_of_two(count: int) -> Inputs:
+    """Rows that begin with text; then a segment, [SEP], another, [SEP] and [CLS]."""
+    inputs = rows(count, 120, full=True, pairs=False)
+    ids = inputs.token_ids.clone()
+    ids[:, 0], ids[:, 85], ids[:, -2], ids[:, -1] = 500, SEP, SEP, CLS
+    return inputs._replace(token_ids=ids)
+
+
+def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
+    released = program("plm(unit=pieces, block=256)", 512, REUSED.replace("60", "256")).stages[0]
+    plm = corrupt(released, rows(100, 512, full=True, pairs=False), tables(), 0).plm
+    assert plm is not None
+    in_first = ((plm.positions < 256) * plm.weights).sum(1)
+    # [CLS], which stands first here, and [SEP] are drawn and dropped.
+    assert {42, 43} >= set(in_first.tolist())
+    assert {41, 42} >= set((plm.weights.sum(1) - in_first).tolist())
+    inputs = text_of_two(80)
+    columns = reused(inputs, "plm(k=3)")
+    order, told = order_of(columns), chosen(columns)
+    special = inputs.token_ids < 10
+    assert not (told & special).any()
+    sees = order.rank[:, None, :] < order.before[:, :, None]
+    assert not sees[:, :60, 60:].any()
+    assert sees[:, 60:, :60].all()
+    for part in (slice(0, 60), slice(60, 120)):
+        first = ~(told | special)[:, part]
+        own = sees[:, part, part]
+        assert own.transpose(1, 2)[first].all()
+        seen_by_first = own & first[:, :, None]
+        assert not (seen_by_first & ~first[:, None, :]).any()
+        # The others stand one behind another: of two one sees the other.
+        rest = ~first[:, :, None] & ~first[:, None, :] & ~torch.eye(60, dtype=torch.bool)
+        assert (own ^ own.transpose(1, 2))[rest].all()
+
+
+def test_parts_are_shuffled_each_on_its_own() -> None:
+    order = order_of(reused(text_of_two(40), "plm(k=1)"))
+    places = [order.rank[:, :60].argsort(1), order.rank[:, 60:].argsort(1)]
+    assert (places[0] != places[1]).any(1).all()
+
+
+def test_text_that_runs_backward_is_told_by_the_words_it_has_forward() -> None:
+    inputs = text_of_two(60)
+    turned = torch.cat([inputs.token_ids[:, :60].flip(1), inputs.token_ids[:, 60:].flip(1)], 1)
+    backward = inputs._replace(token_ids=turned, backward=torch.ones_like(inputs.backward))
+    for unit_of in ("pieces", "words"):
+        forward, other = (reused(i, f"plm(unit={unit_of})") for i in (inputs, backward))
+        found = torch.cat([chosen(other)[:, :60].flip(1), chosen(other)[:, 60:].flip(1)], 1)
+        assert torch.equal(found, chosen(forward))
+        assert other.reading.backward is not None
+        assert other.reading.backward.all()

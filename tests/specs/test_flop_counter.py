@@ -44,6 +44,7 @@ def columns(stage: Stage) -> Columns:
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
+        backward=torch.zeros(BATCH, dtype=torch.long) if stage.ways > 1 else None,
         order=Order(rows, rows, asked) if stage.unseen() else None,
     )
     hides = bool(kinds & {"mlm", "tlm", "rtd"})
@@ -70,7 +71,7 @@ def remembered(stage: Stage) -> Memory | None:
     if not stage.memory:
         return None
     shape = (len(stage.encoder.layers), BATCH, stage.memory, stage.encoder.hidden)
-    return Memory(torch.zeros(shape), torch.zeros((), dtype=torch.long))
+    return Memory(torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.parts[0])
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ OBJECTIVES = (
     "clm",
     "clm memory",
     "plm",
+    "plm reuse",
     "mlm + tlm",
     "tlm(unit=span) grow",
     "mlm + clm",
@@ -34,12 +35,14 @@ OBJECTIVES = (
 
 def settings(objective: str, text: str, pairs: str) -> list[str]:
     """An objective, and what it needs beside it."""
-    terms = objective.removesuffix(" memory").removesuffix(" grow")
+    terms = objective.removesuffix(" memory").removesuffix(" grow").removesuffix(" reuse")
     own = [f"objective={terms}", f'data=files("{text}", sentences=lines)']
     if "rtd" in terms:
         own.append("generator=0.5")
-    if "memory" in objective:
+    if "memory" in objective or "reuse" in objective:
         own.append("memory=16")
+    if "reuse" in objective:
+        own += ["format=stream-pair(both_ways=true)", "segments=0"]
     if "tlm" in terms:
         own[-1] = f"data={pairs}" + (f' + files("{text}")' if "mlm +" in terms else "")
     return own

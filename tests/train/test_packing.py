@@ -50,6 +50,7 @@ def examples() -> Inputs:
         pair_labels=(number % 2)[:, None],
         languages=torch.zeros(len(number), 2, dtype=torch.long),
         following=torch.full_like(number, -1),
+        backward=torch.zeros_like(number),
     )
 
 

@@ -18,12 +18,12 @@ import torch
 
 from bertc.diagnostics import BertcError, UsageError
 from bertc.ir.attention import RelativeAttention
-from bertc.ir.data import TokenizerFile
+from bertc.ir.data import StreamPair, TokenizerFile
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import FromRun, Stack
 from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
+from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.optimizer import Lamb
 from bertc.ir.sharing import ShareAll
 from bertc.passes import World
@@ -146,11 +146,23 @@ def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
         assert (tmp_path / strategy / "model").is_dir()
 
 
-def test_a_memory_is_each_process_own_and_any_number_takes_it_up(together, tiny, tmp_path):
-    settings = {
-        "dropout": CALM, "objective": (Term(objective=Clm()),), "attention": RelativeAttention(),
-        "memory": 30, "log_every": 1, "microbatch": 2,
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": (Term(objective=Clm()),), "attention": RelativeAttention()},
+        {
+            "objective": (Term(objective=Plm()),),
+            "format": StreamPair(both_ways=True),
+            "attention": RelativeAttention(untie=True, segments=True),
+            "segments": 0,
+        },
+    ],
+    ids=["next", "in order"],
+)
+def test_a_memory_is_each_process_own_and_any_number_takes_it_up(
+    together, tiny, tmp_path, settings
+):
+    settings = {**settings, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2}
     one = straight(tiny(**settings), tmp_path)
     for strategy in ("ddp", "fsdp"):
         resolved = tiny(**settings, strategy=strategy)

@@ -10,7 +10,8 @@ from torch._dynamo.utils import counters
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
 from bertc.ir.attention import RelativeAttention
-from bertc.ir.objective import Clm, Mlm, Sop, Term
+from bertc.ir.data import StreamPair
+from bertc.ir.objective import Clm, Mlm, Plm, Sop, Term
 from bertc.ir.optimizer import Adam, Lamb
 from bertc.train.checkpoints import newest
 from bertc.train.loop import train
@@ -18,6 +19,12 @@ from bertc.train.run import RunFolder, identity
 from tests.bench.rig import make_step, random_rows
 
 NEXT = (Term(objective=Clm()),)
+IN_ORDER = {
+    "objective": (Term(objective=Plm()),),
+    "format": StreamPair(both_ways=True),
+    "attention": RelativeAttention(untie=True, segments=True),
+    "segments": 0,
+}
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 
 
@@ -105,8 +112,9 @@ def test_training_learns(go, tiny, tmp_path):
         {"optimizer": Adam(bias_correction=False, warmup=0), "microbatch": 2, "log_every": 5},
         {"objective": PAIRS, "pack": True, "seq": 64, "microbatch": 4},
         {"objective": NEXT, "memory": 40, "microbatch": 2, "attention": RelativeAttention()},
+        {**IN_ORDER, "memory": 20, "microbatch": 2},
     ],
-    ids=["adam", "lamb", "accumulated", "packed", "remembering"],
+    ids=["adam", "lamb", "accumulated", "packed", "remembering", "reusing"],
 )
 @pytest.mark.parametrize("stops", [(4,), (1, 2, 7), (6, 11)])
 def test_resuming_is_never_having_stopped(

@@ -1,0 +1,97 @@
+"""Checks of rows that read on from batch to batch, and of what they remember."""
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.data import RUNNING, StreamPair
+from bertc.passes.fixes import fix, note, written
+from bertc.passes.stages import StageView
+
+SHORTEST = 5
+"""Tokens of two segments at least: one of each, a separator after each, and [CLS]."""
+
+
+def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
+    """Report memories and streams that cannot be, and rows of a stream that cannot be read."""
+    running, memory = stage.format.kind in RUNNING, stage.value("memory")
+    attention = stage.program.settings["attention"]
+    near_alone = attention.value.kind == "full"
+    wanted = f"memory={memory}"
+    if not running and not written(stage.given("format")):
+        wanted += " format=stream"
+    if near_alone and not written(attention):
+        wanted += " attention=relative"
+    if near_alone and "memory" in stage.own:
+        wanted = "memory=0"  # a stage cannot set attention
+    if memory and not running:
+        diagnostics.error(
+            "E219",
+            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
+            stage.span("memory"),
+            notes=note(f"format = {stage.format.kind}", stage.span("format")),
+            help="format=stream" + " attention=relative" * near_alone,
+            fix=fix(stage.given("format"), "format=stream") or fix(stage.given("memory"), wanted),
+        )
+    if memory and near_alone:
+        diagnostics.error(
+            "E222",
+            f"memory = {memory}, and attention = full does not know how far a token stands back",
+            stage.span("memory"),
+            label="remembered tokens would share their places with those of the row",
+            notes=note("attention is set here", attention.origin.span),
+            help="attention=relative",
+            fix=fix(attention, "attention=relative") or fix(stage.given("memory"), wanted),
+        )
+    if running and (stage.translates or stage.value("mixing") == "batches"):
+        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
+        diagnostics.error(
+            "E221",
+            f"{what}, and rows of a stream read on in their own text",
+            stage.span("format") or stage.span("objective"),
+            help="format=full-sentences",
+            fix=fix(stage.given("format"), "format=full-sentences"),
+        )
+    if isinstance(stage.format, StreamPair):
+        _pair_possible(stage, stage.format, diagnostics)
+
+
+def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics) -> None:
+    seq, given = stage.value("seq"), stage.given("format")
+    reused, rest = rows.parts(seq)
+    if rest < SHORTEST:
+        half = max(1, min(seq // 2, seq - SHORTEST))
+        diagnostics.error(
+            "E224",
+            f"rows of {seq} tokens that go on after {reused} have no room for two segments",
+            stage.span("format") or stage.span("seq"),
+            label=f"{max(rest, 0)} are left, and it takes {SHORTEST} at least",
+            notes=note(f"seq = {seq}", stage.span("seq")),
+            help=_spelt(half, rows.both_ways),
+            fix=fix(given, _spelt(half, rows.both_ways)),
+        )
+    attention = stage.program.settings["attention"]
+    if rows.both_ways and attention.value.kind == "full":
+        diagnostics.error(
+            "E225",
+            "rows are read both ways, and attention = full does not know how far tokens stand",
+            stage.span("format"),
+            label="text that runs backward has its distances turned round",
+            notes=note("attention is set here", attention.origin.span),
+            help="attention=relative",
+            fix=fix(attention, "attention=relative") or fix(given, _spelt(rows.reuse, False)),
+        )
+    kinds = [term.objective.kind for term in stage.value("objective")]
+    ahead = next((kind for kind in kinds if kind not in ("plm", "clm")), None)
+    if stage.value("memory") and ahead:
+        diagnostics.error(
+            "E226",
+            f"{ahead} asks the next row for tokens that those in memory have seen",
+            stage.span("memory"),
+            label="A begins with what the next row reads there",
+            notes=note(f"format = {rows.kind}", stage.span("format")),
+            help="objective=plm, or memory=0",
+            fix=fix(stage.given("memory"), "memory=0"),
+        )
+
+
+def _spelt(reuse: int, both_ways: bool) -> str:
+    both = ", both_ways=true" if both_ways else ""
+    return f"format=stream-pair(reuse={reuse}{both})"

@@ -1,0 +1,113 @@
+"""Rows whose text runs backward, and memories that move on by a part of a row.
+
+Axes: b rows, s tokens, h hidden.
+"""
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.ir.objective import Plm
+from bertc.nn import Memory, Model, Order, Reading, build
+from bertc.objectives import corrupt
+from tests.objectives.material import rows, tables
+from tests.specs.test_flop_counter import BATCH, counted_by_torch
+
+B, S = 4, 12
+BASE = "hidden=16 heads=2 vocab=1000 segments=0 head=linear seq=12 objective=plm "
+ROWS = "format=stream-pair(reuse=6, both_ways=true) memory=9 "
+KINDS = [
+    "attention=relative(untie=true, segments=true) norm=post(embeddings=false)",
+    "attention=relative norm=pre share=all E=8",
+    "attention=relative(clamp=4)",
+]
+
+
+def made(extra: str, layers: int = 3) -> Model:
+    model = build(resolve(f"layers={layers} {BASE}{ROWS}{extra}")).eval()
+    generator = torch.Generator().manual_seed(5)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4, generator=generator)
+    return model
+
+
+def reading(backward: list[int] | None) -> Reading:
+    inputs = rows(B, S, full=True, pairs=False)
+    segments = (torch.arange(S) // 5).expand(B, S)
+    turned = None if backward is None else torch.tensor(backward)
+    return Reading(inputs.token_ids, segments, backward=turned)
+
+
+def turned(order: Order) -> Order:
+    return Order(order.rank.flip(1), order.before.flip(1), S - 1 - order.unseen)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra: str) -> None:
+    model = made(extra)
+    generator = torch.Generator().manual_seed(2)
+    rank = torch.rand(B, S, generator=generator).argsort(1)
+    order = Order(rank, rank, torch.tensor([[0, 3, 7, 8]] * B))
+    some = reading([0, 1, 1, 0])
+    whole = Reading(some.token_ids.flip(1), some.segment_ids.flip(1))
+    forward, expected = model.read(some._replace(backward=None)), model.read(whole).flip(1)
+    found = model.read(some)
+    torch.testing.assert_close(found[[0, 3]], forward[[0, 3]], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found[[1, 2]], expected[[1, 2]], atol=1e-5, rtol=1e-4)
+    assert (found[1] - forward[1]).abs().max() > 1e-3
+    # In an order, of those told alone.
+    asked = torch.arange(S, S + 4).expand(B, 4)
+    found = model.read(some._replace(order=order, asked=asked))
+    expected = model.read(whole._replace(order=turned(order), asked=asked))
+    torch.testing.assert_close(found[[1, 2]], expected[[1, 2]], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_backward_a_memory_stands_after_the_text(extra: str) -> None:
+    # All that a row may see at once: with what it remembers it is one longer row.
+    model = made(extra, layers=1)
+    some = reading([1] * B)
+    embedded = model.encoder.embeddings(some._replace(order=None), torch.float32)
+    memory = Memory(embedded[None, :, :5], torch.tensor(5))
+    later = Reading(
+        some.token_ids[:, 5:], torch.zeros(B, S - 5, dtype=torch.long), backward=some.backward
+    )
+    one = some._replace(segment_ids=torch.zeros(B, S, dtype=torch.long))
+    found = model.read(later._replace(memory=memory))
+    torch.testing.assert_close(found, model.read(one)[:, 5:], atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_told_next_has_not_been_seen() -> None:
+    model = made(KINDS[0])
+    stage = model.resolved.stages[0]
+    inputs = rows(B, S, full=True, pairs=False)._replace(backward=torch.arange(B) % 2)
+    other = inputs.token_ids.clone()
+    other[:, 6:] = (other[:, 6:] + 13) % 600 + 10
+    empty = Memory(torch.zeros(3, B, 9, 16), torch.tensor(0), 6)
+    after = []
+    for ids in (inputs.token_ids, other):
+        columns = corrupt(stage, inputs._replace(token_ids=ids), tables(), 1)
+        _, moved = model.read_on(columns.reading._replace(memory=empty))
+        assert moved is not None
+        assert moved.filled == 6
+        after.append(moved)
+    torch.testing.assert_close(after[0].states, after[1].states, atol=0, rtol=0)
+    assert after[0].states[1:, :, 3:].abs().min() > 0
+    columns = corrupt(stage, inputs, tables(), 2)
+    _, moved = model.read_on(columns.reading._replace(memory=after[0]))
+    assert moved is not None
+    assert (moved.filled, moved.advance) == (9, 6)
+    # Nine positions remembered: of six the last three, and the next six.
+    torch.testing.assert_close(moved.states[:, :, :3], after[0].states[:, :, 6:], atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("extra", KINDS)
+def test_products_are_those_that_torch_counts(extra: str) -> None:
+    resolved = resolve(f"layers=3 {BASE}{ROWS}{extra} batch={BATCH} microbatch={BATCH}")
+    stage = resolved.stages[0]
+    assert isinstance(stage.objective[0].objective, Plm)
+    forward, train = counted_by_torch(resolved, stage)
+    found = estimate(resolved).flops
+    assert found.forward_per_example == pytest.approx(forward, abs=1)
+    assert found.train_per_example == pytest.approx(train, rel=1e-3)
