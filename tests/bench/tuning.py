@@ -1,0 +1,145 @@
+"""Fine-tuning beside the Trainer of transformers: the same weights, examples and settings.
+
+    python -m tests.bench.tuning MODEL mrpc=glue/MRPC rte=glue/RTE ... [--seeds 0 1 2] [--steps N]
+        [--examples N] [--bf16] [--json FILE]
+
+MODEL is a Hugging Face folder; NAME=PATH names a task of GLUE and its official files, or
+squad=TRAIN,DEV, ner=FOLDER, upos=FOLDER. In turn, seed by seed, each system trains and answers the
+dev part. Seconds are those of training alone; the Trainer pads each batch to its longest row. It
+computes in fp32, as it does unless told otherwise, with ``--bf16`` in autocast. Needs transformers
+and accelerate.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+RATE, WARMUP, BATCH, DECAY = 5e-5, 0.1, 32, 0.01
+
+
+def task_text(name: str, path: str) -> str:
+    """The task as a spec has it."""
+    match name:
+        case "squad":
+            train, dev = path.split(",")
+            return f"squad('{train}', dev='{dev}')"
+        case "squad2":
+            train, dev = path.split(",")
+            return f"squad('{train}', dev='{dev}', version=2)"
+        case "ner" | "upos" | "pos":
+            return f"tagging('{path}', {name})"
+        case _:
+            return f"glue({name}, '{path}')"
+
+
+def spec_text(model: str, name: str, path: str, seed: int, steps: int, seq: int) -> str:
+    """The same settings for both; Adam with its bias corrections, as the Trainer has it."""
+    rule = f"adam(lr={RATE}, warmup={WARMUP}, decay={DECAY}, eps=1e-8)"
+    return (
+        f"init='{model}' task={task_text(name, path)} optimizer={rule} batch={BATCH} seq={seq} "
+        f"steps={steps} seed={seed} eval_every={steps} save_every={steps} log_every={steps}"
+    )
+
+
+def ours(spec: str) -> dict[str, Any]:
+    """Train in a process of its own and read its metrics."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        started = time.perf_counter()
+        command = [sys.executable, "-m", "bertc.cli", "train", spec, "--out", str(folder / "run")]
+        subprocess.run(command, check=True, capture_output=True)
+        whole = time.perf_counter() - started
+        lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
+        last = json.loads(lines[-1])
+        ((_, parts),) = last["scores"].items()
+        return {"scores": next(iter(parts.values())), "seconds": last["seconds"], "whole": whole}
+    finally:
+        shutil.rmtree(folder)
+
+
+def theirs(spec: str, bf16: bool) -> dict[str, Any]:
+    """As ``ours``, by the Trainer, in a process of its own too."""
+    code = f"from tests.bench.tuning_trainer import main; main({spec!r}, {bf16!r})"
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    started = time.perf_counter()
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+    )
+    result: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
+    return {**result, "whole": time.perf_counter() - started}
+
+
+def measure(options: argparse.Namespace, name: str, path: str) -> dict[str, Any]:
+    """Both systems on one task, seed by seed in turn."""
+    from bertc.data.layouts import training_examples
+    from bertc.diagnostics import Diagnostics
+    from bertc.syntax import load
+
+    (program,) = load(f"task={task_text(name, path)}", (), Diagnostics())
+    count = len(training_examples(program.settings["objective"].value[0].objective))
+    steps = options.steps or math.ceil(options.epochs * count / BATCH)
+    seq = 384 if name.startswith("squad") else 128
+    runs: dict[str, list[dict[str, Any]]] = {"bertc": [], "transformers": []}
+    for seed in options.seeds:
+        spec = spec_text(options.model, name, path, seed, steps, seq)
+        runs["bertc"].append(ours(spec))
+        runs["transformers"].append(theirs(spec, options.bf16))
+        print(name, seed, {k: v[-1] for k, v in runs.items()}, file=sys.stderr, flush=True)
+    summary = {
+        system: {
+            "seconds": statistics.median(run["seconds"] for run in found),
+            "scores": {
+                metric: [run["scores"][metric] for run in found] for metric in found[0]["scores"]
+            },
+        }
+        for system, found in runs.items()
+    }
+    ratio = summary["bertc"]["seconds"] / summary["transformers"]["seconds"]
+    return {"examples": count, "steps": steps, "seconds_ratio": ratio, **summary}
+
+
+def shown(values: list[float]) -> str:
+    """Mean and deviation, in percent."""
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{100 * statistics.mean(values):.1f} ± {100 * spread:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("tasks", nargs="+")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--epochs", type=float, default=3.0)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results: dict[str, Any] = {}
+    for task in options.tasks:
+        name, _, path = task.partition("=")
+        results[name] = measure(options, name, path)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print("| task | steps | metric | bertc | transformers | seconds | theirs | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, found in results.items():
+        one, other = found["bertc"], found["transformers"]
+        for metric, values in one["scores"].items():
+            print(
+                f"| {name} | {found['steps']} | {metric} | {shown(values)} | "
+                f"{shown(other['scores'][metric])} | {one['seconds']:.0f} | "
+                f"{other['seconds']:.0f} | {found['seconds_ratio']:.2f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
