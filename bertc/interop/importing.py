@@ -26,6 +26,7 @@ from bertc.interop.tensors import (
 from bertc.interop.xlnet import stored_shape, taken
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.objective import Term
+from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.passes import resolve
@@ -118,7 +119,8 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     copies = _adopt_copies(main, config)
     beside = read_header(folder / BESIDE) if (folder / BESIDE).is_file() else {}
     parts = _parts(main, config, named) | parts_of(n for n in beside if n.count(".") > 1)
-    tasks = (*((tuned.task,) if tuned else ()), *tasks_beside(_shapes(beside)))
+    others = tasks_beside(_shapes(beside))
+    tasks = (*((tuned.task,) if tuned else ()), *others)
     program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder, tasks)
     resolved = resolve(program)
 
@@ -145,7 +147,11 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         tensors = {name: taken(name, tensor, table[name]) for name, tensor in tensors.items()}
     _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
-    notes = (*_notes_on_dtypes(main), *_notes_on_tasks(tuned, unread), *_notes_on_heads(fresh))
+    notes = (
+        *_notes_on_dtypes(main),
+        *_notes_on_tasks(tuned, others, unread),
+        *_notes_on_heads(fresh),
+    )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
@@ -235,13 +241,17 @@ def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
     return [f"the folder has no {part} head; a new, untrained one stands in" for part in fresh]
 
 
-def _notes_on_tasks(tuned: TaskOfFolder | None, unread: frozenset[str]) -> list[str]:
-    if tuned is None:
-        return []
-    return [
-        tuned.note,
-        *(f"{tuned.held.name} reads no {name}: left out" for name in sorted(unread)),
+def _notes_on_tasks(
+    tuned: TaskOfFolder | None, others: tuple[AnyTask, ...], unread: frozenset[str]
+) -> list[str]:
+    held = [tuned.note] if tuned else []
+    left = [f"{tuned.held.name} reads no {name}: left out" for name in sorted(unread) if tuned]
+    kept = [
+        f"the head of {task.title} is kept beside, and nobody says what it tells: {task.kind} "
+        "stands in for its task"
+        for task in others
     ]
+    return [*held, *left, *kept]
 
 
 def _notes_on_dtypes(file: _File) -> tuple[str, ...]:
