@@ -81,6 +81,15 @@ Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="k
 """The closed union of what a task may ask for."""
 
 
+def alike(one: Answer, other: Answer) -> bool:
+    """Whether a head that was trained for one says the same for the other."""
+    match one, other:
+        case (Labels(), Labels()) | (Tags(), Tags()):
+            return one.names == other.names
+        case _:
+            return one.kind == other.kind  # of spans the weights say the rest
+
+
 def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight, ...]:
     """The head: one linear map (hidden -> scores), or the maps of a conditioned span."""
     hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
