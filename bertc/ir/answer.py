@@ -83,11 +83,13 @@ Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="k
 
 def alike(one: Answer, other: Answer) -> bool:
     """Whether a head that was trained for one says the same for the other."""
-    match one, other:
-        case (Labels(), Labels()) | (Tags(), Tags()):
-            return one.names == other.names
-        case _:
-            return one.kind == other.kind  # of spans the weights say the rest
+    # Of spans the weights say the rest.
+    return one.kind == other.kind and told_names(one) == told_names(other)
+
+
+def told_names(answer: Answer) -> tuple[str, ...]:
+    """The labels or tags, in the order of their scores; none where others are told."""
+    return answer.names if isinstance(answer, Labels | Tags) else ()
 
 
 def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight, ...]:
