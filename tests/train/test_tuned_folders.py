@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.cli import app
-from bertc.diagnostics import MissingInputError
+from bertc.diagnostics import MissingInputError, SpecError, UsageError
 from bertc.interop import export_run, import_run, read_model
 from bertc.train.beginning import source_of
 from bertc.train.evaluate import evaluate_run
@@ -82,12 +82,17 @@ def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind):
     import_run(tmp_path / "hf", tmp_path / "back")
     assert all(torch.equal(before[n], t) for n, t in read_model(tmp_path / "back")[1].items())
     there = predict(tmp_path / "run", rows, device="cpu")
-    if kind != "choose":  # whose columns nobody names
-        here = predict(tmp_path / "back", rows, device="cpu")
-        if kind == "regress":  # an import may compute in bf16
-            assert here.answers.given == pytest.approx(there.answers.given, abs=0.05)
-        else:
-            assert here.answers.given == there.answers.given
+    here = predict(tmp_path / "back", rows, spelled(kind, rows), device="cpu")
+    if kind == "regress":  # an import may compute in bf16
+        assert here.answers.given == pytest.approx(there.answers.given, abs=0.05)
+    else:
+        assert here.answers.given == there.answers.given
+    known, found = (
+        evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True),
+        evaluate_run(tmp_path / "back", task=spelled(kind, rows), quiet=True),
+    )
+    for metric, value in known.evaluation.scores[kind]["dev"].items():
+        assert found.evaluation.scores[kind]["dev"][metric] == pytest.approx(value, abs=0.03)
     if kind in ("classify", "regress"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
         texts = [json.loads(line)["text"] for line in rows.read_text().splitlines()]
@@ -131,3 +136,28 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):
     assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
     with pytest.raises(MissingInputError, match="no part 'train'"):
         train(spec, tmp_path / "c", cache=tmp_path / "cache", quiet=True)
+
+
+def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path):
+    tuned(spelled("classify", rows))
+    run = tmp_path / "run"
+    for told, message in (
+        ("tag(words=words)", "no task tag here"),
+        ("classify(labels=['a','b'])", "has other answers than its head learned"),
+        ("mlm(p=20%)", "is not one task"),
+        ("birds", "no task birds here"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            predict(run, rows, told, device="cpu")
+    with pytest.raises(SpecError):
+        predict(run, rows, "classify(txt=a)", device="cpu")
+    asked = predict(run, rows, "classify(text=question, pair=text)", device="cpu")
+    assert asked.examples[0].texts[0] == "who is old"
+    with pytest.raises(MissingInputError, match="no part to judge by"):
+        evaluate_run(run, task="classify(label=bird)", quiet=True)
+    said = CliRunner().invoke(
+        app, ["eval", str(run), "--task", spelled("classify", rows), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    known = evaluate_run(run, cache=tmp_path / "cache", quiet=True).evaluation
+    assert json.loads(said.stdout)["evaluation"]["scores"] == known.scores
