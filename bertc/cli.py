@@ -262,13 +262,15 @@ def evaluate(
         int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
     ] = 0,
     examples: Annotated[int, typer.Option(min=0, help="held-out rows [0: as trained]")] = 0,
+    task: Annotated[str, typer.Option(help="by its name, or with files of its own")] = "",
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text."""
     from bertc.train.evaluate import evaluate_run
     from bertc.train.manner import Manner
 
-    report = evaluate_run(run, Manner(seq, memory, clamp, same_length, sliding, examples))
+    manner = Manner(seq, memory, clamp, same_length, sliding, examples)
+    report = evaluate_run(run, manner, task=task)
     typer.echo(report.as_json() if json else report.summary())
 
 
@@ -291,7 +293,7 @@ def fill(
 def predict(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
-    task: Annotated[str, typer.Option(help="which, of a run with several")] = "",
+    task: Annotated[str, typer.Option(help="by its name, or with columns of its own")] = "",
     official: Annotated[
         Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
     ] = None,

@@ -13,7 +13,7 @@ from bertc.diagnostics import DataError, Diagnostics
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
 from bertc.ir.objective import Plm, Rtd, Term
-from bertc.ir.own_task import Classify, Tag
+from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
@@ -157,7 +157,8 @@ def _read(term: Term) -> Term:
     if not isinstance(task, Task):
         return term
     asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
-    if task.examples and not asks:
+    imported = isinstance(task, Classify | Regress | Choose | Tag | Read) and not task.train
+    if not asks and (task.examples or imported):
         return term
     from bertc.data.layouts import found_labels
     from bertc.data.task_sets import learned_from

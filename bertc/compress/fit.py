@@ -3,8 +3,10 @@
 from collections.abc import Collection, Mapping
 
 from bertc.compress.grow import WeightMap, weight_map
+from bertc.ir.answer import Answer, alike
 from bertc.ir.growth import Growth, Identity
 from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.task import Task
 
 UNSEEN = "encoder.embeddings.unseen"
 """What XLNet's second stream begins as, which only permutations need."""
@@ -18,8 +20,8 @@ def fit(
     """Where the weights of ``new`` come from, and what stands in the way, a reason each.
 
     ``held`` are the names that the old model has: its pooler, heads and generator may be absent, or
-    heads of other shapes, and are then not copied. All of its encoder has to be of use, and all of
-    the new one's to come from there.
+    heads of other shapes or for other labels, and are then not copied. All of its encoder has to be
+    of use, and all of the new one's to come from there.
     """
     depths = len(old.encoder.layers), len(new.encoder.layers)
     if depths[0] > depths[1]:
@@ -28,6 +30,7 @@ def fit(
     here = {w.name: w.shape for w in model_weights(new)}
     there = {w.name: w.shape for w in model_weights(old) if w.name in held}
     other = {_part(name) for name in here.keys() & there.keys() if here[name] != there[name]}
+    other |= {f"heads.{title}" for title in told_otherwise(old, new)}
     there = {
         name: shape
         for name, shape in there.items()
@@ -41,6 +44,18 @@ def fit(
         *_lost(there.keys() - set(copies.values())),
     )
     return WeightMap(copies, found.zeros), misfits
+
+
+def told_otherwise(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answer]]:
+    """By title the tasks of both that have other labels, or other answers altogether."""
+    before = {term.name: term.objective for term in old.terms()}
+    pairs = [(t.name, before.get(t.name), t.objective) for t in new.terms()]
+    return {
+        title: (there.answer, here.answer)
+        for title, there, here in pairs
+        if isinstance(there, Task) and isinstance(here, Task)
+        if not alike(there.answer, here.answer)
+    }
 
 
 def _silence(old: Resolved, new: Resolved, growth: Growth) -> list[str]:

@@ -102,7 +102,7 @@ class _Rows:
             np.concatenate([*self._segments, np.zeros(0, np.uint8)]),
             np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
             np.asarray(self.owners, dtype=np.int64),
-            np.asarray(self.targets, dtype=np.float64).reshape(rows, -1),
+            np.asarray(self.targets, dtype=np.float64).reshape(rows, -1 if rows else 0),
             np.asarray(self.there, dtype=np.bool_),
             np.concatenate([*self.words, empty]),
             np.cumsum([0, *counts], dtype=np.int64),

@@ -173,7 +173,7 @@ IGNORED = {
     **dict.fromkeys(
         ("dtype", "torch_dtype"), "the tensors say their own; bertc keeps weights in fp32"
     ),
-    "architectures": "the tensors say which heads there are",
+    "architectures": "the tensors say which heads there are, but for those of tasks",
     **dict.fromkeys(
         ("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",
          "tokenizer_class", "do_sample"),
@@ -182,8 +182,9 @@ IGNORED = {
     **dict.fromkeys(
         ("classifier_dropout", "classifier_dropout_prob", "id2label", "label2id", "num_labels",
          "problem_type", "finetuning_task", "task_specific_params", "summary_type",
-         "summary_use_proj", "summary_activation", "summary_last_dropout"),
-        "belongs to heads of fine-tuning, whose weights are refused where present",
+         "summary_use_proj", "summary_proj_to_labels", "summary_activation",
+         "summary_first_dropout", "summary_last_dropout"),
+        "belongs to the head of a task, and is read where there is one (task_config.py)",
     ),
     **dict.fromkeys(
         ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "output_past",
@@ -196,9 +197,8 @@ IGNORED = {
         "read by no class of transformers",
     ),
     **dict.fromkeys(
-        ("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels",
-         "summary_first_dropout", "start_n_top", "end_n_top", "lang_id"),
-        "belongs to XLM's heads of fine-tuning and its generation of text",
+        ("start_n_top", "end_n_top", "lang_id"),
+        "belongs to conditioned spans and XLM's generation of text",
     ),
     **dict.fromkeys(
         ("embed_init_std", "max_vocab", "min_count", "id2lang", "bos_index", "eos_index",

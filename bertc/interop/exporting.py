@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.interop.folder import replacing
 from bertc.interop.layout import ACTIVATIONS, layout
 from bertc.interop.names import (
+    PREFIX,
     TITLES,
     HfClass,
     LayoutName,
@@ -24,6 +26,7 @@ from bertc.interop.names import (
 )
 from bertc.interop.networks import GENERATOR, alone, tensors_alone
 from bertc.interop.obstacle import Obstacle
+from bertc.interop.task_classes import held_task, task_class
 from bertc.interop.tensors import write_tensors
 from bertc.interop.xlnet import stored, xlnet_config
 from bertc.ir.encoder import Encoder
@@ -125,11 +128,15 @@ def _target(
     program: Resolved, tensors: Mapping[str, Tensor], pad: int, prefer: LayoutName | None
 ) -> "Target | Obstacle":
     """The layout of one network and its class, or what stands in the way."""
-    learned = {_head(term.objective.kind) for term in program.terms()} | {"pooler"}
+    learned = {_head(term.name) for term in program.terms()} | {"pooler"}
     parts = parts_of(tensors) & learned
     found = layout(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
         return found
+    task = held_task(program, parts)
+    if task is not None:
+        holder = task_class(found, task, "pooler" in parts)
+        return holder if isinstance(holder, Obstacle) else (found, holder)
     chosen = hf_class(found, parts)
     return _no_class(found) if chosen is None else (found, chosen)
 
@@ -138,18 +145,16 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
     """The program without the terms whose heads are not there: they stand in nobody's way."""
     stages = (
         stage.model_copy(
-            update={
-                "objective": tuple(t for t in stage.objective if _head(t.objective.kind) in parts)
-            }
+            update={"objective": tuple(t for t in stage.objective if _head(t.name) in parts)}
         )
         for stage in program.stages
     )
     return program.model_copy(update={"stages": tuple(stages)})
 
 
-def _head(kind: str) -> str:
-    """The head that an objective trains: tlm's is mlm's."""
-    return "mlm" if kind == "tlm" else kind
+def _head(name: str) -> str:
+    """The head that a term trains: tlm's is mlm's."""
+    return "mlm" if name == "tlm" else name
 
 
 def _write_own(
@@ -194,17 +199,18 @@ def _write_hf(
     name, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
-    placed = keys(name, encoder, held)
+    placed = keys(name, encoder, held, chosen.named)
     assert len(placed) == len(held), f"the {name} layout has no place for {set(held) - set(placed)}"
-    write_tensors(
-        fresh / "model.safetensors",
-        {
-            prefixed(name, chosen, n, key): stored(encoder, n, tensors[n])
-            if name == "xlnet"
-            else tensors[n]
-            for n, key in placed.items()
-        },
-    )
+    ready = {
+        prefixed(name, chosen, n, key): stored(encoder, n, tensors[n])
+        if name == "xlnet"
+        else tensors[n]
+        for n, key in placed.items()
+    }
+    if name == "xlnet" and not encoder.two_streams:
+        # The class has what tasks have no use for.
+        ready[f"{PREFIX[name]}.mask_emb"] = torch.zeros(1, 1, encoder.hidden)
+    write_tensors(fresh / "model.safetensors", ready)
     config = hf_config(encoder, vocabulary, name, chosen)
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
@@ -225,10 +231,19 @@ def hf_config(
     encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
 ) -> dict[str, Any]:
     """The settings of ``config.json``."""
-    if name == "xlnet":
-        return _xlnet_config(encoder, vocabulary, chosen)
-    if name == "xlm":
-        return _xlm_config(encoder, vocabulary, chosen)
+    match name:
+        case "xlnet":
+            config = _xlnet_config(encoder, vocabulary, chosen)
+        case "xlm":
+            config = _xlm_config(encoder, vocabulary, chosen)
+        case _:
+            config = _bert_config(encoder, vocabulary, name, chosen)
+    return {**config, **chosen.settings}
+
+
+def _bert_config(
+    encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
+) -> dict[str, Any]:
     config: dict[str, Any] = {
         "architectures": [chosen.name],
         "model_type": name,

@@ -1,6 +1,6 @@
 """A Hugging Face folder becomes a program in our language and tensors named as in its table."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.config import HfConfig, read_config
 from bertc.interop.exporting import BESIDE
 from bertc.interop.json_file import shown_name
-from bertc.interop.names import BUFFERS, COPIES, MODULES, keys, part_of, parts_of, plain
+from bertc.interop.names import BUFFERS, COPIES, MODULES, UNREAD, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
+from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
 from bertc.interop.tensors import (
     FLOATS,
     Entry,
@@ -25,6 +26,7 @@ from bertc.interop.tensors import (
 from bertc.interop.xlnet import stored_shape, taken
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.objective import Term
+from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved, model_weights
 from bertc.passes import resolve
@@ -54,6 +56,9 @@ class _File:
 
     def entry(self, key: str) -> Entry:
         return self.header[self.stored[key]]
+
+    def modules(self) -> set[str]:
+        return {key.rpartition(".")[0] for key in self.stored}
 
 
 def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
@@ -109,10 +114,14 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     """One network with its heads."""
     config = read_config(folder / "config.json")
     main = _open(find_weights(folder), config)
+    tuned = read_task(folder / "config.json", config, main.modules())
+    named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, config)
     beside = read_header(folder / BESIDE) if (folder / BESIDE).is_file() else {}
-    parts = _parts(main, config) | parts_of(n for n in beside if n.count(".") > 1)
-    program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder)
+    parts = _parts(main, config, named) | parts_of(n for n in beside if n.count(".") > 1)
+    others = tasks_beside(_shapes(beside))
+    tasks = (*((tuned.task,) if tuned else ()), *others)
+    program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder, tasks)
     resolved = resolve(program)
 
     fresh = parts_of(w.name for w in model_weights(resolved)) - parts
@@ -122,9 +131,12 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         xlnet = config.model_type == "xlnet"
         return stored_shape(resolved.encoder, name, shape) if xlnet else shape
 
-    placed = keys(config.model_type, resolved.encoder, [n for n in table if n not in beside])
+    own = [name for name in table if name not in beside]
+    placed = keys(config.model_type, resolved.encoder, own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
-    check_names(main.path, set(main.stored) - set(copies), set(placed.values()), main.stored)
+    unread = _unread(main, config, placed.values()) if tuned else frozenset()
+    found = set(main.stored) - set(copies) - unread
+    check_names(main.path, found, set(placed.values()), main.stored)
     for name, key in placed.items():
         check_entry(main.path, main.stored[key], main.entry(key), stored_as(name, table[name]))
     for name, entry in beside.items():
@@ -135,7 +147,11 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
         tensors = {name: taken(name, tensor, table[name]) for name, tensor in tensors.items()}
     _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
-    notes = (*_notes_on_dtypes(main), *_notes_on_heads(fresh))
+    notes = (
+        *_notes_on_dtypes(main),
+        *_notes_on_tasks(tuned, others, unread),
+        *_notes_on_heads(fresh),
+    )
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
@@ -165,12 +181,16 @@ def _adopt_copies(file: _File, config: HfConfig) -> dict[str, str]:
     return present
 
 
-def _parts(file: _File, config: HfConfig) -> frozenset[str]:
+def _parts(file: _File, config: HfConfig, named: Mapping[str, str]) -> frozenset[str]:
     """The pooler and heads that a file has a tensor of."""
-    modules = {key.rpartition(".")[0] for key in file.stored}
-    return parts_of(
-        f"{ours}.weight" for ours, theirs in MODULES[config.model_type].items() if theirs in modules
-    )
+    known = {**MODULES[config.model_type], **named}
+    modules = file.modules()
+    return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
+
+
+def _unread(file: _File, config: HfConfig, placed: Collection[str]) -> frozenset[str]:
+    """What a file has, and its task's class does not read."""
+    return (UNREAD.get(config.model_type, frozenset()) & file.stored.keys()).difference(placed)
 
 
 def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
@@ -195,8 +215,8 @@ def check_names(
     if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
         raise DataError(
             f"{path} has {_named(unexpected)}, which the network has not",
-            help="bertc imports encoders and the heads of pretraining; save the model without the "
-            "rest, as BertModel.save_pretrained does",
+            help="bertc imports encoders, the heads of pretraining, and that of a task whose class "
+            "config.json names; save the model without the rest, as BertModel.save_pretrained does",
         )
 
 
@@ -219,6 +239,19 @@ def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, 
 
 def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
     return [f"the folder has no {part} head; a new, untrained one stands in" for part in fresh]
+
+
+def _notes_on_tasks(
+    tuned: TaskOfFolder | None, others: tuple[AnyTask, ...], unread: frozenset[str]
+) -> list[str]:
+    held = [tuned.note] if tuned else []
+    left = [f"{tuned.held.name} reads no {name}: left out" for name in sorted(unread) if tuned]
+    kept = [
+        f"the head of {task.title} is kept beside, and nobody says what it tells: {task.kind} "
+        "stands in for its task"
+        for task in others
+    ]
+    return [*held, *left, *kept]
 
 
 def _notes_on_dtypes(file: _File) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from bertc.ir.encoder import Encoder
 from bertc.ir.ffn import Activation, Mlp
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareGroups
+from bertc.ir.task import Task
 
 ACTIVATIONS: dict[Activation, str] = {
     "gelu": "gelu",
@@ -25,16 +26,17 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
     """The layout of a program whose vocabulary pads with id ``pad``.
 
     Distances are XLNet's. What finds replaced tokens is ELECTRA's, and a network that came from
-    that layout or trains with such a one; no token types are XLM's; positions with an offset are
-    RoBERTa's; shared layers or factorised embeddings are ALBERT's.
+    that layout, is tuned as one of them or trains with such a one; no token types are XLM's;
+    positions with an offset are RoBERTa's; shared layers or factorised embeddings are ALBERT's.
     """
     encoder = resolved.encoder
+    tuned = any(isinstance(term.objective, Task) for term in resolved.terms())
     if encoder.causal:
         return Obstacle("objective=clm", "every token of the layouts sees both sides")
     if encoder.table.kind != "whole" or encoder.table.scaled:
         return Obstacle(f"table={encoder.table.kind}", "the layouts have one table, read as it is")
     if isinstance(encoder.attention, RelativeAttention):
-        return xlnet_obstacle(encoder, encoder.attention) or "xlnet"
+        return xlnet_obstacle(encoder, encoder.attention, tuned) or "xlnet"
     if obstacle := _everywhere(encoder):
         return obstacle
     predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())
@@ -46,7 +48,7 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
     if obstacle := _with_segments(encoder, predicts):
         return obstacle
     finds = any(term.objective.kind == "rtd" for term in resolved.terms())
-    if finds or prefer == "electra":
+    if finds or prefer == "electra" or (tuned and resolved.run.recipe == "electra"):
         return _electra(encoder, shared, predicts) or "electra"
     if shared or encoder.factorised:
         return _sharing(encoder) or _albert(encoder) or "albert"

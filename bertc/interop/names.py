@@ -7,8 +7,8 @@ encoder are written without the prefix (``bert.``) that classes with a head put 
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from bertc.ir.encoder import Encoder
 
@@ -157,16 +157,32 @@ COPIES: dict[LayoutName, dict[str, str]] = {
 }
 """Tied tensors that a file may hold a second time, and the key they are copies of."""
 
+UNREAD: dict[LayoutName, frozenset[str]] = {
+    "roberta": frozenset({"pooler.dense.weight", "pooler.dense.bias"}),
+    "xlnet": frozenset({"mask_emb"}),
+}
+"""Weights that files of tasks carry along, and no task reads."""
+
 BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
 """Counters that older files carry along; no weights, never read."""
 
 
 @dataclass(frozen=True)
 class HfClass:
-    """A class of transformers and the parts beyond the body that its folders hold."""
+    """A class of transformers and the parts beyond the body that its folders hold.
+
+    ``named`` are modules that it calls otherwise than the layout, and without a prefix.
+    ``settings`` are those of its own in ``config.json``.
+    """
 
     name: str
     parts: frozenset[str]
+    named: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def saying(self, settings: Mapping[str, Any]) -> "HfClass":
+        """The same with these settings."""
+        return replace(self, settings=settings)
 
     @property
     def bare(self) -> bool:
@@ -223,26 +239,35 @@ def groups(encoder: Encoder) -> dict[int, int]:
     return {owner: group for group, owner in enumerate(sorted(set(encoder.attention_owner)))}
 
 
-def keys(layout: LayoutName, encoder: Encoder, names: Iterable[str]) -> dict[str, str]:
-    """bertc weight names and their keys, unprefixed; names without a place are left out."""
+def keys(
+    layout: LayoutName, encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
+) -> dict[str, str]:
+    """bertc weight names and their keys, unprefixed; names without a place are left out.
+
+    ``named`` are modules with another name than the layout's.
+    """
     numbers = groups(encoder) if layout == "albert" else {n: n for n in range(len(encoder.layers))}
-    placed = {name: _key(layout, numbers, name) for name in names}
+    modules = {**MODULES[layout], **named}
+    placed = {name: _key(BARE.get(layout, {}), modules, numbers, name) for name in names}
     return {name: key for name, key in placed.items() if key is not None}
 
 
-def _key(layout: LayoutName, numbers: Mapping[int, int], name: str) -> str | None:
+def _key(
+    bare: Mapping[str, str], modules: Mapping[str, str], numbers: Mapping[int, int], name: str
+) -> str | None:
     number = re.search(r"\.(\d+)\.", name)
     pattern = name.replace(f".{number[1]}.", ".{n}.", 1) if number else name
     module, _, leaf = pattern.rpartition(".")
-    found = BARE.get(layout, {}).get(pattern)
-    if found is None and module in MODULES[layout]:
-        found = f"{MODULES[layout][module]}.{leaf}"
+    found = bare.get(pattern)
+    if found is None and module in modules:
+        found = f"{modules[module]}.{leaf}"
     return found and found.format(n=numbers[int(number[1])] if number else "")
 
 
 def prefixed(layout: LayoutName, chosen: HfClass, name: str, key: str) -> str:
     """The key of a weight in the folder of a class: the encoder of a model with heads is named."""
-    return f"{PREFIX[layout]}.{key}" if name.startswith("encoder.") and not chosen.bare else key
+    own = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
+    return key if own or chosen.bare else f"{PREFIX[layout]}.{key}"
 
 
 def plain(layout: LayoutName, key: str) -> str:

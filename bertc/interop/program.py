@@ -18,11 +18,12 @@ from bertc.ir.generator import NoGenerator, UnigramGenerator
 from bertc.ir.head import LinearHead, TransformHead
 from bertc.ir.norm import PostNorm
 from bertc.ir.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit, Term
-from bertc.ir.program import Given, Origin, Program
+from bertc.ir.own_task import AnyTask
+from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.passes.vocabulary import FILE_NAMES
 
-SHORTEST_ROW, LONGEST_ROW = 8, 512
+SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 PAIR_HEADS = frozenset({"nsp", "sop"})
 
 
@@ -32,8 +33,11 @@ def to_program(
     beside: Mapping[str, tuple[int, ...]],
     folder: Path,
     tokenizer: Path,
+    tasks: tuple[AnyTask, ...] = (),
 ) -> Program:
     """The architecture, each setting written; a folder without heads is to learn ``mlm``.
+
+    Where there are ``tasks`` and heads of pretraining too, each have a stage.
 
     ``beside`` holds the shapes of weights kept beside, ``tokenizer`` is where the vocabulary of
     ``folder`` is to be found.
@@ -64,16 +68,46 @@ def to_program(
         "head": LinearHead() if isinstance(config, HfXlm) else TransformHead(),
         "languages": languages,
         "language_embeddings": bool(languages),
-        "objective": tuple(Term(objective=o) for o in _objectives(parts, beside)),
         # A discriminator's folder has no generator; one beside it takes this one's place.
         "generator": UnigramGenerator() if "rtd" in parts else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
     if isinstance(config, HfXlnet):
         settings |= _of_xlnet(config)
-    origin = Origin("written")
-    given = {name: Given(value, origin) for name, value in settings.items()}
-    return Program(name=folder.absolute().name, settings=given)
+    text = _objectives(config, parts, beside)
+    if text or not tasks:
+        settings["objective"] = tuple(Term(objective=o) for o in text or (_untrained(config),))
+    else:
+        del settings["generator"]
+        settings |= _tuning(config, tasks)
+    stages: tuple[StageGiven, ...] = ()
+    if text and tasks:
+        pretrained = {
+            "objective": settings.pop("objective"),
+            "generator": settings.pop("generator"),
+        }
+        tuned = {**_tuning(config, tasks), "seq": settings["seq"]}
+        settings["recipe"] = tuned.pop("recipe")
+        stages = (StageGiven("pretrained", _given(pretrained)), StageGiven("tuned", _given(tuned)))
+    return Program(folder.absolute().name, _given(settings), stages)
+
+
+def _untrained(config: HfConfig) -> Objective:
+    """What a folder without heads is to learn."""
+    return Plm() if isinstance(config, HfXlnet) else Mlm()
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
+    return {name: Given(value, Origin("written")) for name, value in settings.items()}
+
+
+def _tuning(config: HfConfig, tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
+    """What a stage of tasks needs: nobody has counted examples that are not there."""
+    return {
+        "objective": tuple(Term(objective=task) for task in tasks),
+        "steps": STEPS,
+        "recipe": "bert" if config.model_type == "xlm" else config.model_type,
+    }
 
 
 def _of_xlnet(config: HfXlnet) -> dict[str, Any]:
@@ -84,7 +118,6 @@ def _of_xlnet(config: HfXlnet) -> dict[str, Any]:
         "norm": PostNorm(eps=config.layer_norm_eps, embeddings=False),
         "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
         "head": LinearHead(),
-        "objective": (Term(objective=Plm()),),
     }
 
 
@@ -136,13 +169,16 @@ def _sharing(config: HfConfig, path: Path) -> Sharing:
 
 
 def _objectives(
-    parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
+    config: HfConfig, parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
 ) -> tuple[Objective, ...]:
+    """What the heads of pretraining that there are learn."""
     found: list[Objective] = []
     if "sbo" in parts:
         found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]
-    elif "mlm" in parts or not parts & {*PAIR_HEADS, "rtd"}:
+    elif "mlm" in parts:
         found.append(Mlm())
+    if "plm" in parts:
+        found.append(Plm())
     if "rtd" in parts:
         found.insert(0, Rtd())
     if "nsp" in parts:

@@ -16,21 +16,22 @@ _INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
 _BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
 
 
-def xlnet_obstacle(encoder: Encoder, attention: RelativeAttention) -> Obstacle | None:
-    """What stands in the way of XLNetModel, if anything does."""
+def xlnet_obstacle(encoder: Encoder, attention: RelativeAttention, tuned: bool) -> Obstacle | None:
+    """What stands in the way of XLNetModel, if anything does; tasks hide no token from others."""
     if not attention.untie or not attention.segments:
         return Obstacle(
             "attention=relative",
             "of the layouts only XLNet's has it, as relative(untie=true, segments=true)",
         )
     first, rates = encoder.layers[0], encoder.dropout
+    tells_unseen = encoder.two_streams or tuned
     layers = range(len(encoder.layers))
     own = tuple(layers)
     equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
     plain = encoder.table.kind == "whole" and not encoder.table.scaled
     for setting, differs, why in (
         ("causal", encoder.causal, "sees in both directions"),
-        ("objective", not encoder.two_streams, "has a vector for tokens unseen, which plm learns"),
+        ("objective", not tells_unseen, "has a vector for tokens unseen, which plm learns"),
         ("positions", encoder.positions.kind != "none", "has no table of positions"),
         ("segments", encoder.segments > 0, "adds no token type to a token"),
         ("language_embeddings", bool(encoder.languages), "adds no language to a token"),
@@ -41,7 +42,6 @@ def xlnet_obstacle(encoder: Encoder, attention: RelativeAttention) -> Obstacle |
         ("norm", encoder.norms_embeddings, "norms no embeddings"),
         ("dropout", not equal, "has one rate for all"),
         ("head", encoder.head.kind != "linear" or not encoder.head.bias, "is the table and a bias"),
-        ("pooler", encoder.pooler, "has none"),
         ("heads", len(set(encoder.layers)) > 1, "has equal layers"),
         ("head_dim", first.heads * first.head_dim != encoder.hidden, "is hidden / heads"),
     ):

@@ -81,6 +81,17 @@ Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="k
 """The closed union of what a task may ask for."""
 
 
+def alike(one: Answer, other: Answer) -> bool:
+    """Whether a head that was trained for one says the same for the other."""
+    # Of spans the weights say the rest.
+    return one.kind == other.kind and told_names(one) == told_names(other)
+
+
+def told_names(answer: Answer) -> tuple[str, ...]:
+    """The labels or tags, in the order of their scores; none where others are told."""
+    return answer.names if isinstance(answer, Labels | Tags) else ()
+
+
 def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight, ...]:
     """The head: one linear map (hidden -> scores), or the maps of a conditioned span."""
     hidden: tuple[Axis, int] = ("hidden", encoder.hidden)

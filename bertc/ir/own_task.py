@@ -12,7 +12,6 @@ from bertc.ir.task import (
     Metric,
     Name,
     Names,
-    Path,
     Race,
     Squad,
     Tagging,
@@ -21,19 +20,19 @@ from bertc.ir.task import (
     names_spans,
 )
 
-Rows = Path | Hf
+Rows = str | Hf
 """A .tsv, .csv, .jsonl or .parquet file, also .gz, or a part of a data set."""
 
 
 class _Own(Task):
     """A task in files of one's own, whose columns are named (or numbered from 0 where no line
-    names them). ``dev`` and ``test`` may be absent.
+    names them). Each of the files may be absent: nobody says what an imported head learned from.
     """
 
     name: Name
-    train: Rows
-    dev: str | Hf = ""
-    test: str | Hf = ""
+    train: Rows = ""
+    dev: Rows = ""
+    test: Rows = ""
 
     @property
     def title(self) -> str:

@@ -9,18 +9,19 @@ from typing import assert_never
 
 from torch import Tensor
 
-from bertc.compress import WeightMap, fit
+from bertc.compress import WeightMap, fit, told_otherwise
 from bertc.data import Vocabulary
 from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError
 from bertc.interop import read_model
+from bertc.ir.answer import Answer, Labels, Tags
 from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import Drawn, FromRun
 from bertc.ir.resolved import Resolved
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import show_value
 
-SHOWN_REASONS = 3
+SHOWN_REASONS, SHOWN_LABELS = 3, 8
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
             + (f"; and {more} more" if more > 0 else ""),
             help=_way_out(old, target),
         )
-    notes = (*_differences(old, target), *_new(places, target))
+    notes = (*_differences(old, target), *_new(places, old, target))
     return Source(folder, tensors, places, _digest(tensors), notes)
 
 
@@ -116,12 +117,28 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
     return notes
 
 
-def _new(places: WeightMap, new: Resolved) -> list[str]:
+def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     """Heads that begin with initial values."""
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
     kinds = [term.name for term in new.terms()]
     missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
-    return [f"it has no {kind} head: that begins with initial values" for kind in missing]
+    changed = told_otherwise(old, new)
+    reasons = {
+        title: f"its {title} head tells {_tells(there)}, and this one {_tells(here)}"
+        for title, (there, here) in changed.items()
+    }
+    return [
+        f"{reasons.get(kind, f'it has no {kind} head')}: that begins with initial values"
+        for kind in missing
+    ]
+
+
+def _tells(answer: Answer) -> str:
+    if not isinstance(answer, Labels | Tags):
+        return f"a {answer.kind}"
+    names = ", ".join(answer.names[:SHOWN_LABELS])
+    more = len(answer.names) - SHOWN_LABELS
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

@@ -12,7 +12,7 @@ from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
 from bertc.train.evaluation import evaluate, heldout_rows, unigram_nats
-from bertc.train.judging import evaluate_tasks
+from bertc.train.judging import evaluate_files, evaluate_tasks
 from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
@@ -26,20 +26,29 @@ from bertc.train.tables import vocabulary_tables
 
 
 def evaluate_run(
-    run: Path, manner: Manner | None = None, *, cache: Path | None = None, quiet: bool = False
+    run: Path,
+    manner: Manner | None = None,
+    *,
+    task: str = "",
+    cache: Path | None = None,
+    quiet: bool = False,
 ) -> Report:
     """Evaluate the newest good checkpoint, as training does and on the same examples.
 
-    Or read the held-out text in a ``manner`` of its own.
+    Or read the held-out text in a ``manner`` of its own, or the files of a ``task`` (``task_of``).
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
         DataError: if the run's files are damaged, or its text is no longer the same.
-        UsageError: if its text cannot be read in this manner.
+        UsageError: if its text cannot be read in this manner, or as ``task_of``.
     """
     manner = manner or Manner()
     folder = RunFolder(run)
     resolved = folder.read_resolved()
+    if task:
+        done = _progress(folder, resolved)
+        found = evaluate_files(run, task)
+        return Report(run, done.step, resolved.steps, done.tokens, done.seconds, found)
     display = choose(quiet)
     with Stop() as stop, determinism():
         lock = folder.read_lock()

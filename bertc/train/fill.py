@@ -16,7 +16,7 @@ from bertc.ir.objective import Mlm
 from bertc.ir.resolved import NetworkName, learner
 from bertc.nn import Model, Order, Reading
 from bertc.objectives import mlm_logits, rtd_logits
-from bertc.train.predict import vocabulary_of
+from bertc.train.placing import vocabulary_of
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""

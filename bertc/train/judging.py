@@ -1,13 +1,19 @@
 """Evaluation of tasks: what a model answers to the parts they are judged by, and how well."""
 
 import math
+from pathlib import Path
 
-from bertc.data import TaskData
+from bertc.data import TaskData, TaskSet, encode
+from bertc.data.layouts import judged_parts, part_examples
+from bertc.diagnostics import MissingInputError
+from bertc.interop import load
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
 from bertc.tasks.metrics import judge
 from bertc.train.answering import answer
+from bertc.train.asked import task_of
 from bertc.train.evaluation import Evaluation
+from bertc.train.placing import placed, vocabulary_of
 from bertc.train.stopping import Stop
 
 
@@ -36,3 +42,31 @@ def evaluate_tasks(
     weights = {term.name: term.weight for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
     return Evaluation(loss, losses, accuracy, total, scores=scores)
+
+
+def evaluate_files(run: Path, told: str, device: str = "auto") -> Evaluation:
+    """What a model makes of the parts that a task names, ``dev`` or those of its folder.
+
+    Raises:
+        UsageError, SpecError: as ``task_of``.
+        MissingInputError: if there is no model, or no part to judge by.
+        DataError: if a file is not in the layout of the task.
+    """
+    model = load(run)
+    stage, task = task_of(model.resolved, told)
+    vocabulary, seq, segments = vocabulary_of(run), stage.seq, stage.encoder.segments
+    parts = {part: part_examples(task, part) for part in judged_parts(task)}
+    if not parts:
+        raise MissingInputError(
+            f"{task.title}: no part to judge by", help=f"--task \"{task.kind}(dev='dev.tsv')\""
+        )
+    placed(model, device)
+    rows = {
+        part: (found, encode(task, found, vocabulary, seq, segments))
+        for part, found in parts.items()
+    }
+    own = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
+    only = stage.model_copy(
+        update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
+    )
+    return evaluate_tasks(model, only, TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0))

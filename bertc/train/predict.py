@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-import torch
-
-from bertc.data import TaskSet, Vocabulary, encode
+from bertc.data import TaskSet, encode
 from bertc.data.examples import Example
-from bertc.data.existing import load_vocabulary
 from bertc.data.layouts import read_examples
 from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
-from bertc.ir.data import TokenizerFile
 from bertc.ir.own_task import AnyTask
-from bertc.ir.resolved import Resolved, Stage
 from bertc.ir.task import Glue, Squad
-from bertc.nn import Model
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
-from bertc.train.machine import make_plan
+from bertc.train.asked import task_of
+from bertc.train.placing import placed, vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,10 @@ def _list(answers: Answers, number: int) -> list[float]:
 def predict(
     run: Path, file: Path, task: str = "", at_once: int = ROWS_AT_ONCE, device: str = "auto"
 ) -> Predicted:
-    """Answer the rows of a file in the layout of the run's task, whether they have labels or not.
+    """Answer the rows of a file in the layout of a task, whether they have labels or not.
 
     Raises:
-        UsageError: if the run learned no such task, or several and none is named.
+        UsageError, SpecError: as ``task_of``.
         MissingInputError: if there is no model or no file.
         DataError: if the file is not in the layout of the task.
     """
@@ -115,40 +110,6 @@ def predict(
     own = TaskSet(asked, rows, {})
     answers = answer(model, stage, own, examples, rows, vocabulary.pad, at_once=at_once)
     return Predicted(asked, examples, answers, rows.cut, time.perf_counter() - started)
-
-
-def task_of(resolved: Resolved, title: str) -> tuple[Stage, AnyTask]:
-    """The task of that name and its last stage; without a name the only one there is.
-
-    Raises:
-        UsageError: if there is none, or no name and several.
-    """
-    found = {task.title: (stage, task) for stage in resolved.stages for task in stage.tasks}
-    if not found:
-        raise UsageError(
-            "this run has learned no task", help='train one from it: init="RUN" task=...'
-        )
-    if title in found:
-        return found[title]
-    if title or len(found) > 1:
-        told = f"no task {title} here" if title else "this run has learned several tasks"
-        raise UsageError(told, help=f"--task {' or '.join(found)}")
-    return next(iter(found.values()))
-
-
-def vocabulary_of(run: Path) -> Vocabulary:
-    """A run keeps its tokenizer in a folder of its own, a model folder beside its weights."""
-    kept = run / "tokenizer"
-    return load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else run)))
-
-
-def placed(model: Model, device: str) -> None:
-    """Put a model where it is used, in the arithmetic that is fast there."""
-    run = model.resolved.run.model_copy(update={"device": device})
-    plan = make_plan(model.resolved.model_copy(update={"run": run}))
-    model.to(plan.device).compute_dtype = (
-        torch.bfloat16 if plan.precision == "bf16" else torch.float32
-    )
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:

@@ -59,7 +59,7 @@ def _part(task: AnyTask, name: str) -> Part:
     parts = _parts(task)
     if name not in parts:
         where = f" in {task.data}" if isinstance(task, Glue | Xnli | Squad | Race | Tagging) else ""
-        there = f"there are {listed(parts)}" if parts else "there are no files of this task"
+        there = f"there are {listed(parts)}" if parts else f"none is named: {task.kind}({name}=...)"
         raise MissingInputError(f"{task.title}: no part {name!r}{where}", there)
     return parts[name]
 

@@ -1,0 +1,193 @@
+"""The task of a Hugging Face folder, as its ``config.json`` tells it."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from bertc.diagnostics import DataError
+from bertc.interop.config import MAX_BYTES, HfConfig
+from bertc.interop.json_file import read_json, shown, shown_name
+from bertc.interop.names import HfClass, part_of
+from bertc.interop.task_classes import DROPOUT, TASK_CLASSES, TaskClass
+from bertc.ir.answer import Labels, Tags
+from bertc.ir.base import Probability
+from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.task import Name
+
+MOST_LABELS, MOST_SHOWN = 100_000, 8
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+_UNNAMED = re.compile(r"LABEL_(\d+)")
+PRETRAINED = frozenset({"pooler", "mlm", "plm", "nsp", "sop", "sbo", "rtd"})
+"""Parts of a model that no task is called by."""
+
+
+class _HfTask(BaseModel):
+    """The settings that say what a head answers, as PretrainedConfig names and defaults them."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    architectures: list[str] | None = None
+    num_labels: Annotated[int, Field(ge=1, le=MOST_LABELS)] | None = None
+    id2label: dict[str, str] | None = None
+    problem_type: (
+        Literal["regression", "single_label_classification", "multi_label_classification"] | None
+    ) = None
+    finetuning_task: str | None = None
+    classifier_dropout: Probability | None = None
+    classifier_dropout_prob: Probability | None = None
+    hidden_dropout_prob: Probability | None = None
+    summary_first_dropout: Probability | None = None
+    summary_last_dropout: Probability | None = None
+
+
+@dataclass(frozen=True)
+class TaskOfFolder:
+    """A task without files, and the class that holds its head."""
+
+    task: AnyTask
+    held: HfClass
+
+    @property
+    def note(self) -> str:
+        """What became of the head."""
+        answer = self.task.answer
+        names = answer.names if isinstance(answer, Labels | Tags) else ()
+        shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
+        more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+        labels = f", which tells {shown}{more}" if names else ""
+        return f"the head of {self.held.name} is that of {_called(self.task)}{labels}"
+
+
+def _called(task: AnyTask) -> str:
+    return task.kind if task.title == task.kind else f'{task.kind}(name="{task.title}")'
+
+
+def read_task(path: Path, config: HfConfig, modules: Collection[str]) -> TaskOfFolder | None:
+    """The task that ``config.json`` names a class for, if its head is among a file's modules.
+
+    Raises:
+        DataError: if the class answers what no task of bertc asks, or reads other states.
+    """
+    given = read_json(path, MAX_BYTES)
+    names = given.get("architectures")
+    names = names if isinstance(names, list) else []
+    classes = TASK_CLASSES[config.model_type]
+    found = next((each for each in classes if each.name in names and each.head in modules), None)
+    if found is None:
+        return None
+    try:
+        told = _HfTask.model_validate(given)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        raise _refused(path, name, given.get(name)) from None
+    pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
+    for name, value in found.summary(config.model_type, pooled).items():
+        default = _default(config, name)
+        if (given.get(name, default) or None) != (value or None):
+            raise _refused(path, name, given.get(name, default))
+    task = _task(path, found, told, _dropout(config, told))
+    return TaskOfFolder(task, found.holding(config.model_type, task.title, pooled))
+
+
+def _default(config: HfConfig, name: str) -> Any:
+    """What the summary of a row is where the file does not say."""
+    match config.model_type, name:
+        case _, "summary_use_proj" | "summary_proj_to_labels":
+            return True
+        case "xlnet", "summary_type":
+            return "last"
+        case _, "summary_type":
+            return "first"
+        case "xlnet", "summary_activation":
+            return "tanh"
+        case "electra", "summary_activation":
+            return "gelu"
+        case _:
+            return None
+
+
+def _dropout(config: HfConfig, told: _HfTask) -> float:
+    """BERT's classes fall back on the dropout of the encoder, the others on 0.1."""
+    name = DROPOUT[config.model_type]
+    own: float | None = getattr(told, name)
+    if own is not None:
+        return own
+    return config.hidden_dropout_prob if name == "classifier_dropout" else 0.1
+
+
+def _task(path: Path, found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
+    """The task in files of one's own that asks the same."""
+    common: dict[str, Any] = {"dropout": dropout}
+    if _is_name(told.finetuning_task):
+        common["name"] = told.finetuning_task
+    if "choice" in found.kinds:
+        return Choose(**common)
+    names = _labels(path, told)
+    if "span" in found.kinds:
+        if len(names) != 2:
+            raise _refused(path, "num_labels", len(names))
+        return Read(**common)
+    if told.problem_type == "multi_label_classification":
+        raise _refused(path, "problem_type", told.problem_type)
+    regression = told.problem_type == "regression" or (
+        told.problem_type is None and len(names) == 1
+    )
+    if "tags" not in found.kinds and regression and len(names) == 1:
+        return Regress(**common)
+    if len(names) < 2 or regression:
+        raise _refused(path, "num_labels", len(names))
+    return (
+        Tag(**common, labels=names) if "tags" in found.kinds else Classify(**common, labels=names)
+    )
+
+
+def _is_name(title: str | None) -> bool:
+    try:
+        return _NAME.validate_python(title) not in PRETRAINED
+    except ValidationError:
+        return False
+
+
+def _labels(path: Path, told: _HfTask) -> tuple[str, ...]:
+    """In their order; the numbers of those that nobody named."""
+    if told.id2label is None:
+        return tuple(str(n) for n in range(told.num_labels or 2))
+    count = len(told.id2label)
+    if told.num_labels not in (None, count):
+        raise _refused(path, "num_labels", told.num_labels)
+    names = tuple(told.id2label.get(str(n), "") for n in range(count))
+    unnamed = [_UNNAMED.fullmatch(name) for name in names]
+    if all(each and int(each[1]) == n for n, each in enumerate(unnamed)):
+        return tuple(str(n) for n in range(count))
+    if len(set(names)) < count or "" in names:
+        raise _refused(path, "id2label", told.id2label)
+    return names
+
+
+def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
+    """A task for each other head that a folder keeps, whose labels only have numbers."""
+    found: list[AnyTask] = []
+    for title in dict.fromkeys(part_of(name) for name in shapes if name.count(".") > 1):
+        if not _is_name(title):
+            continue
+        width = shapes.get(f"heads.{title}.weight", (0,))[0]
+        if f"heads.{title}.start.weight" in shapes:
+            unanswerable = f"heads.{title}.answered.weight" in shapes
+            found.append(Read(name=title, head="conditioned", unanswerable=unanswerable))
+        elif width == 1:
+            found.append(Regress(name=title))
+        elif 2 <= width <= MOST_LABELS:
+            found.append(Classify(name=title, labels=tuple(str(n) for n in range(width))))
+    return tuple(found)
+
+
+def _refused(path: Path, name: str, value: Any) -> DataError:
+    return DataError(
+        f"{path}: bertc has no task for {name} = {shown(value)}",
+        help="it imports heads that tell one of several labels for a text or a word, a number, a "
+        "choice or a span; save the model without its head",
+    )

@@ -1,0 +1,410 @@
+"""Heads of tasks: transformers' classes come in, go out with the same bits, and say the same."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from bertc.diagnostics import DataError
+from bertc.interop import export_model, import_model, load
+from bertc.interop.tokenizer import TokenizerFiles
+from bertc.ir.answer import Answer, Choice, Labels, Span, Tags
+from bertc.ir.attention import RelativeAttention
+from bertc.ir.embedding import LearnedPositions, NoPositions
+from bertc.ir.encoder import Dropout
+from bertc.ir.head import LinearHead
+from bertc.ir.norm import PostNorm
+from bertc.ir.objective import Mlm, Nsp, Plm, Term
+from bertc.ir.own_task import AnyTask, Choose, Classify, Regress, Tag
+from bertc.ir.resolved import Resolved
+from bertc.ir.sharing import ShareAll
+from bertc.ir.task import Glue, Squad
+from bertc.nn import Model
+from bertc.objectives import answer_scores, span_scores
+from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
+from tests.interop.programs import program, tensors, words
+from tests.interop.test_round_trip import close, encoded, inputs
+
+CHOICES = 3
+BERT = {"classifier_dropout": 0.3}
+THREE: dict[str, Any] = {
+    "id2label": {0: "not at all", 1: 'a "bit"', 2: "yes"},
+    "label2id": {"not at all": 0, 'a "bit"': 1, "yes": 2},
+}
+ONE: dict[str, Any] = {"num_labels": 1}
+RELATIVE: dict[str, Any] = {
+    "attention": RelativeAttention(untie=True, segments=True),
+    "positions": NoPositions(),
+    "segments": 0,
+    "norm": PostNorm(embeddings=False),
+    "head": LinearHead(),
+    "dropout": Dropout(hidden=0.1, attention=0.1, ffn=0.1, last=0.1),
+}
+
+CASES = [
+    case("BertForSequenceClassification", SMALL, **THREE, **BERT),
+    case("BertForSequenceClassification", SMALL),
+    case("BertForSequenceClassification", SMALL, **ONE, problem_type="regression"),
+    case("BertForMultipleChoice", SMALL),
+    case("BertForTokenClassification", SMALL, **THREE, **BERT),
+    case("BertForQuestionAnswering", SMALL),
+    case("RobertaForSequenceClassification", SMALL, **THREE),
+    case("RobertaForSequenceClassification", SMALL, **ONE),
+    case("RobertaForMultipleChoice", SMALL),
+    case("RobertaForTokenClassification", SMALL, **THREE),
+    case("RobertaForQuestionAnswering", SMALL),
+    case("AlbertForSequenceClassification", SMALL, embedding_size=16, **THREE),
+    case("AlbertForSequenceClassification", SMALL, embedding_size=16, **ONE),
+    case("AlbertForMultipleChoice", SMALL, embedding_size=16, classifier_dropout_prob=0.2),
+    case("AlbertForTokenClassification", SMALL, embedding_size=16, **THREE),
+    case("AlbertForQuestionAnswering", SMALL, embedding_size=16),
+    case("XLMForSequenceClassification", XLM, n_langs=2, **THREE),
+    case("XLMForSequenceClassification", XLM, **ONE, summary_first_dropout=0.0),
+    case("XLMForTokenClassification", XLM, **THREE),
+    case("XLMForQuestionAnsweringSimple", XLM),
+    case("ElectraForMultipleChoice", SMALL, embedding_size=16, summary_activation="tanh"),
+    case("ElectraForMultipleChoice", SMALL, summary_use_proj=False, summary_activation=""),
+    case("ElectraForTokenClassification", SMALL, embedding_size=16, **THREE),
+    case("ElectraForQuestionAnswering", SMALL, embedding_size=24),
+    case("XLNetForSequenceClassification", XLNET, **THREE),
+    case("XLNetForSequenceClassification", XLNET, **ONE, summary_last_dropout=0.4),
+    case("XLNetForMultipleChoice", XLNET),
+    case("XLNetForTokenClassification", XLNET, **THREE),
+    case("XLNetForQuestionAnsweringSimple", XLNET),
+]  # fmt: skip
+
+
+def named(chosen: Case) -> str:
+    labels = dict(chosen.settings).get("id2label", {})
+    return f"{chosen.cls}-{dict(chosen.settings).get('num_labels', len(labels))}"
+
+
+def task_of(model: Model) -> AnyTask:
+    (task,) = model.resolved.stages[-1].tasks
+    return task
+
+
+def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """What our head says of some rows, as the training step and ``predict`` compute it."""
+    states, weights = encoded(model, batch), model.head_weights()
+    answer, title = task.answer, task.title
+    if isinstance(answer, Span):
+        everywhere = torch.ones_like(batch["input_ids"], dtype=torch.bool)
+        found = span_scores(answer, model.resolved.encoder, title, everywhere, states, weights)
+        return found.starts, found.ends
+    if isinstance(answer, Tags):
+        return (answer_scores(answer, title, states, weights),)
+    last = model.resolved.encoder.attention.kind == "relative"
+    whole = batch["attention_mask"].sum(1) - 1 if last else torch.zeros(len(states)).long()
+    one = states[torch.arange(len(states)), whole][:, None]
+    one = model.encoder.pool(one) if model.encoder.pooler is not None else one
+    if isinstance(answer, Choice):
+        answer = Choice(most=CHOICES)
+    return (answer_scores(answer, title, one, weights),)
+
+
+def theirs_says(theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    if "MultipleChoice" in type(theirs).__name__:
+        batch = {name: value[None] for name, value in batch.items()}
+    output = theirs(**batch)
+    if "start_logits" in output:
+        return output.start_logits, output.end_logits
+    return (output.logits,)
+
+
+def assert_says_the_same(ours: Model, theirs: Any) -> None:
+    for seq in (7, 16):
+        batch = inputs(theirs, seq)
+        if type(theirs).__name__.startswith("XLNet"):
+            # What XLNet's classes read is the last state of a row: they pad on the left.
+            batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
+        mask = batch["attention_mask"].bool()
+        with torch.no_grad():
+            pairs = zip(said(ours, task_of(ours), batch), theirs_says(theirs, batch), strict=True)
+        for found, wanted in pairs:
+            assert found.shape == wanted.shape
+            per_token = found.shape[:2] == mask.shape
+            assert close(found[mask], wanted[mask]) if per_token else close(found, wanted)
+
+
+@pytest.mark.parametrize("chosen", CASES, ids=named)
+def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
+    theirs = chosen.save(tmp_path / "in")
+    ours = load(tmp_path / "in")
+    assert_says_the_same(ours, theirs)
+    imported = import_model(tmp_path / "in")
+    wordless = TokenizerFiles((), theirs.config.pad_token_id, None, None)
+    exported = export_model(
+        imported.resolved, imported.tensors, wordless, tmp_path / "out",
+        strict=True, prefer=imported.config.model_type,
+    )  # fmt: skip
+    assert (exported.architecture, exported.notes) == (chosen.cls, ())
+    before, after = (load_file(tmp_path / at / "model.safetensors") for at in ("in", "out"))
+    assert before.keys() == after.keys()
+    bare = "transformer.mask_emb"  # read by none of XLNet's tasks, so nothing of bertc's
+    assert all(torch.equal(before[name], after[name]) for name in before if name != bare)
+    again, info = type(theirs).from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(info.values()), info
+    assert_says_the_same(ours, again.eval())
+    back = import_model(tmp_path / "out")
+    assert back.resolved.stages == imported.resolved.stages
+    if "id2label" in dict(chosen.settings):
+        assert again.config.id2label == theirs.config.id2label
+    assert dropout_of(again) == dropout_of(theirs)
+
+
+def dropout_of(model: Any) -> float:
+    return next(
+        (m.p for n, m in model.named_modules()
+         if n in ("dropout", "classifier.dropout") or n.endswith(("first_dropout", "last_dropout"))
+         and isinstance(m, torch.nn.Dropout)),
+        0.0,
+    )  # fmt: skip
+
+
+OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
+    ({}, Glue(task="mrpc", data="x"), "BertForSequenceClassification", ""),
+    ({}, Glue(task="stsb", data="x", dropout=0.2), "BertForSequenceClassification", ""),
+    ({}, Choose(choices=("a", "b")), "BertForMultipleChoice", ""),
+    ({}, Tag(labels=("O", "B-PER", "I-PER")), "BertForTokenClassification", ""),
+    ({}, Squad(data="x", version=2), "BertForQuestionAnswering", ""),
+    ({"positions": LearnedPositions(rows=18, offset=1), "segments": 1},
+     Regress(), "RobertaForSequenceClassification", ""),
+    ({"embedding": 16, "share": ShareAll()}, Glue(task="mnli", data="x"),
+     "AlbertForSequenceClassification", ""),
+    (RELATIVE, Glue(task="rte", data="x"), "XLNetForSequenceClassification", ""),
+    (RELATIVE | {"pooler": False}, Choose(), "XLNetForMultipleChoice", ""),
+    ({"segments": 0, "head": LinearHead(), "ffn": 96, "pooler": False}, Classify(labels=("a", "b")),
+     "XLMForSequenceClassification", ""),
+    ({"recipe": "electra"}, Choose(), "ElectraForMultipleChoice", ""),
+    ({"recipe": "electra", "embedding": 16}, Tag(labels=("a", "b")),
+     "ElectraForTokenClassification", ""),
+    ({"pooler": False}, Glue(task="rte", data="x"), "", "pooler=false stands in the way: Bert"),
+    ({"recipe": "electra"}, Glue(task="rte", data="x"), "", "task=glue stands in the way: Electra"),
+    ({"segments": 0, "head": LinearHead(), "ffn": 96}, Choose(), "", "task=choose stands in the"),
+    ({"segments": 0, "head": LinearHead(), "ffn": 96}, Regress(), "", "pooler=true stands in"),
+    ({}, Squad(data="x", head="conditioned"), "", "head=conditioned stands in the way"),
+]  # fmt: skip
+
+
+def tuned(*tasks: AnyTask, **settings: Any) -> Resolved:
+    """A small program that learns tasks alone."""
+    terms = tuple(Term(objective=task) for task in tasks)
+    return program(**{"steps": 9, "objective": terms, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "cls", "obstacle"), OWN, ids=[f"{o[1].kind}-{o[2] or o[3]}" for o in OWN]
+)
+def test_what_was_learned_here_goes_out(
+    settings: dict[str, Any], task: AnyTask, cls: str, obstacle: str, tmp_path: Path
+) -> None:
+    resolved = tuned(task, **settings)
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(), tmp_path)
+    assert exported.architecture == cls
+    ours = load(tmp_path)
+    assert ours.state_dict().keys() == weights.keys()
+    assert all(torch.equal(p, weights[name]) for name, p in ours.named_parameters())
+    if obstacle:
+        (note,) = exported.notes
+        assert note.startswith(obstacle)
+        assert task_of(ours) == task
+        with pytest.raises(DataError, match=obstacle):
+            export_model(resolved, weights, words(), tmp_path / "strict", strict=True)
+        return
+    assert exported.notes == ()
+    theirs, info = getattr(transformers, cls).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    assert_says_the_same(ours, theirs.eval())
+    back = task_of(ours)
+    assert (back.title, back.answer.kind) == (task.title, task.answer.kind)
+    assert names_of(back.answer) == names_of(task.answer)
+    if not isinstance(task.answer, Span):
+        assert back.dropout == task.dropout
+
+
+def names_of(answer: Answer) -> tuple[str, ...]:
+    return answer.names if isinstance(answer, Labels | Tags) else ()
+
+
+def test_the_configuration_says_what_is_asked(tmp_path: Path) -> None:
+    resolved = tuned(Glue(task="rte", data="x", dropout=0.25))
+    export_model(resolved, tensors(resolved), words(), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["id2label"] == {"0": "entailment", "1": "not_entailment"}
+    assert config["label2id"] == {"entailment": 0, "not_entailment": 1}
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert (config["problem_type"], config["num_labels"]) == ("single_label_classification", 2)
+    assert (config["finetuning_task"], config["classifier_dropout"]) == ("rte", 0.25)
+
+
+def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path: Path) -> None:
+    """The last stage's first task is held; heads of pretraining and of other tasks are beside."""
+    text = tuple(Term(objective=o) for o in (Mlm(), Nsp()))
+    first = (Term(objective=Squad(data="x", head="conditioned", version=2)),)
+    last = tuple(
+        Term(objective=o)
+        for o in (Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x"))
+    )
+    stages = {"text": text, "read": first, "both": last}
+    resolved = staged(stages)
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(), tmp_path)
+    assert exported.architecture == "BertForTokenClassification"
+    beside = [note.split(":")[0] for note in exported.notes]
+    assert beside == [
+        f"BertForTokenClassification has no {part}"
+        for part in ("mlm", "mnli", "nsp", "pooler", "squad")
+    ]
+    back = import_model(tmp_path)
+    assert back.tensors.keys() == weights.keys()
+    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+    kinds = {t.name: t.objective.kind for t in back.resolved.terms()}
+    assert kinds == {
+        "mlm": "mlm", "nsp": "nsp", "pos": "tag", "mnli": "classify", "squad": "read"
+    }  # fmt: skip
+    assert any("kept beside" in note and "mnli" in note for note in back.notes)
+
+
+def test_after_more_text_the_head_of_pretraining_is_held(tmp_path: Path) -> None:
+    stages = {
+        "rte": (Term(objective=Glue(task="rte", data="x")),),
+        "text": (Term(objective=Mlm()),),
+    }
+    resolved = staged(stages)
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(), tmp_path)
+    assert exported.architecture == "BertForMaskedLM"
+    back = import_model(tmp_path)
+    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+
+
+def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
+    """A small program of some stages."""
+    from bertc.ir.program import Given, Origin, Program, StageGiven
+    from bertc.passes import resolve
+    from tests.interop.programs import SMALL as OURS
+
+    def given(values: dict[str, Any]) -> dict[str, Given]:
+        return {name: Given(value, Origin("written")) for name, value in values.items()}
+
+    found = tuple(
+        StageGiven(name, given({"objective": terms, "steps": 3, "seq": 16}))
+        for name, terms in stages.items()
+    )
+    return resolve(Program("staged", given({**OURS, **settings}), found))
+
+
+def test_a_permuted_xlnet_keeps_its_unseen_vector(tmp_path: Path) -> None:
+    stages = {
+        "text": (Term(objective=Plm()),),
+        "rte": (Term(objective=Glue(task="rte", data="x")),),
+    }
+    resolved = staged(stages, **RELATIVE)
+    weights = tensors(resolved)
+    exported = export_model(resolved, weights, words(), tmp_path)
+    assert exported.architecture == "XLNetForSequenceClassification"
+    back = import_model(tmp_path)
+    assert back.tensors.keys() == weights.keys()
+    assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
+
+
+REFUSED = [
+    ({"problem_type": "multi_label_classification"}, 'problem_type = "multi_label_class'),
+    ({"problem_type": "regression"}, "num_labels = 3"),
+    ({"problem_type": 3}, "problem_type = 3"),
+    ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "id2label"),
+    ({"id2label": {"0": "a", "1": "b", "3": "c"}}, "id2label"),
+    ({"id2label": ["a", "b", "c"]}, "id2label"),
+    ({"id2label": {"0": "a", "1": "b"}}, "classifier.weight has shape 3x24, config.json asks"),
+    ({"id2label": {"0": "a", "1": "b", "2": "c"}, "num_labels": 2}, "num_labels = 2"),
+    ({"id2label": {}}, "num_labels = 0"),
+    ({"classifier_dropout": 7}, "classifier_dropout = 7"),
+    ({"architectures": ["BertForMaskedLM"]}, "has classifier.bias, classifier.weight"),
+    ({"architectures": None}, "has classifier.bias, classifier.weight"),
+    ({"architectures": ["BertForQuestionAnswering"]}, "has classifier.bias, classifier.weight"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_no_task_asks_is_refused(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    case("BertForSequenceClassification", SMALL, **THREE).save(tmp_path)
+    set_config(tmp_path, changes)
+    with pytest.raises(DataError) as refused:
+        import_model(tmp_path)
+    assert message in refused.value.message
+    assert refused.value.help
+
+
+def set_config(folder: Path, changes: dict[str, Any]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        (case("ElectraForMultipleChoice", SMALL), 'summary_activation = "gelu"'),
+        (case("XLNetForSequenceClassification", XLNET, summary_type="mean"), 'summary_type = "mea'),
+        (
+            case("XLMForSequenceClassification", XLM, summary_activation="tanh"),
+            "summary_activation",
+        ),
+        (case("ElectraForSequenceClassification", SMALL), "has classifier.dense.bias"),
+        (case("XLMForMultipleChoice", XLM), "logits_proj"),
+        (case("BertForQuestionAnswering", SMALL, num_labels=3), "num_labels = 3"),
+        (case("BertForTokenClassification", SMALL, num_labels=1), "num_labels = 1"),
+    ],
+    ids=str,
+)
+def test_heads_that_compute_something_else_are_refused(
+    chosen: Case, message: str, tmp_path: Path
+) -> None:
+    chosen.save(tmp_path)
+    with pytest.raises(DataError) as refused:
+        import_model(tmp_path)
+    assert message in refused.value.message
+
+
+def test_an_older_pooler_that_nobody_reads(tmp_path: Path) -> None:
+    """RoBERTa's files had one beside their head; BERT's of tags and spans keep theirs."""
+    case("RobertaForSequenceClassification", SMALL, **THREE).save(tmp_path / "a")
+    add_pooler(tmp_path / "a", "roberta")
+    imported = import_model(tmp_path / "a")
+    reads = "RobertaForSequenceClassification reads no pooler.dense"
+    assert [note for note in imported.notes if note.startswith(reads)]
+    assert imported.resolved.encoder.pooler
+    case("BertForTokenClassification", SMALL, **THREE).save(tmp_path / "b")
+    add_pooler(tmp_path / "b", "bert")
+    imported = import_model(tmp_path / "b")
+    assert torch.equal(imported.tensors["encoder.pooler.bias"], torch.full((24,), 5.0))
+
+
+def add_pooler(folder: Path, prefix: str) -> None:
+    held = load_file(folder / "model.safetensors")
+    held[f"{prefix}.pooler.dense.weight"] = torch.ones(24, 24)
+    held[f"{prefix}.pooler.dense.bias"] = torch.full((24,), 5.0)
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_notes_say_what_a_head_became(tmp_path: Path) -> None:
+    case("BertForSequenceClassification", SMALL, **THREE, finetuning_task="mrpc").save(tmp_path)
+    (note,) = import_model(tmp_path).notes
+    assert note == (
+        'the head of BertForSequenceClassification is that of classify(name="mrpc"), which tells '
+        'not at all, a "bit", yes'
+    )
+    for title in ("mlm", "no name!", 7):
+        set_config(tmp_path, {"finetuning_task": title})
+        if title == 7:
+            with pytest.raises(DataError, match="finetuning_task = 7"):
+                import_model(tmp_path)
+        else:
+            assert task_of(load(tmp_path)).title == "classify"

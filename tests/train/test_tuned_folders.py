@@ -1,0 +1,163 @@
+"""A tuned run as a folder of transformers, that folder as a run, and what begins from both."""
+
+import json
+import random
+
+import pytest
+import torch
+import transformers
+from typer.testing import CliRunner
+
+import bertc
+from bertc.cli import app
+from bertc.diagnostics import MissingInputError, SpecError, UsageError
+from bertc.interop import export_run, import_run, read_model
+from bertc.train.beginning import source_of
+from bertc.train.evaluate import evaluate_run
+from bertc.train.loop import train
+from bertc.train.predict import predict
+from tests.train.conftest import WORDS
+
+NETWORK = (
+    "layers=2 hidden=32 heads=2 vocab=wordpiece(120) precision=fp32 device=cpu compile=off seq=24 "
+    "batch=8 optimizer=adam(lr=5e-3, warmup=2) steps=30 "
+)
+BIRDS = ("hens", "ducks", "geese")
+KINDS = {
+    "classify": ("AutoModelForSequenceClassification", ""),
+    "regress": ("AutoModelForSequenceClassification", ""),
+    "choose": ("AutoModelForMultipleChoice", ", choices=['a','b','c']"),
+    "tag": ("AutoModelForTokenClassification", ""),
+    "read": ("AutoModelForQuestionAnswering", ""),
+}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file with the columns of every task in files of one's own."""
+    draw, lines = random.Random(1), []
+    for _ in range(40):
+        bird = draw.choice(BIRDS)
+        text = f"the old {bird} {' '.join(draw.choices(WORDS, k=draw.randint(1, 9)))}"
+        tags = ["B-BIRD" if word in BIRDS else "O" for word in text.split()]
+        fields = {"a": "hens", "b": "ducks", "c": "geese", "words": text.split(), "tags": tags}
+        fields |= {"text": text, "bird": bird, "number": BIRDS.index(bird), "context": text}
+        fields |= {"question": "who is old", "answer": bird, "start": text.index(bird)}
+        lines.append(json.dumps(fields))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def tuned(tmp_path, corpus_file, rows):
+    """Train a task, and begin where a folder says."""
+
+    def make(task, name="run", init=""):
+        begin = f"init='{init}' " if init else ""
+        network = NETWORK.replace("vocab=wordpiece(120) ", "") if init else NETWORK
+        text = f"data=files('{corpus_file}', sentences=lines) "
+        resolved = bertc.resolve(begin + network + text + f"task={task}")
+        if not init:
+            train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True)
+        return resolved
+
+    return make
+
+
+def spelled(kind, rows, more=""):
+    label = {"classify": ", label=bird", "regress": ", label=number", "choose": ", label=number"}
+    return f"{kind}('{rows}', '{rows}'{label.get(kind, '')}{KINDS[kind][1]}{more})"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tuned_run_goes_out_and_comes_back(tuned, rows, tmp_path, kind):
+    tuned(spelled(kind, rows))
+    before = read_model(tmp_path / "run")[1]
+    export_run(tmp_path / "run", tmp_path / "hf")
+    theirs, info = getattr(transformers, KINDS[kind][0]).from_pretrained(
+        tmp_path / "hf", output_loading_info=True
+    )
+    assert not any(info.values()), info
+    import_run(tmp_path / "hf", tmp_path / "back")
+    assert all(torch.equal(before[n], t) for n, t in read_model(tmp_path / "back")[1].items())
+    there = predict(tmp_path / "run", rows, device="cpu")
+    here = predict(tmp_path / "back", rows, spelled(kind, rows), device="cpu")
+    if kind == "regress":  # an import may compute in bf16
+        assert here.answers.given == pytest.approx(there.answers.given, abs=0.05)
+    else:
+        assert here.answers.given == there.answers.given
+    known, found = (
+        evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True),
+        evaluate_run(tmp_path / "back", task=spelled(kind, rows), quiet=True),
+    )
+    for metric, value in known.evaluation.scores[kind]["dev"].items():
+        assert found.evaluation.scores[kind]["dev"][metric] == pytest.approx(value, abs=0.03)
+    if kind in ("classify", "regress"):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+        texts = [json.loads(line)["text"] for line in rows.read_text().splitlines()]
+        with torch.no_grad():
+            scores = theirs.eval()(**tokenizer(texts, padding=True, return_tensors="pt")).logits
+        ours = torch.tensor(there.answers.probabilities or there.answers.given)
+        wanted = scores.softmax(1) if kind == "classify" else scores[:, 0]
+        torch.testing.assert_close(ours.float(), wanted, atol=1e-5, rtol=0)
+
+
+def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
+    tuned(spelled("classify", rows))
+    export_run(tmp_path / "run", tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "back")
+    for source in ("run", "hf", "back"):
+        again = source_of(tuned(spelled("classify", rows), init=tmp_path / source))
+        assert again.places.copies["heads.classify.weight"] == "heads.classify.weight"
+        assert not any("begins with initial values" in line for line in again.lines())
+        labels = ", labels=['geese','hens','ducks']"
+        other = source_of(tuned(spelled("classify", rows, labels), init=tmp_path / source))
+        assert "heads.classify.weight" not in other.places.copies
+        assert other.places.copies["encoder.pooler.weight"] == "encoder.pooler.weight"
+        assert other.lines()[-1].endswith(
+            "its classify head tells ducks, geese, hens, and this one geese, hens, ducks: that "
+            "begins with initial values"
+        )
+        renamed = spelled("classify", rows, ", name=birds")
+        fresh = source_of(tuned(renamed, init=tmp_path / source))
+        assert fresh.lines()[-1].endswith("no birds head: that begins with initial values")
+
+
+def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):
+    tuned(spelled("tag", rows))
+    export_run(tmp_path / "run", tmp_path / "hf")
+    said = CliRunner().invoke(app, ["import", str(tmp_path / "hf"), "--out", str(tmp_path / "b")])
+    assert said.exit_code == 0, said.output
+    assert "is that of tag, which tells O, B-BIRD, I-BIRD" in " ".join(said.output.split())
+    with pytest.raises(MissingInputError, match="no part 'train'"):
+        evaluate_run(tmp_path / "b", cache=tmp_path / "cache", quiet=True)
+    spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
+    assert spec.fingerprint() == read_model(tmp_path / "b")[0].fingerprint()
+    with pytest.raises(MissingInputError, match="no part 'train'"):
+        train(spec, tmp_path / "c", cache=tmp_path / "cache", quiet=True)
+
+
+def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path):
+    tuned(spelled("classify", rows))
+    run = tmp_path / "run"
+    for told, message in (
+        ("tag(words=words)", "no task tag here"),
+        ("classify(labels=['a','b'])", "has other answers than its head learned"),
+        ("mlm(p=20%)", "is not one task"),
+        ("birds", "no task birds here"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            predict(run, rows, told, device="cpu")
+    with pytest.raises(SpecError):
+        predict(run, rows, "classify(txt=a)", device="cpu")
+    asked = predict(run, rows, "classify(text=question, pair=text)", device="cpu")
+    assert asked.examples[0].texts[0] == "who is old"
+    with pytest.raises(MissingInputError, match="no part to judge by"):
+        evaluate_run(run, task="classify(label=bird)", quiet=True)
+    said = CliRunner().invoke(
+        app, ["eval", str(run), "--task", spelled("classify", rows), "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    known = evaluate_run(run, cache=tmp_path / "cache", quiet=True).evaluation
+    assert json.loads(said.stdout)["evaluation"]["scores"] == known.scores
