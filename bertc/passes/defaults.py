@@ -14,6 +14,13 @@ CONSTANT = {
 def defaults(program: Program, diagnostics: Diagnostics) -> Program:
     """Give each setting that has a constant default that default, with its source.
 
-    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``.
+    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. Rows are no longer than written
+    positions allow.
     """
-    return program.with_settings({**CONSTANT, **program.settings})
+    complete = program.with_settings({**CONSTANT, **program.settings})
+    positions, seq = program.settings.get("positions"), complete.settings["seq"]
+    room = positions.value.room if positions else None
+    if room is not None and "seq" not in program.settings and room < seq.value:
+        shorter = Given(room, Origin("derived", source="as many tokens as there are positions"))
+        return complete.with_settings({"seq": shorter})
+    return complete

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertc.diagnostics import ResumeRefusedError
 from bertc.ir.encoder import LayerWidths
-from bertc.ir.resolved import Resolved, Run, Stage
+from bertc.ir.resolved import Resolved, Run
 from bertc.ir.settings import STAGE_SETTINGS, Settings
 from bertc.ir.sharing import ShareMap
 from bertc.syntax.shapes import setting_shape
@@ -104,7 +104,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
         yield Change(STAGES, old.stages, new.stages)
         return
     for setting in STAGE_SETTINGS:
-        if setting not in Stage.model_fields:  # epochs are steps by now
+        if setting == "epochs":  # they are steps by now
             continue
         was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
         if was == now or setting in ABOUT_MEMORY:
