@@ -17,7 +17,7 @@ from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
-from bertc.ir.task import Tagging, Task
+from bertc.ir.task import Glue, Tagging, Task
 from bertc.passes.extends import extends
 from bertc.passes.recipes import FAMILIES, Family
 
@@ -39,8 +39,12 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromRun):
         program = _as_there(program, init)
-    program = program.with_settings(_counted(program.settings))
-    stages = (replace(stage, settings=_counted(stage.settings)) for stage in program.stages)
+    given = program.settings.get("recipe")
+    electra = given is not None and given.value == "electra"
+    program = program.with_settings(_counted(program.settings, electra))
+    stages = (
+        replace(stage, settings=_counted(stage.settings, electra)) for stage in program.stages
+    )
     return replace(program, stages=tuple(stages))
 
 
@@ -143,13 +147,30 @@ def _family(resolved: Resolved) -> Family:
     return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
 
 
-def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """With the labels and the number of training examples of every task."""
+def _counted(settings: Mapping[str, Given], electra: bool) -> dict[str, Given]:
+    """With the labels and the number of training examples of every task.
+
+    ELECTRA reads the pairs of MRPC and STS-B in both orders (configure_finetuning.py,
+    double_unordered).
+    """
     given = settings.get("objective")
     if given is None:
         return dict(settings)
-    terms = tuple(_read(term) for term in given.value)
+    told = given.origin.parts
+    terms = tuple(
+        _read(_both_ways(term))
+        if electra and (number, "objective", "both_orders") not in told
+        else _read(term)
+        for number, term in enumerate(given.value)
+    )
     return {**settings, "objective": Given(terms, given.origin)}
+
+
+def _both_ways(term: Term) -> Term:
+    task = term.objective
+    if not isinstance(task, Glue) or task.task not in ("mrpc", "stsb"):
+        return term
+    return term.model_copy(update={"objective": task.model_copy(update={"both_orders": True})})
 
 
 def _read(term: Term) -> Term:
