@@ -14,6 +14,8 @@ from bertc.ir.sharing import ShareMap
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import show_value
 
+AS_STEPS = "epochs"
+"""A setting that a resolved stage says in steps."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """What may change when a run is resumed: after memory ran out it has to."""
 SHOWN = 12
@@ -104,6 +106,8 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
         yield Change(STAGES, old.stages, new.stages)
         return
     for setting in STAGE_SETTINGS:
+        if setting == AS_STEPS:
+            continue
         was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
         if was == now or setting in ABOUT_MEMORY:
             continue
