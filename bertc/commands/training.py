@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +16,12 @@ from bertc.commands.options import (
     SetOption,
     SpecArgument,
     app,
+    in_color,
 )
+from bertc.diagnostics import BertcError, UsageError
+
+if TYPE_CHECKING:
+    from bertc.ir.resolved import Resolved
 
 
 @app.command()
@@ -28,13 +34,16 @@ def train(
     nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one a GPU")] = 1,
     profile: ProfileOption = None,
 ) -> None:
-    """Train a spec on its text, into a run folder; under torchrun, as one of its processes."""
-    from bertc.api import resolve
+    """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
+    from bertc.api import points
     from bertc.syntax.files import spec_text
     from bertc.train.orphan import end_with_launcher
 
     end_with_launcher()
-    resolved = resolve(spec, set or ())
+    found = points(spec, set or ())
+    if len(found) > 1:
+        raise typer.Exit(_train_grid(found, spec, set or (), out, resume, dry_run, nproc, profile))
+    (resolved,) = found
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
         from bertc.passes import World, refuse_too_many
@@ -50,6 +59,47 @@ def train(
     report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
+
+
+def _train_grid(
+    points: Sequence[Resolved],
+    spec: str,
+    overrides: Sequence[str],
+    out: Path | None,
+    resume: bool,
+    dry_run: bool,
+    nproc: int,
+    profile: Path | None,
+) -> int:
+    """Train all points and say what they came to; the exit code of the first that failed."""
+    from bertc.failures import exit_code
+    from bertc.syntax.files import find, spec_text
+
+    if nproc > 1:
+        raise UsageError(
+            f"a grid of {len(points)} points is trained in one process",
+            help="leave --nproc out, or train its points by themselves, with --set",
+        )
+    from bertc.train.compare import results
+    from bertc.train.grid import train_grid
+
+    parent, codes = out or Path("runs") / find(spec).title, list[int]()
+    for outcome in train_grid(
+        points,
+        parent,
+        spec_text=spec_text(spec, overrides),
+        resume=resume,
+        dry_run=dry_run,
+        profile=profile,
+        say=lambda text: typer.echo(text, err=True),
+    ):
+        if isinstance(outcome, BertcError):
+            codes.append(exit_code(outcome, color=in_color(sys.stderr)))
+        elif dry_run:
+            typer.echo(outcome.summary())
+    if not dry_run:
+        typer.echo(results([parent]).as_table())
+    return codes[0] if codes else 0
 
 
 def _training(
@@ -91,6 +141,21 @@ def slurm(
     refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
     command = _training(spec, set or (), out, resume=True)
     typer.echo(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)
+
+
+@app.command("results")
+def results_(
+    folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    json: JsonOption = False,
+    plot: Annotated[Path | None, typer.Option(help="a PNG file for a picture of it")] = None,
+) -> None:
+    """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
+    from bertc.train.compare import results
+
+    found = results(folders)
+    if plot:
+        found.plot(plot)
+    typer.echo(found.as_json() if json else found.as_table())
 
 
 @app.command("eval")

@@ -1,17 +1,14 @@
 """``patience``: a stage of tasks ends with the weights of its best evaluation, perhaps early."""
 
 from collections.abc import Mapping
-from statistics import fmean
 
 from bertc.data import TaskData
 from bertc.diagnostics import DataError
 from bertc.ir.resolved import Stage
 from bertc.train.evaluation import Evaluation
+from bertc.train.results import mean_score
 from bertc.train.session import Session
 from bertc.train.state import Best
-
-Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""By task, part and metric."""
 
 
 def refuse_unjudged(stage: Stage, data: TaskData) -> None:
@@ -26,15 +23,6 @@ def refuse_unjudged(stage: Stage, data: TaskData) -> None:
             "judged by",
             help="name a dev file, or leave patience out",
         )
-
-
-def mean_score(stage: Stage, scores: Scores) -> float:
-    """The mean over tasks of the mean over parts of each one's first metric."""
-    return fmean(
-        fmean(found[task.metrics[0]] for found in scores[task.title].values())
-        for task in stage.tasks
-        if task.title in scores
-    )
 
 
 def heed(session: Session, stage: Stage, found: Evaluation) -> None:
