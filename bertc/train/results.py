@@ -191,6 +191,8 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     """The rows of a table, in the order in which their first runs were found."""
     cells = _cells([run.resolved for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]
+    if "layers" in differ and _follows("share", "layers", cells):
+        differ.remove("share")
     chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
     names = chosen if _tells_apart(chosen, cells, runs) else differ
     whole = _tells_apart(names, cells, runs)
@@ -204,6 +206,11 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         Group({n: cells[n][own[0]] for n in names}, tuple(runs[index] for index in own))
         for own in rows.values()
     ]
+
+
+def _follows(name: str, other: str, cells: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a setting is alike wherever another one is."""
+    return len({*zip(cells[name], cells[other], strict=True)}) == len({*cells[other]})
 
 
 def _is_chosen(name: str, program: Resolved) -> bool:
