@@ -50,7 +50,7 @@ class Results:
         return "\n".join([*lines, *self._notes()])
 
     def _notes(self) -> list[str]:
-        shown = "mean ± deviation over the seeds and the best of them, of the last evaluation"
+        shown = "mean ± deviation and best over the seeds, of the last evaluations"
         better = any(group.best for group in self.groups)
         return [shown + ("; below them those of the best evaluations" if better else "")]
 
@@ -114,9 +114,9 @@ def label(group: Group) -> str:
 
 
 def _seeds(group: Group) -> str:
-    return f"{len({r.resolved.run.seed for r in group.runs})}" + (
-        f"\nunfinished: {group.standing}" if group.standing else ""
-    )
+    runs, seeds = len(group.runs), len(group.seeds)
+    lines = [f"{seeds}" + (f" in {runs} runs" if runs > seeds else "")]
+    return "\n".join([*lines, *([f"unfinished: {group.standing}"] if group.standing else [])])
 
 
 def _cell(group: Group, score: Score) -> str:
@@ -130,7 +130,7 @@ def _cell(group: Group, score: Score) -> str:
 
 
 def _text(summary: Summary) -> str:
-    if summary.seeds == 1:
+    if summary.runs == 1:
         return f"{summary.mean:.4f}"
     return f"{summary.mean:.4f} ± {summary.deviation:.4f}, {summary.best:.4f}"
 
@@ -138,6 +138,7 @@ def _text(summary: Summary) -> str:
 def _group(group: Group) -> dict[str, Any]:
     return {
         "settings": dict(group.settings),
+        "seeds": group.seeds,
         "glue_average": group.glue,
         "last": [_summary(score, summary, ()) for score, summary in group.last.items()],
         "best": [_summary(score, *found) for score, found in group.best.items()],

@@ -59,7 +59,7 @@ class Summary:
     mean: float
     deviation: float
     best: float
-    seeds: int
+    runs: int
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ class Group:
 
     settings: Mapping[str, str]
     runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Each once, though several runs may have it."""
+        return sorted({run.resolved.run.seed for run in self.runs})
 
     @property
     def standing(self) -> str:

@@ -67,9 +67,11 @@ def test_seeds_are_a_row(run, tmp_path):
     assert (score["task"], score["part"], score["metric"]) == ("rte", "dev", "accuracy")
     assert score["mean"] == pytest.approx(0.6)
     assert score["deviation"] == pytest.approx(0.1)
-    assert (score["best"], score["seeds"]) == (0.7, 3)
+    assert (score["best"], score["runs"], found["seeds"]) == (0.7, 3, [0, 1, 2])
     assert found["best"] == []
     assert "0.6000 ± 0.1000, 0.7000" in results([tmp_path]).as_table()
+    run("again", {12: 0.6}, objective=glue("rte"), seed=1)
+    assert "3 in 4 runs" in results([tmp_path]).as_table()
 
 
 def test_the_settings_that_differ_are_columns(run, tmp_path):
