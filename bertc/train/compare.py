@@ -39,7 +39,7 @@ class Results:
         if any(average is not None for average in averages):
             table.add_column("GLUE", justify="right")
         for group, average in zip(self.groups, averages, strict=True):
-            first = [group.settings[name] for name in settings] or [group.runs[0].resolved.name]
+            first = [group.settings[name] for name in settings] or [group.place]
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
             table.add_row(*first, _seeds(group), *cells, *last)
@@ -110,12 +110,12 @@ def heading(score: Score) -> str:
 def label(group: Group) -> str:
     """A group in a line or a few."""
     told = [f"{name}={text}" for name, text in group.settings.items() if text]
-    return "\n".join([*(told or [group.runs[0].resolved.name]), *filter(None, [group.standing])])
+    return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
 
 
 def _seeds(group: Group) -> str:
-    runs, seeds = len(group.runs), len(group.seeds)
-    lines = [f"{seeds}" + (f" in {runs} runs" if runs > seeds else "")]
+    runs = len(group.runs)
+    lines = [f"{len(group.seeds)}" + (f" in {runs} runs" if group.has_twins else "")]
     return "\n".join([*lines, *([f"unfinished: {group.standing}"] if group.standing else [])])
 
 

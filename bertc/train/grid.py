@@ -68,8 +68,9 @@ def train_grid(
 
 def folder_name(point: str) -> str:
     """The name of a point's folder: its settings without what a shell or a path would trip over."""
-    name = re.sub(r"\)? ", ",", point)
-    name = re.sub(r"[^\w.=+%,-]+", "-", name, flags=re.ASCII).strip("-,")
+    parts = re.split(r" (?=[\w.]+=)", point)
+    tidy = (re.sub(r"[^\w.=+%-]+", "-", part, flags=re.ASCII).strip("-") for part in parts)
+    name = ",".join(tidy)
     if PLAIN.fullmatch(point) and len(name) <= LONGEST_NAME:
         return name
     return f"{name[:LONGEST_NAME]}-{hashlib.sha256(point.encode()).hexdigest()[:6]}"

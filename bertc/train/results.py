@@ -75,6 +75,20 @@ class Group:
         return sorted({run.resolved.run.seed for run in self.runs})
 
     @property
+    def has_twins(self) -> bool:
+        """Whether some of its runs of the same tasks have the same seed."""
+        keys = {(r.resolved.run.seed, *_titles(r.resolved)) for r in self.runs}
+        return len(keys) < len(self.runs)
+
+    @property
+    def place(self) -> str:
+        """The folder that all its runs are in, or that is its one run."""
+        folders = [run.folder for run in self.runs]
+        if any(folder.is_absolute() for folder in folders):
+            folders = [folder.absolute() for folder in folders]
+        return os.path.commonpath(folders) or "."
+
+    @property
     def standing(self) -> str:
         """How far it is, of a run that is not finished; such a one has a row to itself."""
         return self.runs[0].standing
@@ -133,12 +147,12 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
     for folder in folders:
         if not folder.is_dir():
             raise MissingInputError(f"there is no folder {folder}", help="check the path")
-    paths = dict.fromkeys(path for folder in folders for path in _run_folders(folder))
+    paths = {path.resolve(): path for folder in folders for path in _run_folders(folder)}
     if not paths:
         raise MissingInputError(
             f"no run in {', '.join(map(str, folders))}", help="bertc train SPEC --out DIR makes one"
         )
-    return [_read(path) for path in paths]
+    return [_read(path) for path in paths.values()]
 
 
 def _run_folders(folder: Path) -> Iterator[Path]:
@@ -229,10 +243,13 @@ def _tells_apart(
     """Whether runs of one task that differ in more than the seed differ in one of these."""
     found: dict[tuple[str, ...], set[str]] = {}
     for index, run in enumerate(runs):
-        tasks = (task.title for task in run.resolved.stages[-1].tasks)
-        key = (*(cells[name][index] for name in names), "", *tasks)
+        key = (*(cells[name][index] for name in names), "", *_titles(run.resolved))
         found.setdefault(key, set()).add(_but_for_the_seed(run.resolved))
     return all(len(each) == 1 for each in found.values())
+
+
+def _titles(program: Resolved) -> tuple[str, ...]:
+    return tuple(task.title for task in program.stages[-1].tasks)
 
 
 def _but_for_the_seed(program: Resolved) -> str:

@@ -145,6 +145,7 @@ def test_names_of_folders():
     assert folder_name("optimizer=adam(lr=1e-5) seed=2") == "optimizer=adam-lr=1e-5,seed=2"
     one, other = (folder_name(f'data=files("/a{c}b.txt")') for c in "/ ")
     assert one != other
-    assert one.startswith("data=files")
+    assert one.startswith("data=files-a-b.txt-")
+    assert folder_name("optimizer=adam(lr=1e-5, warmup=3)") == "optimizer=adam-lr=1e-5,warmup=3"
     assert "/" not in one
     assert len(folder_name("heads=" + "1" * 500)) < 120
