@@ -104,6 +104,7 @@ class Stage(Node):
     schedule_steps: int
     counted_from: int
     freeze: int = 0
+    patience: int = 0
 
     @property
     def layers(self) -> int:
@@ -250,7 +251,6 @@ class Run(Node):
     device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: Literal["bert", "roberta", "albert", "electra", "xlnet"] = "bert"
-    patience: int = 0
 
 
 class Resolved(Node):

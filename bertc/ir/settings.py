@@ -133,7 +133,9 @@ class Settings(Node):
         0, HOUSE, "lowest layers that are not trained, and with them the embeddings"
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
-        0, HOUSE, "evaluations of a task without a better score after which it ends, 0: never"
+        0,
+        HOUSE,
+        "evaluations without a better score that end a task, with its best weights; 0: never",
     )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
     batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
@@ -169,8 +171,8 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "layers", "grow", "epochs", "steps", "freeze", "seq", "batch", "microbatch", "objective",
-    "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+    "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
+    "objective", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -144,4 +144,6 @@ def _stage(
         schedule_steps=schedule_steps,
         counted_from=counted_from,
         freeze=view.value("freeze"),
+        # Written for the whole of a run, it is meant for its tasks.
+        patience=view.value("patience") if tuned else 0,
     )

@@ -14,7 +14,8 @@ OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
 
 def tasks(program: Program, diagnostics: Diagnostics) -> Program:
     """Report tasks that cannot be learned as they are written; the program is unchanged."""
-    for stage in stage_views(program):
+    stages = stage_views(program)
+    for stage in stages:
         if has_tasks(stage.value("objective")):
             _alone(stage, diagnostics)
             _without_text(stage, stage.own or program.settings, diagnostics)
@@ -29,7 +30,25 @@ def tasks(program: Program, diagnostics: Diagnostics) -> Program:
                 fix=fix(epochs, "epochs=0"),
             )
         _frozen(stage, diagnostics)
+    tuned = any(has_tasks(stage.value("objective")) for stage in stages)
+    for stage in stages:
+        # Written for the whole of a run, it is meant for its tasks.
+        if not has_tasks(stage.value("objective")) and (not tuned or "patience" in stage.own):
+            _patient(stage, diagnostics)
     return program
+
+
+def _patient(stage: StageView, diagnostics: Diagnostics) -> None:
+    given = stage.given("patience")
+    if given is not None and given.value:
+        diagnostics.error(
+            "E275",
+            "patience waits for better scores of a task, and there is none",
+            given.origin.span,
+            notes=note("what is learned is said here", stage.span("objective")),
+            help="leave patience out",
+            fix=fix(given, "patience=0"),
+        )
 
 
 def _alone(stage: StageView, diagnostics: Diagnostics) -> None:

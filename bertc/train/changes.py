@@ -14,6 +14,8 @@ from bertc.ir.sharing import ShareMap
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import show_value
 
+AS_STEPS = "epochs"
+"""A setting that a resolved stage says in steps."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """What may change when a run is resumed: after memory ran out it has to."""
 SHOWN = 12
@@ -32,13 +34,13 @@ class Change:
 
     def __str__(self) -> str:
         name = f"{self.stage}.{self.setting}" if self.stage else self.setting
-        return f"{name}: {_written(self.setting, self.was)} -> {_written(self.setting, self.now)}"
+        return f"{name}: {written(self.setting, self.was)} -> {written(self.setting, self.now)}"
 
     def undone(self) -> str:
         """The ``--set`` that asks for the old value; empty where none can."""
         if self.stage or self.setting == STAGES:
             return ""
-        return f"--set {shlex.quote(f'{self.setting}={_written(self.setting, self.was)}')}"
+        return f"--set {shlex.quote(f'{self.setting}={written(self.setting, self.was)}')}"
 
 
 def refuse_another_program(old: Resolved, new: Resolved) -> None:
@@ -72,7 +74,7 @@ def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
 
 def changed(old: Resolved, new: Resolved) -> list[Change]:
     """The settings in which two programs differ, whether written or derived."""
-    before, after = _of_the_run(old), _of_the_run(new)
+    before, after = of_the_run(old), of_the_run(new)
     changes = [
         Change(name, before[name], after[name])
         for name in Settings.model_fields
@@ -81,7 +83,7 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
     return [*changes, *_in_stages(old, new)]
 
 
-def _of_the_run(resolved: Resolved) -> dict[str, Any]:
+def of_the_run(resolved: Resolved) -> dict[str, Any]:
     """The values of the settings that no stage changes."""
     encoder, run = resolved.encoder, resolved.run
     return {
@@ -94,6 +96,7 @@ def _of_the_run(resolved: Resolved) -> dict[str, Any]:
         "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
         "activation": encoder.ffn.activation,
         "vocab": resolved.vocabulary,
+        "generator": resolved.stages[-1].replacements,
     }
 
 
@@ -104,7 +107,7 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
         yield Change(STAGES, old.stages, new.stages)
         return
     for setting in STAGE_SETTINGS:
-        if setting == "epochs":  # they are steps by now
+        if setting == AS_STEPS:
             continue
         was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
         if was == now or setting in ABOUT_MEMORY:
@@ -131,10 +134,10 @@ def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
     """Whether a value is another one only because another setting is."""
     if change.setting == "share" and len(old.encoder.layers) != len(new.encoder.layers):
         return True
-    return _origin(change.setting, old) == _origin(change.setting, new) == "derived"
+    return origin(change.setting, old) == origin(change.setting, new) == "derived"
 
 
-def _origin(setting: str, resolved: Resolved) -> str:
+def origin(setting: str, resolved: Resolved) -> str:
     """How a setting came by its value, such as ``set`` or ``derived``."""
     return resolved.origins.get(setting, "").partition(":")[0]
 
@@ -144,7 +147,7 @@ def _one(values: list[int]) -> int | tuple[int, ...]:
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
-def _written(setting: str, value: Any) -> str:
+def written(setting: str, value: Any) -> str:
     """A value as a spec says it."""
     if setting == STAGES:
         return ", ".join(stage.name for stage in value)

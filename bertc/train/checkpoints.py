@@ -4,6 +4,7 @@
         weights.safetensors      every weight of the weight table
         optimizer.safetensors    m.<weight> and v.<weight>
         memory.safetensors       what the rows of the next batch go on from, where there is one
+        best.safetensors         the weights of the best evaluation, where a stage has patience
         progress.json            where the run stands
         manifest.json            size and sha256 of the others, and what they belong to
 
@@ -28,10 +29,11 @@ from bertc.diagnostics import DataError
 from bertc.ir.base import Weight
 from bertc.train import durable
 
-WEIGHTS, OPTIMIZER, MEMORY, PROGRESS, MANIFEST = (
+WEIGHTS, OPTIMIZER, MEMORY, BEST, PROGRESS, MANIFEST = (
     "weights.safetensors",
     "optimizer.safetensors",
     "memory.safetensors",
+    "best.safetensors",
     "progress.json",
     "manifest.json",
 )
@@ -68,6 +70,7 @@ def save(
     facts: Mapping[str, Any],
     keep: int,
     memory: Mapping[str, Tensor] | None = None,
+    best: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """Write one checkpoint, verify it, then remove all but the newest ``keep``.
 
@@ -76,17 +79,16 @@ def save(
     """
     parent.mkdir(parents=True, exist_ok=True)
     final, temporary = parent / f"step-{step:08d}", parent / f"{_TEMPORARY}step-{step:08d}"
-    needed = 65_536 + sum(
-        tensor.nbytes for tensors in (weights, moments, memory or {}) for tensor in tensors.values()
-    )
+    parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best}
+    content = {name: tensors for name, tensors in parts.items() if tensors}
+    needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            tensors = {WEIGHTS: weights, OPTIMIZER: moments, **({MEMORY: memory} if memory else {})}
-            _write(temporary, step, tensors, progress, facts)
-            # A folder of this name can only be a damaged one: a good one would have been resumed.
-            shutil.rmtree(final, ignore_errors=True)
+            _write(temporary, step, content, progress, facts)
+            # A folder of this name is a damaged one, or of the same step before its evaluation.
+            _remove(final)
             durable.rename(temporary, final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -130,8 +132,13 @@ def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
     """Remove the oldest. Damaged ones count as any other: none is kept for being damaged."""
     others = [folder for folder in _folders(parent) if folder != newest.folder]
     for folder in others[keep - 1 :]:
-        # Renamed first, so that a kill in the middle leaves nothing that looks like a checkpoint.
-        doomed = parent / f"{_TEMPORARY}old-{folder.name}"
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Renamed first, so that a kill in the middle leaves nothing that looks like a checkpoint."""
+    if folder.exists():
+        doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
         shutil.rmtree(doomed, ignore_errors=True)
         folder.rename(doomed)
         shutil.rmtree(doomed)
@@ -193,7 +200,7 @@ def _faults(folder: Path) -> Iterator[str]:
         found = {path.name for path in folder.iterdir()}
         for name in sorted({*CONTENT, MANIFEST} - found):
             yield f"{name} is missing"
-        for name in sorted(found - {*CONTENT, MEMORY, MANIFEST}):
+        for name in sorted(found - {*CONTENT, MEMORY, BEST, MANIFEST}):
             yield f"{name} does not belong there"
         for name in sorted(found):
             if (folder / name).is_symlink() or not (folder / name).is_file():

@@ -9,6 +9,7 @@ from torch import Tensor
 from bertc.interop import export_model
 from bertc.train import metrics
 from bertc.train.evaluation import Evaluation
+from bertc.train.patience import describe
 from bertc.train.plot import plot
 from bertc.train.report import Report
 from bertc.train.session import Session
@@ -27,6 +28,10 @@ def finish(session: Session) -> Report:
     if session.ranks.first:
         notes = _write(session, tensors)
         lines = metrics.read(folder.metrics)
+        ends = [
+            f"stage {line['stage']} {describe(line['best'])}" for line in lines if "best" in line
+        ]
+        notes = (*notes, *ends)
     return Report(
         folder=folder.path,
         step=progress.step,

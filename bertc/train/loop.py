@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from bertc.data import TaskData
 from bertc.diagnostics import DataError, StoppedError
-from bertc.estimate.flops import executed_flops
 from bertc.ir.optimizer import Lamb
 from bertc.ir.resolved import Resolved, Stage, model_weights
 from bertc.objectives import Inputs
-from bertc.train.display import Standing, choose, peak_memory_bytes
+from bertc.train.clock import Clock
+from bertc.train.display import choose
 from bertc.train.engines import trained_names
 from bertc.train.evaluation import (
     Evaluation,
@@ -34,6 +34,7 @@ from bertc.train.machine import determinism
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import Rule, make_rule, zero_moments
+from bertc.train.patience import heed, refuse_unjudged
 from bertc.train.profile import profiling
 from bertc.train.ranks import joined, world_here
 from bertc.train.rehearsal import rehearse
@@ -101,7 +102,8 @@ class _Phase:
         self.stage = resolved.stages[index]
         self.data = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
-        if self.stage.tasks:
+        if isinstance(self.data, TaskData):
+            refuse_unjudged(self.stage, self.data)
             self.microbatch = examples_at_once(self.stage, self.microbatch, session.device)
         self.model = session.model
         for network in self.model.networks():
@@ -180,7 +182,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
         phase.feed(session, progress.step - stage.first_step) as feed,
         profiling(profile and profile / stage.name, session.device) as step_is_done,
     ):
-        clock = _Clock(session)
+        clock = Clock(session)
         while True:
             _pause(session, phase, end)
             if progress.step == end:
@@ -208,7 +210,9 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     try:
         if evaluation_due and progress.evaluated < progress.step:
-            _evaluate(session, phase)
+            found = _evaluate(session, phase)
+            if phase.stage.patience:
+                heed(session, phase.stage, found)
         stop.check()
     except StoppedError:
         session.save()
@@ -218,7 +222,7 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
         session.save()
 
 
-def _evaluate(session: Session, phase: _Phase) -> None:
+def _evaluate(session: Session, phase: _Phase) -> Evaluation:
     """Read the held-out text and write a line of what it showed."""
     progress, stage = session.progress, phase.stage
     found = phase.evaluate(session, session.resolved.run.eval_examples)
@@ -229,30 +233,20 @@ def _evaluate(session: Session, phase: _Phase) -> None:
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
             )
-    session.metrics.write({**_address(session, stage, "eval"), **found.fields()})
+    session.metrics.write({**session.address(stage, "eval"), **found.fields()})
     progress.evaluated = progress.step
     losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
     guess = "" if found.unigram_loss is None else f" (unigram {found.unigram_loss:.3f})"
     guess += "".join(f"; {line}" for line in score_lines(found))
     session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
+    return found
 
 
 def _log(session: Session, stage: Stage, learning_rate: float) -> None:
     """Write a line about the steps since the last one: means, and the last learning rate."""
-    address = _address(session, stage, "train")
+    address = session.address(stage, "train")
     session.metrics.write({**address, **session.progress.sums.means(), "lr": learning_rate})
     session.progress.sums = Sums()
-
-
-def _address(session: Session, stage: Stage, kind: str) -> dict[str, object]:
-    progress = session.progress
-    return {
-        "kind": kind,
-        "step": progress.step,
-        "stage": stage.name,
-        "tokens": progress.tokens,
-        "seconds": round(progress.seconds, 3),
-    }
 
 
 def _step(session: Session, phase: _Phase, batch: Batch, learning_rate: float) -> StepResult:
@@ -317,36 +311,3 @@ def _compile_rule(session: Session, phase: _Phase) -> None:
     for copy in copies.values():
         copy.grad = torch.zeros_like(copy)
     _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
-
-
-class _Clock:
-    """Speed since this process began on the stage, for the display."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._tokens, self._seconds = session.progress.tokens, session.progress.seconds
-
-    def show(self, stage: Stage, loss: float) -> None:
-        """Show where the run stands."""
-        progress, resolved = self._session.progress, self._session.resolved
-        seconds = max(1e-9, progress.seconds - self._seconds)
-        speed = (progress.tokens - self._tokens) / seconds
-        # In tokens of this stage: those of a deeper network, or of longer rows, take longer.
-        cost = executed_flops(stage, stage.batch).train / stage.seq
-        left = sum(
-            max(0, s.first_step + s.steps - max(progress.step, s.first_step))
-            * s.batch
-            * (executed_flops(s, s.batch).train / cost)
-            for s in resolved.stages
-        )
-        self._session.display.step(
-            Standing(
-                step=progress.step,
-                steps=resolved.steps,
-                stage=stage.name,
-                loss=loss,
-                tokens_per_second=speed,
-                seconds_left=left / speed,
-                memory_bytes=peak_memory_bytes(self._session.device.type),
-            )
-        )

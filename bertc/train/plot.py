@@ -36,6 +36,15 @@ def plot(lines: list[dict[str, Any]], path: Path) -> None:
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend()
+    save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a matplotlib figure as a PNG, whole or not at all.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
     aside = path.with_name(f".tmp-{path.name}")
     with durable.writing(path, 0):
         figure.savefig(aside, format="png")

@@ -37,8 +37,9 @@ def rehearse(
         admit(RunFolder(out), resolved, resume)
     model = build(resolved, "meta")
     parameters = sum(weight.numel() for weight in model.parameters())
-    # Weights, moments, and a checkpoint that is written before an old one goes.
-    _try_to_write(out, 3 * 4 * parameters * (resolved.run.keep + 1))
+    # Weights, moments, perhaps the best weights, and a checkpoint that is written before one goes.
+    copies = 3 + any(stage.patience for stage in resolved.stages)
+    _try_to_write(out, copies * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))
     source = source_of(resolved, corpus.vocabulary)
     cost = estimate(resolved, "h200" if plan.device == "cuda" else "cpu", devices=ranks.world.size)

@@ -54,6 +54,16 @@ class RunFolder:
         """Whether a run was started here. The resolved program is the first thing written."""
         return self.resolved.exists()
 
+    @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint, by its name; 0 without one."""
+        found = self.checkpoints.glob("step-*")
+        return max((int(p.name.removeprefix("step-")) for p in found), default=0)
+
+    def is_finished(self, resolved: Resolved) -> bool:
+        """Whether the run of this program came to its end, which the plot is the last sign of."""
+        return self.plot.exists() and self.saved_step == resolved.steps
+
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """The folder, made if need be, for this process alone.

@@ -19,7 +19,7 @@ from bertc.passes import ALONE, Layout, Plan, World
 from bertc.train import checkpoints
 from bertc.train.beginning import source_of
 from bertc.train.display import Display
-from bertc.train.engines import Engine, gathered, make_engine
+from bertc.train.engines import Engine, gathered, held, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.growth import described, grown
 from bertc.train.machine import make_plan
@@ -35,7 +35,10 @@ from bertc.train.tables import vocabulary_tables
 
 @dataclass
 class Session:
-    """Everything the loop works on. ``stage`` is the one whose network the model is."""
+    """Everything the loop works on. ``stage`` is the one whose network the model is.
+
+    ``best`` are the weights of the best evaluation, in the first process's main memory.
+    """
 
     resolved: Resolved
     folder: RunFolder
@@ -52,6 +55,7 @@ class Session:
     ranks: Ranks
     engine: Engine
     remembered: Remembered
+    best: dict[str, Tensor]
     saved: int
 
     @property
@@ -77,6 +81,30 @@ class Session:
     def weights(self) -> dict[str, Tensor]:
         """All weights in main memory, in the first process; every one takes part."""
         return gathered(self.engine.parameters, self.ranks.first)
+
+    def keep_best(self) -> None:
+        """Remember the weights as they are, in place of those that were remembered before."""
+        self.best = {name: tensor.clone() for name, tensor in self.weights().items()}
+
+    @torch.no_grad()
+    def go_back_to_best(self) -> None:
+        """Take up the remembered weights, and forget that this moment may have been saved."""
+        parameters = self.engine.parameters
+        best = self.best or {name: torch.empty(p.shape) for name, p in parameters.items()}
+        self.ranks.share_tensors(best)
+        for name, parameter in parameters.items():
+            held(parameter).copy_(held(self.engine.spread(best[name], name)))
+        self.best, self.saved = {}, -1
+
+    def address(self, stage: Stage, kind: str) -> dict[str, object]:
+        """How a line of metrics begins."""
+        return {
+            "kind": kind,
+            "step": self.progress.step,
+            "stage": stage.name,
+            "tokens": self.progress.tokens,
+            "seconds": round(self.progress.seconds, 3),
+        }
 
     def save(self) -> None:
         """Write a checkpoint of this very moment, unless there is one; all processes take part.
@@ -117,6 +145,7 @@ class Session:
             facts,
             self.resolved.run.keep,
             memory,
+            self.best,
         )
 
 
@@ -201,6 +230,7 @@ def open_session(
             ranks=ranks,
             engine=engine,
             remembered=remembered,
+            best=state.best if ranks.first else {},
             saved=ranks.share(progress.step if found else -1),
         )
 

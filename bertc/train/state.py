@@ -17,11 +17,25 @@ from bertc.train.remembered import shapes
 
 
 @dataclass
+class Best:
+    """The best evaluation of a stage so far: at which step, its score, what its line showed.
+
+    ``waited`` evaluations came after it.
+    """
+
+    step: int
+    score: float
+    shown: dict[str, Any]
+    waited: int = 0
+
+
+@dataclass
 class Progress:
     """How far a run is. With the weights and moments, all that resuming needs.
 
     ``evaluated`` is the last step that was evaluated, ``sums`` what the next line of metrics
-    averages, ``metrics_bytes`` how long the file of metrics was.
+    averages, ``metrics_bytes`` how long the file of metrics was. ``best`` is there in a stage with
+    patience, from its first evaluation to its end.
     """
 
     step: int = 0
@@ -30,21 +44,27 @@ class Progress:
     evaluated: int = 0
     metrics_bytes: int = 0
     sums: Sums = field(default_factory=Sums)
+    best: Best | None = None
 
     @staticmethod
     def of(content: Any) -> "Progress":
         """From a checkpoint's JSON."""
-        return Progress(**{**content, "sums": Sums(**content["sums"])})
+        best = Best(**content["best"]) if content.get("best") else None
+        return Progress(**{**content, "sums": Sums(**content["sums"]), "best": best})
 
 
 @dataclass(frozen=True)
 class State:
-    """The weights, in their module; the optimiser's moments; the progress; the memory, if any."""
+    """The weights, in their module; the optimiser's moments; the progress.
+
+    ``memory`` is that of the rows, ``best`` the weights of the best evaluation, if there are any.
+    """
 
     model: Model
     moments: Moments
     progress: Progress
     memory: dict[str, Tensor]
+    best: dict[str, Tensor]
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
@@ -53,7 +73,7 @@ def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> Sta
     weights = dict(model.named_parameters())
     if source:
         move(source.places, source.tensors, weights)
-    return State(model, zero_moments(weights), Progress(), {})
+    return State(model, zero_moments(weights), Progress(), {}, {})
 
 
 def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
@@ -72,4 +92,5 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     stage = resolved.stage_at(progress.step)
     if stage.remembers(progress.step):
         memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))
-    return State(model, moments, progress, memory)
+    best = checkpoints.load_weights(folder / checkpoints.BEST, table) if progress.best else {}
+    return State(model, moments, progress, memory, best)

@@ -1,0 +1,55 @@
+"""The app that commands are added to, and the arguments that several of them take."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=True,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A compiler for text encoders: check, estimate, build and train a spec.",
+)
+
+SpecArgument = Annotated[
+    str, typer.Argument(help="a file, a shipped spec's name, the text, or - for standard input")
+]
+SpecsArgument = Annotated[
+    list[str], typer.Argument(help="files, shipped names, texts, or - for standard input")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+ProfileOption = Annotated[
+    Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
+]
+RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from bertc import __version__
+
+        typer.echo(f"bertc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", is_eager=True, callback=_say_version),
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
+def in_color(stream: object) -> bool:
+    """Whether what is written there may have colours."""
+    return bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ

@@ -1,0 +1,152 @@
+"""Commands on specs: what is wrong with them, what they cost, what they make."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import (
+    JsonOption,
+    ProfileOption,
+    SetOption,
+    SpecArgument,
+    SpecsArgument,
+    app,
+    in_color,
+)
+from bertc.diagnostics import SpecError
+
+
+@app.command()
+def check(specs: SpecsArgument, set: SetOption = None) -> None:
+    """Report every mistake of the specs, files that they name and are not there too.
+
+    The files are not read but for those of tasks. Exit 1 if there is a mistake.
+    """
+    from bertc.api import check as run
+    from bertc.diagnostics.render import render
+
+    wrong = False
+    for spec in specs:
+        try:
+            points = run(spec, set or ())
+            typer.echo(f"{spec}: fine" + (f", {points} points" * (points > 1)))
+        except SpecError as error:
+            typer.echo(render(error.diagnostics, color=in_color(sys.stdout)))
+            wrong = True
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: E201")]) -> None:
+    """Say more about a diagnostic: what it means, a wrong and a right example."""
+    from bertc.diagnostics.codes import explain as text
+
+    typer.echo(text(code))
+
+
+@app.command()
+def fmt(
+    files: Annotated[list[Path], typer.Argument(help="spec files; - for standard input")],
+    check: Annotated[
+        bool, typer.Option("--check", help="change nothing, exit 1 if it would")
+    ] = False,
+) -> None:
+    """Rewrite spec files in canonical form; comments stay."""
+    from bertc.syntax.files import format_file
+
+    changed = [file for file in files if format_file(file, write=not check)]
+    for file in changed:
+        typer.echo(f"{'would change' if check else 'changed'}: {file}", err=True)
+    if check and changed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def estimate(
+    specs: SpecsArgument,
+    set: SetOption = None,
+    device: Annotated[str, typer.Option(help="h200, h100, a100, cpu, ...")] = "h200",
+    convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
+    world: Annotated[int, typer.Option(min=1, help="devices the run is spread over")] = 1,
+    json: JsonOption = False,
+) -> None:
+    """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
+    from bertc.api import points
+    from bertc.estimate import as_json, as_table, convention_named
+    from bertc.estimate import estimate as run
+
+    counting = convention_named(convention)
+    found = [point for spec in specs for point in points(spec, set or ())]
+    estimates = [run(point, device, counting, world) for point in found]
+    typer.echo(as_json(estimates) if json else as_table(estimates))
+
+
+@app.command()
+def build(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="folder for the initialised model [default: builds/NAME]")
+    ] = None,
+    emit: Annotated[
+        str | None, typer.Option(help="print tree, program, resolved, weights or module, and stop")
+    ] = None,
+) -> None:
+    """Allocate the model, compile its training step, run one step, write the model folder."""
+    if emit is not None:
+        from bertc.emit import emit as show
+
+        typer.echo(show(spec, set or (), emit))
+        return
+    from bertc.api import resolve
+    from bertc.train.build import build as run
+
+    typer.echo("compiling the training step; on a CPU this takes about a minute ...", err=True)
+    typer.echo(run(resolve(spec, set or ()), out))
+
+
+@app.command("show-batch")
+def show_batch(
+    spec: SpecArgument,
+    set: SetOption = None,
+    examples: Annotated[int, typer.Option(min=1, max=64, help="how many")] = 3,
+) -> None:
+    """Print examples as the model will see them: masks, labels, segments."""
+    from bertc.api import resolve
+    from bertc.train.preview import preview
+
+    typer.echo(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)))
+
+
+@app.command()
+def bench(
+    spec: SpecArgument,
+    set: SetOption = None,
+    against: Annotated[
+        str | None, typer.Option(help="time another system beside it: transformers")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: the spec's]")] = (
+        None
+    ),
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="turns of each system")] = 7,
+    compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+    out: Annotated[Path | None, typer.Option(help="a file for the JSON")] = None,
+) -> None:
+    """Time the training step of a spec on random tokens, beside other systems in turns."""
+    from bertc.api import resolve
+    from bertc.bench import bench as run
+
+    overrides = [*(set or ()), *([f"device={device}"] if device else [])]
+    report = run(
+        resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
+    )
+    if out:
+        report.write(out)
+    typer.echo(report.as_json() if json else report.summary())

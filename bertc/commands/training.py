@@ -1,0 +1,245 @@
+"""Commands on runs: training, and what can be done with what was trained."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertc.commands.options import (
+    JsonOption,
+    ProfileOption,
+    RunArgument,
+    SetOption,
+    SpecArgument,
+    app,
+    in_color,
+)
+from bertc.diagnostics import BertcError, UsageError
+
+if TYPE_CHECKING:
+    from bertc.ir.resolved import Resolved
+
+
+@app.command()
+def train(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
+    nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one a GPU")] = 1,
+    profile: ProfileOption = None,
+) -> None:
+    """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
+    from bertc.api import points
+    from bertc.syntax.files import spec_text
+    from bertc.train.orphan import end_with_launcher
+
+    end_with_launcher()
+    found = points(spec, set or ())
+    if len(found) > 1:
+        raise typer.Exit(_train_grid(found, spec, set or (), out, resume, dry_run, nproc, profile))
+    (resolved,) = found
+    folder = out or Path("runs") / resolved.name
+    if nproc > 1:
+        from bertc.passes import World, refuse_too_many
+        from bertc.train.launch import launch
+
+        refuse_too_many(resolved, World(nproc, nproc))
+        command = _training(spec, set or (), folder, resume, dry_run, profile)
+        raise typer.Exit(launch(command, nproc, folder))
+    from bertc.train.loop import train as run
+    from bertc.train.ranks import world_here
+
+    text = spec_text(spec, set or ())
+    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
+    if world_here()[0] == 0:
+        typer.echo(report.summary())
+
+
+def _train_grid(
+    points: Sequence[Resolved],
+    spec: str,
+    overrides: Sequence[str],
+    out: Path | None,
+    resume: bool,
+    dry_run: bool,
+    nproc: int,
+    profile: Path | None,
+) -> int:
+    """Train all points and say what they came to; the exit code of the first that failed."""
+    from bertc.failures import exit_code
+    from bertc.syntax.files import find, spec_text
+
+    if nproc > 1:
+        raise UsageError(
+            f"a grid of {len(points)} points is trained in one process",
+            help="leave --nproc out, or train its points by themselves, with --set",
+        )
+    from bertc.train.compare import results
+    from bertc.train.grid import train_grid
+
+    parent, codes = out or Path("runs") / find(spec).title, list[int]()
+    for outcome in train_grid(
+        points,
+        parent,
+        spec_text=spec_text(spec, overrides),
+        resume=resume,
+        dry_run=dry_run,
+        profile=profile,
+        say=lambda text: typer.echo(text, err=True),
+    ):
+        if isinstance(outcome, BertcError):
+            codes.append(exit_code(outcome, color=in_color(sys.stderr)))
+        elif dry_run:
+            typer.echo(outcome.summary())
+    if not dry_run:
+        typer.echo(results([parent]).as_table())
+    return codes[0] if codes else 0
+
+
+def _training(
+    spec: str,
+    overrides: Sequence[str],
+    out: Path | None,
+    resume: bool,
+    dry_run: bool = False,
+    profile: Path | None = None,
+) -> list[str]:
+    """The command line of ``train``, for processes with a standard input of their own."""
+    from bertc.syntax.files import STANDARD_INPUT, spec_text
+
+    return [
+        *("train", spec_text(spec) if spec == STANDARD_INPUT else spec),
+        *(word for override in overrides for word in ("--set", override)),
+        *(("--out", str(out)) if out else ()),
+        *(["--resume"] if resume else []),
+        *(["--dry-run"] if dry_run else []),
+        *(("--profile", str(profile)) if profile else ()),
+    ]
+
+
+@app.command()
+def slurm(
+    spec: SpecArgument,
+    set: SetOption = None,
+    out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each")] = 8,
+    time: Annotated[str, typer.Option(help="limit of the job, as Slurm writes it")] = "24:00:00",
+) -> None:
+    """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""
+    from bertc.api import resolve
+    from bertc.passes import World, refuse_too_many
+    from bertc.train.slurm import script
+
+    resolved = resolve(spec, set or ())
+    refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
+    command = _training(spec, set or (), out, resume=True)
+    typer.echo(script(resolved.name, command, nodes, gpus_per_node, time), nl=False)
+
+
+@app.command("results")
+def results_(
+    folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    json: JsonOption = False,
+    plot: Annotated[Path | None, typer.Option(help="a PNG file for a picture of it")] = None,
+) -> None:
+    """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
+    from bertc.train.compare import results
+
+    found = results(folders)
+    if plot:
+        found.plot(plot)
+    typer.echo(found.as_json() if json else found.as_table())
+
+
+@app.command("eval")
+def evaluate(
+    run: RunArgument,
+    seq: Annotated[int, typer.Option(min=0, help="tokens a row of a stream [0: as trained]")] = 0,
+    memory: Annotated[
+        int | None, typer.Option(min=0, help="tokens remembered [default: as trained]")
+    ] = None,
+    clamp: Annotated[int, typer.Option(min=0, help="largest distance told apart")] = 0,
+    same_length: Annotated[
+        bool, typer.Option("--same-length", help="every token sees as many as are remembered")
+    ] = False,
+    sliding: Annotated[
+        int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
+    ] = 0,
+    examples: Annotated[int, typer.Option(min=0, help="held-out rows [0: as trained]")] = 0,
+    task: Annotated[str, typer.Option(help="by its name, or with files of its own")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Evaluate the newest good checkpoint of a run on its held-out text."""
+    from bertc.train.evaluate import evaluate_run
+    from bertc.train.manner import Manner
+
+    manner = Manner(seq, memory, clamp, same_length, sliding, examples)
+    report = evaluate_run(run, manner, task=task)
+    typer.echo(report.as_json() if json else report.summary())
+
+
+@app.command()
+def fill(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help="a text with [MASK] in it; for clm its beginning")],
+    top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
+    language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
+    from bertc.train.fill import fill as answer
+
+    report = answer(run, text, top, language)
+    typer.echo(report.as_json() if json else report.summary())
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
+    task: Annotated[str, typer.Option(help="by its name, or with columns of its own")] = "",
+    official: Annotated[
+        Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="rows at once, at most")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+) -> None:
+    """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
+    from bertc.train.predict import predict as run_on
+    from bertc.train.predict import write_files
+
+    found = run_on(run, file, task, batch, device)
+    if official:
+        write_files(found.files(), official)
+    else:
+        for line in found.lines():
+            typer.echo(line)
+    typer.echo(found.summary(), err=True)
+
+
+@app.command("export")
+def export_(
+    run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
+) -> None:
+    """Write a run's model as a Hugging Face folder, or refuse, naming what stands in the way."""
+    from bertc.interop import export_run
+
+    typer.echo(export_run(run, to).summary())
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder: BERT, RoBERTa, ALBERT")],
+    out: Annotated[Path, typer.Option(help="the run folder to write")],
+) -> None:
+    """Read a Hugging Face folder into a run folder."""
+    from bertc.interop import import_run
+
+    typer.echo(import_run(folder, out).summary())

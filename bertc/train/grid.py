@@ -1,0 +1,76 @@
+"""A grid: its points are trained one after another, each into a run folder of its own."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
+from bertc.ir.resolved import Resolved
+from bertc.train.loop import train
+from bertc.train.ranks import world_here
+from bertc.train.report import Report
+from bertc.train.run import RunFolder, admit
+
+LONGEST_NAME = 100
+PLAIN = re.compile(r"[\w.=+%, ()-]*", re.ASCII)
+"""Points whose folders tell them apart without more."""
+
+
+def train_grid(
+    points: Sequence[Resolved],
+    parent: Path,
+    *,
+    spec_text: str,
+    resume: bool,
+    dry_run: bool,
+    profile: Path | None,
+    say: Callable[[str], None],
+) -> Iterator[Report | BertcError]:
+    """Train every point of a grid in its folder under ``parent``, but those that are finished.
+
+    A point that fails gives its error, and the next one begins; all others give their report.
+
+    Raises:
+        UsageError, ResumeRefusedError: before anything is trained, as ``train`` of any point, or
+            in one of several processes.
+        StoppedError: after SIGTERM or Ctrl-C, saved.
+        CannotWriteError: if the disk is full, for the next point would not fit either.
+    """
+    if world_here()[1].size > 1:
+        raise UsageError(
+            "a grid is trained in one process", help="train its points by themselves, with --set"
+        )
+    runs = {parent / folder_name(point.name): point for point in points}
+    for path, point in runs.items():
+        if path.is_dir():
+            admit(RunFolder(path), point, resume)
+    for number, (path, point) in enumerate(runs.items(), 1):
+        place = f"point {number} of {len(runs)}, {point.name}"
+        if RunFolder(path).is_finished(point):
+            say(f"{place}: finished")
+            continue
+        say(f"{place}:")
+        try:
+            yield train(
+                point,
+                path,
+                spec_text=f"{spec_text}\n# the point {point.name}\n",
+                resume=resume,
+                dry_run=dry_run,
+                profile=profile and profile / path.name,
+            )
+        except (StoppedError, CannotWriteError):
+            raise
+        except BertcError as error:
+            yield error
+
+
+def folder_name(point: str) -> str:
+    """The name of a point's folder: its settings without what a shell or a path would trip over."""
+    parts = re.split(r" (?=[\w.]+=)", point)
+    tidy = (re.sub(r"[^\w.=+%-]+", "-", part, flags=re.ASCII).strip("-") for part in parts)
+    name = ",".join(tidy)
+    if PLAIN.fullmatch(point) and len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[:LONGEST_NAME]}-{hashlib.sha256(point.encode()).hexdigest()[:6]}"

@@ -1,0 +1,60 @@
+"""``patience``: a stage of tasks ends with the weights of its best evaluation, perhaps early."""
+
+from collections.abc import Mapping
+
+from bertc.data import TaskData
+from bertc.diagnostics import DataError
+from bertc.ir.resolved import Stage
+from bertc.train.evaluation import Evaluation
+from bertc.train.results import mean_score
+from bertc.train.session import Session
+from bertc.train.state import Best
+
+
+def refuse_unjudged(stage: Stage, data: TaskData) -> None:
+    """Refuse to wait for a better score where nothing is judged.
+
+    Raises:
+        DataError: if no task of the stage has a part for that.
+    """
+    if stage.patience and not any(own.parts for own in data.sets):
+        raise DataError(
+            f"stage {stage.name} has patience = {stage.patience}, and no task of it a part to be "
+            "judged by",
+            help="name a dev file, or leave patience out",
+        )
+
+
+def heed(session: Session, stage: Stage, found: Evaluation) -> None:
+    """Remember the weights of the best evaluation; end the stage with them when it is time.
+
+    The steps that a stage does not make count as made: the next one begins where it would have.
+    """
+    progress, end = session.progress, stage.first_step + stage.steps
+    score = session.ranks.share(mean_score(stage, found.scores))
+    if progress.best is None or score > progress.best.score:
+        progress.best = Best(progress.step, score, found.fields())
+        session.keep_best()
+    else:
+        progress.best.waited += 1
+    if progress.step == end or progress.best.waited == stage.patience:
+        _end(session, stage, progress.best, end)
+
+
+def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
+    """Jump to the end of a stage, with the weights of its best evaluation and a line about it."""
+    progress, ended = session.progress, session.progress.step
+    progress.best, progress.step, progress.evaluated = None, end, end
+    if best.step == ended:
+        session.best = {}
+        return
+    session.go_back_to_best()
+    told = {"step": best.step, "ended": ended, "end": end}
+    session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": told})
+    session.display.note(describe(told))
+
+
+def describe(told: Mapping[str, int]) -> str:
+    """How a stage ended, in a line."""
+    early = "stopped early at" if told["ended"] < told["end"] else "ended at"
+    return f"{early} step {told['ended']:,} of {told['end']:,}: best at step {told['step']:,}"

@@ -1,0 +1,194 @@
+"""``patience``: the best weights are kept, ended with, and survive kill and resume."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertc.diagnostics import DataError, StoppedError
+from bertc.ir.objective import Mlm, Term
+from bertc.ir.own_task import Classify
+from bertc.train import loop, patience
+from bertc.train.evaluate import evaluate_run
+from bertc.train.loop import train
+
+
+@pytest.fixture
+def barn(tmp_path):
+    """A task of two labels in files of a few rows."""
+    rows = [("hens cackle", "a"), ("ducks quack", "b"), ("geese hiss", "a"), ("old pond", "b")]
+    text = "text\tlabel\n" + "".join(f"{words}\t{label}\n" for words, label in rows * 4)
+    for part in ("train", "dev"):
+        (tmp_path / f"{part}.tsv").write_text(text)
+    return Classify(
+        train=str(tmp_path / "train.tsv"), dev=str(tmp_path / "dev.tsv"), labels=("a", "b"),
+        examples=16,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {"cache": tmp_path / "cache", "quiet": True}
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """Make evaluations show scores of one's own, by their step."""
+
+    def make(scores):
+        monkeypatch.setattr(patience, "mean_score", lambda stage, found: scores[found_at()])
+
+    steps = []
+    keep = loop.heed
+
+    def heed(session, stage, found):
+        steps.append(session.progress.step)
+        keep(session, stage, found)
+
+    def found_at():
+        return steps[-1]
+
+    monkeypatch.setattr(loop, "heed", heed)
+    return make
+
+
+@pytest.fixture
+def tuned(tiny, barn):
+    def make(**settings):
+        own = {"objective": (Term(objective=barn),), "steps": 20, "eval_every": 2, "save_every": 4}
+        return tiny(**{**own, "patience": 2, **settings})
+
+    return make
+
+
+def lines(run, kind="eval"):
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in found if line["kind"] == kind]
+
+
+def weights(run, step):
+    return load_file(run / "checkpoints" / f"step-{step:08d}" / "weights.safetensors")
+
+
+RISE_AND_FALL = {2: 0.5, 4: 0.7, 6: 0.7, 8: 0.6, 10: 0.9, 20: 0.1}
+
+
+def test_a_stage_ends_early_with_its_best_weights(tuned, scored, tmp_path, options):
+    scored(RISE_AND_FALL)
+    report = train(tuned(keep=9), tmp_path / "run", **options)
+    found = lines(tmp_path / "run")
+    assert [line["step"] for line in found] == [2, 4, 6, 8, 20]
+    assert found[-1]["best"] == {"step": 4, "ended": 8, "end": 20}
+    assert found[-1]["scores"] == found[1]["scores"]
+    assert "stage main stopped early at step 8 of 20: best at step 4" in report.notes
+    best, last = weights(tmp_path / "run", 4), weights(tmp_path / "run", 20)
+    assert all(torch.equal(best[name], last[name]) for name in best)
+    again = evaluate_run(tmp_path / "run", **options)
+    assert again.evaluation.losses == report.evaluation.losses == found[1]["losses"]
+    assert not list((tmp_path / "run" / "checkpoints" / "step-00000020").glob("best*"))
+
+
+def test_a_stage_that_was_never_stopped_ends_with_its_best_weights(
+    tuned, scored, tmp_path, options
+):
+    scored({2: 0.5, 4: 0.7, 6: 0.6})
+    report = train(tuned(steps=6), tmp_path / "run", **options)
+    assert "stage main ended at step 6 of 6: best at step 4" in report.notes
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(
+            weights(tmp_path / "run", 4).values(),
+            weights(tmp_path / "run", 6).values(),
+            strict=True,
+        )
+    )
+
+
+def test_the_last_may_be_the_best(tuned, scored, tmp_path, options):
+    scored({2: 0.5, 4: 0.6, 6: 0.7})
+    report = train(tuned(steps=6), tmp_path / "run", **options)
+    assert report.notes == () or not any("best" in note for note in report.notes)
+    assert [line["step"] for line in lines(tmp_path / "run")] == [2, 4, 6]
+
+
+@pytest.mark.parametrize("at", [1, 5, 6, 7, 22])
+def test_stopped_and_resumed_it_is_the_same(
+    tuned, scored, tmp_path, options, same_run, monkeypatch, at
+):
+    scored(RISE_AND_FALL)
+    resolved = tuned(stages={"one": {}, "two": {"steps": 6, "patience": 0}})
+    train(resolved, tmp_path / "straight", **options)
+    step = loop._step
+    with monkeypatch.context() as patch:
+
+        def stop(session, phase, batch, rate):
+            if session.progress.step == at:
+                session.ranks.stop.agree(15)
+            return step(session, phase, batch, rate)
+
+        patch.setattr(loop, "_step", stop)
+        with pytest.raises(StoppedError):
+            train(resolved, tmp_path / "stopped", **options)
+    train(resolved, tmp_path / "stopped", resume=True, **options)
+    same_run(tmp_path / "straight", tmp_path / "stopped")
+
+
+def test_killed_and_resumed_it_is_the_same(tuned, scored, tmp_path, options, same_run, monkeypatch):
+    scored(RISE_AND_FALL)
+    resolved = tuned()
+    train(resolved, tmp_path / "straight", **options)
+    step = loop._step
+    for at in (3, 7):
+        with monkeypatch.context() as patch:
+
+            def die(session, phase, batch, rate, at=at):
+                if session.progress.step == at:
+                    raise KeyError
+                return step(session, phase, batch, rate)
+
+            patch.setattr(loop, "_step", die)
+            with pytest.raises(KeyError):
+                train(resolved, tmp_path / "killed", resume=True, **options)
+    train(resolved, tmp_path / "killed", resume=True, **options)
+    same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_an_evaluation_cut_short_at_the_end_is_made_again(
+    tuned, scored, tmp_path, options, same_run, monkeypatch
+):
+    scored({2: 0.5, 4: 0.7, 6: 0.6})
+    resolved = tuned(steps=6)
+    train(resolved, tmp_path / "straight", **options)
+    evaluate = loop.evaluate_tasks
+    with monkeypatch.context() as patch:
+
+        def stop(model, stage, data, stop):
+            if stop is not None and len(lines(tmp_path / "cut")) == 2:
+                stop.agree(15)
+            return evaluate(model, stage, data, stop)
+
+        patch.setattr(loop, "evaluate_tasks", stop)
+        with pytest.raises(StoppedError):
+            train(resolved, tmp_path / "cut", **options)
+    train(resolved, tmp_path / "cut", resume=True, **options)
+    same_run(tmp_path / "straight", tmp_path / "cut")
+
+
+def test_the_next_stage_begins_where_it_would_have(tuned, barn, scored, tmp_path, options):
+    scored(RISE_AND_FALL)
+    task = (Term(objective=barn),)
+    resolved = tuned(
+        objective=(Term(objective=Mlm()),),
+        stages={"one": {"objective": task, "steps": 20}, "text": {"steps": 4}},
+    )
+    assert [stage.patience for stage in resolved.stages] == [2, 0]
+    report = train(resolved, tmp_path / "run", **options)
+    assert report.step == 24
+    assert [line["step"] for line in lines(tmp_path / "run", "train")] == [3, 6, 21, 24]
+
+
+def test_nothing_to_be_judged_by_is_refused(tuned, barn, tmp_path, options):
+    alone = (Term(objective=barn.model_copy(update={"dev": ""})),)
+    with pytest.raises(DataError, match="no task of it a part to be judged by"):
+        train(tuned(objective=alone), tmp_path / "run", **options)

@@ -1,0 +1,181 @@
+"""``bertc results``: runs in rows, scores in columns, on folders as training leaves them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bertc.diagnostics import MissingInputError
+from bertc.ir.objective import Mlm, Term
+from bertc.ir.optimizer import Adam
+from bertc.ir.own_task import Classify
+from bertc.ir.task import Glue
+from bertc.train.compare import results
+
+TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
+
+
+def glue(*names):
+    return tuple(
+        Term(objective=Glue(task=name, data=f"glue/{name}", examples=100)) for name in names
+    )
+
+
+@pytest.fixture
+def run(tiny, tmp_path):
+    """Leave a run with these evaluations: scores of the task, or the loss of mlm, by step."""
+
+    def make(name, shown, done=True, part="dev", **settings):
+        resolved = tiny(**{"steps": 12, **settings})
+        folder = tmp_path / name
+        (folder / "checkpoints" / f"step-{max(shown):08d}").mkdir(parents=True)
+        (folder / "resolved.json").write_text(resolved.model_dump_json())
+        (folder / "lock.json").write_text("{}")
+        (folder / "metrics.jsonl").write_text(
+            "".join(json.dumps(line(resolved, step, part, v)) + "\n" for step, v in shown.items())
+        )
+        if done:
+            (folder / "losses.png").write_bytes(b"")
+        return folder
+
+    return make
+
+
+def line(resolved, step, part, value):
+    found = {"kind": "eval", "step": step, "stage": resolved.stages[-1].name, "loss": value}
+    tasks = resolved.stages[-1].tasks
+    scores = {t.title: {part: dict.fromkeys(t.metrics, value)} for t in tasks}
+    losses = {t.title: 1 - value for t in tasks} or {"mlm": value}
+    return {**found, "losses": losses, **({"scores": scores} if scores else {})}
+
+
+def only(found):
+    (group,) = found["groups"]
+    return group
+
+
+def as_json(*folders):
+    return json.loads(results(folders).as_json())
+
+
+def test_seeds_are_a_row(run, tmp_path):
+    for seed, score in enumerate((0.5, 0.6, 0.7)):
+        run(f"{seed}", {6: 0.1, 12: score}, objective=glue("rte"), seed=seed)
+    found = only(as_json(tmp_path))
+    (score,) = found["last"]
+    assert (score["task"], score["part"], score["metric"]) == ("rte", "dev", "accuracy")
+    assert score["mean"] == pytest.approx(0.6)
+    assert score["deviation"] == pytest.approx(0.1)
+    assert (score["best"], score["runs"], found["seeds"]) == (0.7, 3, [0, 1, 2])
+    assert found["best"] == []
+    assert "0.6000 ± 0.1000, 0.7000" in results([tmp_path]).as_table()
+    run("again", {12: 0.6}, objective=glue("rte"), seed=1)
+    assert "3 in 4 runs" in results([tmp_path]).as_table()
+
+
+def test_the_settings_that_differ_are_columns(run, tmp_path):
+    for lr in (1e-3, 1e-4):
+        for seed in (1, 2):
+            optimizer = Adam(lr=lr, warmup=2)
+            run(f"{lr} {seed}", {12: 0.5}, objective=glue("rte"), seed=seed, optimizer=optimizer)
+    run("deep", {12: 0.5}, objective=glue("rte"), layers=3, optimizer=Adam(lr=1e-3, warmup=2))
+    groups = as_json(tmp_path)["groups"]
+    assert [len(group["runs"]) for group in groups] == [2, 2, 1]
+    assert all(group["settings"].keys() == {"layers", "optimizer"} for group in groups)
+    assert {group["settings"]["layers"] for group in groups} == {"2", "3"}
+
+
+def test_settings_of_stages_are_columns(run, tmp_path):
+    task = glue("rte")
+    for name, batch in (("a", 4), ("b", 8)):
+        stages = {"text": {"steps": 6}, "task": {"objective": task, "steps": 6, "batch": batch}}
+        run(name, {12: 0.5}, stages=stages, batch=8)
+    settings = [group["settings"] for group in as_json(tmp_path)["groups"]]
+    assert settings == [{"task.batch": "4"}, {"task.batch": "8"}]
+
+
+def test_runs_of_a_task_that_differ_never_share_a_row(run, tmp_path):
+    task = Classify(train="a.tsv", labels=("a", "b"), examples=10)
+    for name, dropout in (("a", 0.1), ("b", 0.2)):
+        own = task.model_copy(update={"dropout": dropout})
+        run(name, {12: 0.5}, objective=(Term(objective=own),))
+    assert len(as_json(tmp_path)["groups"]) == 2
+
+
+def test_tasks_are_columns_and_glue_has_its_average(run, tmp_path):
+    for task in TASKS:
+        for seed in (1, 2):
+            run(f"{task} {seed}", {12: 0.5 + seed / 10}, objective=glue(task), seed=seed)
+    found = only(as_json(tmp_path))
+    assert found["glue_average"] == pytest.approx(0.65)
+    assert "GLUE" in results([tmp_path]).as_table()
+    run("both", {12: 0.5}, objective=glue("rte", "mrpc"))
+    assert [len(group["runs"]) for group in as_json(tmp_path)["groups"]] == [1, 16]
+
+
+def test_the_best_evaluation_is_told_where_it_is_not_the_last(run, tmp_path):
+    run("1", {4: 0.6, 8: 0.8, 12: 0.7}, objective=glue("rte"), seed=1)
+    run("2", {4: 0.6, 8: 0.7, 12: 0.9}, objective=glue("rte"), seed=2)
+    (best,) = only(as_json(tmp_path))["best"]
+    assert best["steps"] == [8, 12]
+    assert best["mean"] == pytest.approx(0.85)
+    table = results([tmp_path]).as_table()
+    assert "0.8000 ± 0.1414, 0.9000" in table
+    assert "0.8500 ± 0.0707, 0.9000 at 8, 12" in table
+
+
+def test_of_text_the_losses_are_shown_the_lowest_as_the_best(run, tmp_path):
+    run("1", {6: 4.0, 12: 3.0}, seed=1)
+    run("2", {6: 2.0, 12: 2.5}, seed=2, objective=(Term(objective=Mlm()),))
+    found = only(as_json(tmp_path))
+    assert [(s["loss"], s["best"]) for s in found["last"]] == [("mlm", 2.5)]
+    assert [(s["loss"], s["best"], s["steps"]) for s in found["best"]] == [("mlm", 2.0, [6, 12])]
+
+
+def test_an_unfinished_run_stands_alone(run, tmp_path):
+    run("1", {12: 0.5}, objective=glue("rte"), seed=1)
+    run("2", {6: 0.9}, done=False, objective=glue("rte"), seed=2)
+    groups = as_json(tmp_path)["groups"]
+    assert [(r["step"], r["finished"]) for g in groups for r in g["runs"]] == [
+        (12, True),
+        (6, False),
+    ]
+    assert "unfinished: 6/12" in results([tmp_path]).as_table()
+    early = run("3", {4: 0.5}, done=False)
+    (early / "metrics.jsonl").unlink()
+    assert "unfinished: 4/12" in results([tmp_path]).as_table()
+
+
+def test_models_are_no_runs(run, tmp_path):
+    folder = run("deep/below/1", {12: 0.5}, objective=glue("rte"))
+    for inside in (folder / "model" / "generator", tmp_path / "imported"):
+        inside.mkdir(parents=True)
+        (inside / "resolved.json").write_text("{}")
+    assert len(only(as_json(tmp_path, folder))["runs"]) == 1
+    with pytest.raises(MissingInputError, match="no run in"):
+        results([tmp_path / "imported"])
+    with pytest.raises(MissingInputError, match="there is no folder"):
+        results([tmp_path / "none"])
+
+
+def test_a_picture(run, tmp_path):
+    for seed in (1, 2):
+        run(f"{seed}", {12: 0.5 + seed / 10}, objective=glue("mrpc"), seed=seed)
+    results([tmp_path]).plot(tmp_path / "scores.png")
+    assert (tmp_path / "scores.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_loads_no_torch(run, tmp_path):
+    run("1", {12: 0.5}, objective=glue("rte"))
+    code = (
+        "import sys; sys.argv = ['bertc', 'results', sys.argv[1], '--json']\n"
+        "import bertc.cli\n"
+        "try: bertc.cli.main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout)["schema"] == 1
