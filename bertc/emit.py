@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pprint import pformat
 
 from bertc.diagnostics import Diagnostics, UsageError
+from bertc.ir.model import model_weights
 from bertc.ir.program import Program
-from bertc.ir.resolved import model_weights
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:

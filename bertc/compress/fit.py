@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from bertc.compress.grow import WeightMap, weight_map
 from bertc.ir.answer import Answer, alike
 from bertc.ir.growth import Growth, Identity
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved
 from bertc.ir.task import Task
 
 UNSEEN = "encoder.embeddings.unseen"

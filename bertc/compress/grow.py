@@ -9,7 +9,8 @@ from typing import assert_never
 
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromGenerator, Growth, Identity, Interleave, Stack
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved
 
 OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
 """Parts that exist once a layer, and who owns them."""

@@ -30,7 +30,8 @@ from bertc.interop.task_classes import held_task, task_class
 from bertc.interop.tensors import write_tensors
 from bertc.interop.xlnet import stored, xlnet_config
 from bertc.ir.encoder import Encoder
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved
 
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class has no place for, by their bertc names."""

@@ -25,10 +25,11 @@ from bertc.interop.tensors import (
 )
 from bertc.interop.xlnet import stored_shape, taken
 from bertc.ir.generator import GeneratorNetwork
+from bertc.ir.model import model_weights
 from bertc.ir.objective import Term
 from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
 
 MOST_NAMED = 5

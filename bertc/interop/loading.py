@@ -12,7 +12,8 @@ from bertc.interop.json_file import read_json
 from bertc.interop.names import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved
 from bertc.nn import Model, build
 
 RESOLVED = "resolved.json"

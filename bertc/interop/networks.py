@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from bertc.ir.generator import NoGenerator
-from bertc.ir.resolved import NetworkName, Resolved, is_tied, learner, model_weights
+from bertc.ir.model import is_tied, model_weights
+from bertc.ir.resolved import NetworkName, Resolved, learner
 
 GENERATOR = "generator"
 """The folder beside a model's files that holds its generator."""

@@ -3,7 +3,8 @@
 import torch
 from torch import nn
 
-from bertc.ir.resolved import NetworkName, Resolved, head_weights, is_tied, model_weights
+from bertc.ir.model import head_weights, is_tied, model_weights
+from bertc.ir.resolved import NetworkName, Resolved
 from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.encoder import Encoder
 from bertc.nn.memory import Memory

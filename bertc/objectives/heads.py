@@ -1,6 +1,6 @@
 """What each head makes of hidden states.
 
-Weights come by the names of ``bertc.ir.resolved.head_weights``, and ``token`` is the table (v, e)
+Weights come by the names of ``bertc.ir.model.head_weights``, and ``token`` is the table (v, e)
 that the encoder reads; they are cast to the dtype of the hidden states. Axes: n rows, h hidden,
 e embedding, v token ids.
 """

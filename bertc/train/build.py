@@ -8,7 +8,8 @@ import torch
 
 from bertc.estimate.units import bytes_text
 from bertc.interop import export_model
-from bertc.ir.resolved import Resolved, Stage, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Inputs
 from bertc.passes import Plan

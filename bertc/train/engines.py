@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertc.ir.encoder import layer_of
-from bertc.ir.resolved import Stage, is_tied
+from bertc.ir.model import is_tied
+from bertc.ir.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.passes import Layout

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from bertc.data import TaskData
 from bertc.diagnostics import DataError, StoppedError
+from bertc.ir.model import model_weights
 from bertc.ir.optimizer import Lamb
-from bertc.ir.resolved import Resolved, Stage, model_weights
+from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Inputs
 from bertc.train.clock import Clock
 from bertc.train.display import choose

@@ -5,7 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from bertc.ir.resolved import Resolved, Stage, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model, build
 from bertc.train import checkpoints
 from bertc.train.beginning import Source

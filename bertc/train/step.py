@@ -23,11 +23,10 @@ from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
+from bertc.train.non_finite import CALMER, what_is_not_finite
 from bertc.train.optimizers import Rule, clip, gradient_norm
 from bertc.train.ranks import ALONE, Ranks
 from bertc.train.remembered import Remembered, beginning, joined
-
-SHOWN_EXAMPLES = 8
 
 
 @dataclass(frozen=True)
@@ -321,35 +320,10 @@ class TrainStep:
     ) -> None:
         if all(map(math.isfinite, (*totals, grad_norm))):
             return
-        found = self._ranks.said(self._found(totals, parts, inputs))
+        ids = inputs.example_ids.tolist() if inputs else []
+        found = what_is_not_finite(kinds(self._stage), totals, parts, ids, self._microbatch)
+        found = self._ranks.said(found)
         with self._ranks.alike():
             raise DataError(
-                f"step {step}: {found}; the weights were left as they were", help=_CALMER
+                f"step {step}: {found}; the weights were left as they were", help=CALMER
             )
-
-    def _found(self, totals: list[float], parts: list[list[float]], inputs: Inputs | None) -> str:
-        """What is not finite, and where; nothing if it is in another process's examples."""
-        names, ids = kinds(self._stage), inputs.example_ids.tolist() if inputs else []
-        if all(map(math.isfinite, totals)):
-            return (
-                f"the gradient of {' + '.join(names)} is not finite though the loss is, "
-                f"in a batch that begins with examples {_shown(ids)}"
-            )
-        for index, part in enumerate(parts):
-            bad = [n for n, value in zip(names, part, strict=True) if not math.isfinite(value)]
-            if bad:
-                return (
-                    f"the loss of {' and '.join(bad)} is not a finite number, in a micro-batch "
-                    f"that begins with examples {_shown(ids[index * self._microbatch :])}"
-                )
-        return ""
-
-
-def _shown(example_ids: list[int]) -> str:
-    return ", ".join(map(str, example_ids[:SHOWN_EXAMPLES]))
-
-
-_CALMER = (
-    "a lower learning rate, a longer warm-up or precision=fp32, in a new run; "
-    "checkpoints up to here are good"
-)

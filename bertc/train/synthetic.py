@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from bertc.data import RawBatch
-from bertc.ir.resolved import Resolved, Stage, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Tables
 from bertc.passes import Plan

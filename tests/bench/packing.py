@@ -20,7 +20,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import Silent, prepare
-from bertc.ir.resolved import model_weights
+from bertc.ir.model import model_weights
 from bertc.nn import build
 from bertc.objectives import Inputs
 from bertc.train.feed import to_inputs

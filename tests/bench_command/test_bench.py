@@ -15,7 +15,8 @@ from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.estimate.devices import accelerator_called
-from bertc.ir.resolved import Resolved, model_weights
+from bertc.ir.model import model_weights
+from bertc.ir.resolved import Resolved
 from bertc.train.machine import make_plan
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "

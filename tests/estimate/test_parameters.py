@@ -7,7 +7,7 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.estimate import estimate
-from bertc.ir.resolved import head_weights, model_weights
+from bertc.ir.model import head_weights, model_weights
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 

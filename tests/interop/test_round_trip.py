@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from bertc.interop import export_model, import_model, load
 from bertc.interop.tokenizer import TokenizerFiles
-from bertc.ir.resolved import model_weights
+from bertc.ir.model import model_weights
 from bertc.nn import Model
 from bertc.nn.activation import activate
 from bertc.objectives import rtd_logits

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from bertc.api import points, resolve
+from bertc.ir.model import model_weights
 from bertc.ir.objective import Mlm, Plm, Sbo
-from bertc.ir.resolved import model_weights
 from bertc.nn import build
 from bertc.resources import shipped_specs
 from bertc.syntax import format_text
