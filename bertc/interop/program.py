@@ -46,6 +46,28 @@ def to_program(
         DataError: naming the setting of ``config.json`` that bertc cannot say.
     """
     _check(config, parts, folder / "config.json")
+    settings = _network(config, parts, folder, tokenizer)
+    text = _objectives(config, parts, beside)
+    if text or not tasks:
+        settings["objective"] = tuple(Term(objective=o) for o in text or (_untrained(config),))
+    else:
+        del settings["generator"]
+        settings |= _tuning(config, tasks)
+    stages: tuple[StageGiven, ...] = ()
+    if text and tasks:
+        pretrained = {
+            "objective": settings.pop("objective"),
+            "generator": settings.pop("generator"),
+        }
+        tuned = {**_tuning(config, tasks), "seq": settings["seq"]}
+        settings["recipe"] = tuned.pop("recipe")
+        stages = (StageGiven("pretrained", _given(pretrained)), StageGiven("tuned", _given(tuned)))
+    return Program(folder.absolute().name, _given(settings), stages)
+
+
+def _network(
+    config: HfConfig, parts: frozenset[str], folder: Path, tokenizer: Path
+) -> dict[str, Any]:
     languages = config.languages if isinstance(config, HfXlm) else ()
     settings: dict[str, Any] = {
         "layers": config.num_hidden_layers,
@@ -74,22 +96,7 @@ def to_program(
     }
     if isinstance(config, HfXlnet):
         settings |= _of_xlnet(config)
-    text = _objectives(config, parts, beside)
-    if text or not tasks:
-        settings["objective"] = tuple(Term(objective=o) for o in text or (_untrained(config),))
-    else:
-        del settings["generator"]
-        settings |= _tuning(config, tasks)
-    stages: tuple[StageGiven, ...] = ()
-    if text and tasks:
-        pretrained = {
-            "objective": settings.pop("objective"),
-            "generator": settings.pop("generator"),
-        }
-        tuned = {**_tuning(config, tasks), "seq": settings["seq"]}
-        settings["recipe"] = tuned.pop("recipe")
-        stages = (StageGiven("pretrained", _given(pretrained)), StageGiven("tuned", _given(tuned)))
-    return Program(folder.absolute().name, _given(settings), stages)
+    return settings
 
 
 def _untrained(config: HfConfig) -> Objective:

@@ -81,25 +81,22 @@ def losses(
             case Rtd() as objective:
                 found["rtd"] = _rtd_loss(encoder, objective, columns, hidden_bsh, weights)
             case Task() as task:
-                asked = columns.answers
-                assert asked is not None, "a task without its columns"
-                mine = asked.task == task.title
-                found[task.title] = (
-                    answer_loss(task.answer, encoder, asked, hidden_bsh, weights)
-                    if mine
-                    else _of_another_task(task, encoder, hidden_bsh, weights)
-                )
+                found[task.title] = _task_loss(encoder, task, columns, hidden_bsh, weights)
             case _:
                 assert_never(term.objective)
     return found
 
 
-def _of_another_task(
-    task: Task, encoder: Encoder, hidden: torch.Tensor, weights: Weights
+def _task_loss(
+    encoder: Encoder, task: Task, columns: Columns, hidden: torch.Tensor, weights: Weights
 ) -> TermLoss:
-    """Nothing, but that every weight of the head has a gradient, of zeros: so all of a stage's
-    weights are counted through as many updates.
+    """That of rows of the task. On rows of another every weight of the head has a gradient of
+    zeros: so all of a stage's weights are counted through as many updates.
     """
+    asked = columns.answers
+    assert asked is not None, "a task without its columns"
+    if asked.task == task.title:
+        return answer_loss(task.answer, encoder, asked, hidden, weights)
     none = hidden.new_zeros((), dtype=torch.float32)
     touched = sum((weights[w.name].sum() * 0 for w in task.weights(encoder)), none)
     return TermLoss(touched, none, none)

@@ -19,23 +19,30 @@ def tasks(program: Program, diagnostics: Diagnostics) -> Program:
         if has_tasks(stage.value("objective")):
             _alone(stage, diagnostics)
             _without_text(stage, stage.own or program.settings, diagnostics)
-        elif stage.value("epochs"):
-            epochs = stage.given("epochs")
-            diagnostics.error(
-                "E272",
-                "epochs counts passes over the examples of a task, and there is none",
-                stage.span("epochs"),
-                notes=note("what is learned is said here", stage.span("objective")),
-                help="steps says how long text is learned from",
-                fix=fix(epochs, "epochs=0"),
-            )
         _frozen(stage, diagnostics)
     tuned = any(has_tasks(stage.value("objective")) for stage in stages)
     for stage in stages:
         # Written for the whole of a run, it is meant for its tasks.
-        if not has_tasks(stage.value("objective")) and (not tuned or "patience" in stage.own):
+        if has_tasks(stage.value("objective")):
+            continue
+        if not tuned or "patience" in stage.own:
             _patient(stage, diagnostics)
+        if not tuned or "epochs" in stage.own:
+            _passing(stage, diagnostics)
     return program
+
+
+def _passing(stage: StageView, diagnostics: Diagnostics) -> None:
+    given = stage.given("epochs")
+    if given is not None and given.value:
+        diagnostics.error(
+            "E272",
+            "epochs counts passes over the examples of a task, and there is none",
+            given.origin.span,
+            notes=note("what is learned is said here", stage.span("objective")),
+            help="steps says how long text is learned from",
+            fix=fix(given, "epochs=0"),
+        )
 
 
 def _patient(stage: StageView, diagnostics: Diagnostics) -> None:

@@ -4,9 +4,10 @@ Axes: r rows of a batch, w windows, p likeliest beginnings, e ends of each, s to
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from functools import partial
+from typing import Any, assert_never
 
 import numpy as np
 import torch
@@ -40,6 +41,9 @@ TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
 ROWS_AT_ONCE = 256
 
 
+Within = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What makes of a function that reads the model one that may be called."""
+
 Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
 
 
@@ -67,8 +71,11 @@ def answer(
     pad: int,
     stop: Stop | None = None,
     at_once: int = ROWS_AT_ONCE,
+    within: Within = lambda function: function,
 ) -> Answers:
     """What the model says, all examples read once, those of like length together.
+
+    ``within`` is an engine's ``reading``.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
@@ -77,12 +84,13 @@ def answer(
     model.eval()
     try:
         totals = torch.zeros(3, dtype=torch.float64, device=device)
-        said = _said(model, stage, own, rows, pad, totals, stop, at_once)
+        told = within(partial(outputs, model, stage, own.task))
+        said = _said(told, own, rows, pad, totals, stop, at_once)
         found = _read_off(own, examples, rows, said)
     finally:
         model.train(training)
-    loss, hits, told = totals.tolist()
-    return replace(found, loss=loss / max(told, 1.0), accuracy=hits / max(told, 1.0))
+    loss, hits, count = totals.tolist()
+    return replace(found, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
 
 
 def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
@@ -102,8 +110,7 @@ def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: S
 
 
 def _said(
-    model: Model,
-    stage: Stage,
+    told: Callable[[Columns], tuple[Tensor | SpanScores, TermLoss]],
     own: TaskSet,
     rows: TaskRows,
     pad: int,
@@ -117,7 +124,7 @@ def _said(
     for batch in in_order_of_length(own, rows, tokens, at_once, pad):
         if stop:
             stop.check()
-        scores, term = outputs(model, stage, own.task, to_columns(batch, device))
+        scores, term = told(to_columns(batch, device))
         totals += torch.stack([term.sum, term.correct, term.count]).double()
         yield batch, scores
 

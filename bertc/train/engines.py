@@ -31,12 +31,12 @@ class Whole(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
-        self.objective: Objective | None = None
+        self.objective: Callable[..., Any] | None = None
 
-    def forward(self, columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
+    def forward(self, *arguments: Any) -> Any:
         """As the objective."""
         assert self.objective is not None, "an engine takes up an objective first"
-        return self.objective(columns, factors_t)
+        return self.objective(*arguments)
 
 
 class Engine:
@@ -55,6 +55,10 @@ class Engine:
         for name, parameter in self.parameters.items():
             parameter.requires_grad_(name in trained)
         return objective
+
+    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that reads the model, as one that may be called between steps."""
+        return function
 
     def accumulating(self) -> AbstractContextManager[object]:
         """Inside, gradients are kept here; the first backward outside adds all of them up."""
@@ -116,6 +120,18 @@ class Sharded(Engine):
         """In the one root; a weight that is not trained is left alone by itself."""
         self._whole.objective = objective
         return self._whole
+
+    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Within the root, which brings the whole of the weights together."""
+
+        def within(*arguments: Any) -> Any:
+            before, self._whole.objective = self._whole.objective, function
+            try:
+                return self._whole(*arguments)
+            finally:
+                self._whole.objective = before
+
+        return within
 
     @contextmanager
     def accumulating(self) -> Any:

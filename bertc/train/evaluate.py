@@ -4,14 +4,15 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import RunningData, TaskData, prepare
+from bertc.data import RunningData, TaskData, TextData, prepare
 from bertc.diagnostics import DataError
 from bertc.interop import load
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Stage
+from bertc.nn import Model
 from bertc.passes import World
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
-from bertc.train.evaluation import evaluate, heldout_rows, unigram_nats
+from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
 from bertc.train.judging import evaluate_files, evaluate_tasks
 from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
@@ -72,27 +73,40 @@ def evaluate_run(
         index = resolved.stages.index(stage)
         stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
-        nats_v = unigram_nats(corpus.vocabulary, data.tokens).to(device)
         if isinstance(data, TaskData):
             found = evaluate_tasks(model, stage, data, stop)
-        elif manner.sliding and isinstance(data, RunningData):
-            found = slide(model, stage, data, nats_v, manner.sliding, examples, microbatch)
         else:
-            data = read_data(data, stage)
-            found = evaluate(
-                model,
-                stage,
-                make_objective(model, stage, compiled=False),
-                data.heldout(heldout_rows(stage, microbatch, ranks), examples),
-                vocabulary_tables(corpus.vocabulary, device),
-                nats_v,
-                microbatch,
-                resolved.run.seed,
-                ranks,
-            )
+            found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks)
     display.close()
     at, notes = progress, (manner.told(stage),)
     return Report(run, at.step, resolved.steps, at.tokens, at.seconds, found, notes)
+
+
+def _of_text(
+    model: Model,
+    stage: Stage,
+    data: TextData,
+    sliding: int,
+    examples: int,
+    microbatch: int,
+    ranks: Ranks,
+) -> Evaluation:
+    device, vocabulary = next(model.parameters()).device, data.vocabulary
+    nats_v = unigram_nats(vocabulary, data.tokens).to(device)
+    if sliding and isinstance(data, RunningData):
+        return slide(model, stage, data, nats_v, sliding, examples, microbatch)
+    read = read_data(data, stage)
+    return evaluate(
+        model,
+        stage,
+        make_objective(model, stage, compiled=False),
+        read.heldout(heldout_rows(stage, microbatch, ranks), examples),
+        vocabulary_tables(vocabulary, device),
+        nats_v,
+        microbatch,
+        model.resolved.run.seed,
+        ranks,
+    )
 
 
 def _progress(folder: RunFolder, resolved: Resolved) -> Progress:

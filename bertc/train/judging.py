@@ -10,7 +10,7 @@ from bertc.interop import load
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
 from bertc.tasks.metrics import judge
-from bertc.train.answering import answer
+from bertc.train.answering import Within, answer
 from bertc.train.asked import task_of
 from bertc.train.evaluation import Evaluation
 from bertc.train.placing import placed, vocabulary_of
@@ -18,7 +18,11 @@ from bertc.train.stopping import Stop
 
 
 def evaluate_tasks(
-    model: Model, stage: Stage, data: TaskData, stop: Stop | None = None
+    model: Model,
+    stage: Stage,
+    data: TaskData,
+    stop: Stop | None = None,
+    within: Within = lambda function: function,
 ) -> Evaluation:
     """Evaluate on every part of every task, all of it; of many processes each does all of it.
 
@@ -29,7 +33,8 @@ def evaluate_tasks(
     for own in data.sets:
         found, parts = {}, []
         for part, (examples, rows) in own.parts.items():
-            answers = answer(model, stage, own, examples, rows, data.vocabulary.pad, stop)
+            pad = data.vocabulary.pad
+            answers = answer(model, stage, own, examples, rows, pad, stop, within=within)
             found[part] = judge(own.task, examples, answers.given)
             parts.append((len(examples), answers))
             total += len(examples)

@@ -140,7 +140,9 @@ class _Phase:
     def evaluate(self, session: Session, examples: int) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples; of tasks on all there are."""
         if isinstance(self.data, TaskData):
-            return evaluate_tasks(self.model, self.stage, self.data, session.ranks.stop)
+            return evaluate_tasks(
+                self.model, self.stage, self.data, session.ranks.stop, session.engine.reading
+            )
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
