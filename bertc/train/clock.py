@@ -11,19 +11,19 @@ class Clock:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._tokens, self._seconds = session.progress.tokens, session.progress.seconds
+        progress = session.progress
+        self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
 
     def show(self, stage: Stage, loss: float) -> None:
         """Show where the run stands."""
         progress, resolved = self._session.progress, self._session.resolved
         seconds = max(1e-9, progress.seconds - self._seconds)
         speed = (progress.tokens - self._tokens) / seconds
-        # In tokens of this stage: those of a deeper network, or of longer rows, take longer.
-        cost = executed_flops(stage, stage.batch).train / stage.seq
+        # In steps of this stage: those of a deeper network, or of longer rows, take longer.
+        cost = stage.batch * executed_flops(stage, stage.batch).train
         left = sum(
             max(0, s.first_step + s.steps - max(progress.step, s.first_step))
-            * s.batch
-            * (executed_flops(s, s.batch).train / cost)
+            * (s.batch * executed_flops(s, s.batch).train / cost)
             for s in resolved.stages
         )
         self._session.display.step(
@@ -33,7 +33,7 @@ class Clock:
                 stage=stage.name,
                 loss=loss,
                 tokens_per_second=speed,
-                seconds_left=left / speed,
+                seconds_left=left * seconds / max(1, progress.step - self._steps),
                 memory_bytes=peak_memory_bytes(self._session.device.type),
             )
         )

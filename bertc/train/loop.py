@@ -195,7 +195,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, batch, learning_rate)
             progress.step += 1
-            progress.tokens += stage.tokens_per_step
+            progress.tokens += _tokens(session, stage, batch)
             progress.seconds += time.perf_counter() - started
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
@@ -300,6 +300,13 @@ def _compile(session: Session, phase: _Phase) -> None:
         if isinstance(phase.stage.optimizer, Lamb):
             _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
+
+
+def _tokens(session: Session, stage: Stage, batch: Batch) -> int:
+    """What a step reads in all processes, padding included; of tasks about that."""
+    if not stage.tasks:
+        return stage.tokens_per_step
+    return session.ranks.world.size * sum(part.originals.numel() for part in batch.columns)
 
 
 def _first_batch(session: Session, phase: _Phase) -> Inputs:

@@ -36,7 +36,10 @@ class Report:
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
-                console.print(_table(self.evaluation))
+                if self.evaluation.scores:
+                    console.print(_scores(self.evaluation))
+                else:
+                    console.print(_table(self.evaluation))
                 if self.evaluation.languages:
                     console.print(_by_language(self.evaluation))
                 if "clm" in self.evaluation.losses:
@@ -78,6 +81,20 @@ def _table(evaluation: Evaluation) -> Table:
             f"{evaluation.accuracy[name]:.1%}",
             *(["" if base is None else f"{base:.1%}"] if evaluation.base_rate else []),
         )
+    return table
+
+
+def _scores(evaluation: Evaluation) -> Table:
+    table = Table(title=f"judged by {evaluation.examples:,} examples", title_justify="left")
+    parts = [(t, p, found) for t, own in evaluation.scores.items() for p, found in own.items()]
+    metrics = dict.fromkeys(metric for _, _, found in parts for metric in found)
+    for heading in ("task", "part"):
+        table.add_column(heading)
+    for heading in (*metrics, "loss"):
+        table.add_column(heading, justify="right")
+    for task, part, found in parts:
+        cells = (f"{found[metric]:.4f}" if metric in found else "" for metric in metrics)
+        table.add_row(task, part, *cells, f"{evaluation.losses[task]:.3f}")
     return table
 
 
