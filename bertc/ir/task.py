@@ -108,8 +108,8 @@ class Glue(Task):
 
     @property
     def title(self) -> str:
-        """``mrpc``."""
-        return self.task
+        """``mrpc``; the diagnostics of ``ax`` are asked of the head of ``mnli``."""
+        return "mnli" if self.task == "ax" else self.task
 
     @property
     def answer(self) -> Answer:

@@ -1,0 +1,212 @@
+"""Examples to rows: special tokens, cutting, windows, and where the answers stand."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from bertc.data import TaskData, TaskSet, encode
+from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.task import cut, gather, in_order_of_length, width_of
+from bertc.data.template import template_of
+from bertc.data.vocabulary import from_tokenizer
+from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
+
+WORDS = [f"w{n}" for n in range(40)]
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture
+def tokenizer():
+    ids = {word: number for number, word in enumerate([*SPECIALS, *WORDS, "a", "b"])}
+    made = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens(SPECIALS)
+    return made
+
+
+@pytest.fixture
+def bert(tokenizer):
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    return from_tokenizer(tokenizer, "test")
+
+
+def read(rows, vocabulary, number):
+    span = slice(rows.begins[number], rows.begins[number + 1])
+    return " ".join(vocabulary.token(i) for i in rows.token_ids[span]), rows.segment_ids[span]
+
+
+def text(draw, low, high):
+    return " ".join(draw.choices(WORDS, k=draw.randint(low, high)))
+
+
+def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
+    """Also where they are cut: the library's longest_first takes from the longer text."""
+    draw = random.Random(3)
+    examples = [
+        Labelled(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
+        for n in range(200)
+    ]
+    rows = encode(Classify(train="-", labels=("x", "y")), examples, bert, 16, 2)
+    tokenizer.enable_truncation(16, strategy="longest_first")
+    for number, example in enumerate(examples):
+        wanted = tokenizer.encode(*example.texts)
+        span = slice(rows.begins[number], rows.begins[number + 1])
+        assert len(wanted.ids) == len(rows.token_ids[span])
+        # Where both are equally long, which one loses a token first is anyone's choice.
+        lengths = [wanted.sequence_ids.count(which) for which in (0, 1)]
+        if abs(lengths[0] - lengths[1]) > 1 or len(wanted.ids) < 16:
+            assert wanted.ids == rows.token_ids[span].tolist()
+            assert wanted.type_ids == rows.segment_ids[span].tolist()
+    assert rows.targets[:, 0].tolist() == [float(e.label == "y") for e in examples]
+    assert rows.cut == sum(len(" ".join(e.texts).split()) > 13 for e in examples)
+
+
+def test_specials_of_other_families(tokenizer):
+    tokenizer.post_processor = processors.RobertaProcessing(("[SEP]", 3), ("[CLS]", 2))
+    roberta = template_of(from_tokenizer(tokenizer, "test"))
+    assert roberta.between == ((3, 3), (0, 0))
+    assert (roberta.specials(1), roberta.specials(2), roberta.second) == (2, 4, 0)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A [SEP] [CLS]:2",
+        pair="$A [SEP] $B:1 [SEP]:1 [CLS]:2",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    vocabulary = from_tokenizer(tokenizer, "test")
+    assert template_of(vocabulary).last
+    examples = [Labelled("0", ("w1 w2", "w3"), "x"), Labelled("1", ("w1 w2 w4", "w3"), None)]
+    task = Classify(train="-", labels=("x", "y"))
+    rows = encode(task, examples, vocabulary, 16, 3)
+    assert read(rows, vocabulary, 0)[0] == "w1 w2 [SEP] w3 [SEP] [CLS]"
+    assert read(rows, vocabulary, 0)[1].tolist() == [0, 0, 0, 1, 1, 2]
+    batch = gather(task, rows, np.array([0, 1]), 0)
+    assert batch.positions.tolist() == [[5], [6]], "the last token stands for the whole"
+    assert rows.targets.tolist() == [[0.0], [-1.0]]
+
+
+def test_an_encoder_without_segments_reads_none(bert):
+    examples = [Scored("0", ("w1", "w2"), 2.5)]
+    rows = encode(Regress(train="-"), examples, bert, 16, 1)
+    assert not rows.segment_ids.any()
+    assert rows.targets.tolist() == [[2.5]]
+
+
+def test_windows_hold_every_token_and_every_answer(bert):
+    draw = random.Random(5)
+    examples = []
+    for number in range(100):
+        words = draw.choices(WORDS, k=draw.randint(1, 60))
+        first = draw.randrange(len(words))
+        last = min(len(words), first + draw.randint(1, 4))
+        begin = len(" ".join(words[:first])) + (first > 0)
+        answer = (" ".join(words[first:last]), begin)
+        passage, question = " ".join(words), text(draw, 1, 9)
+        examples.append(Asked(str(number), passage, question, (answer,), True))
+    task = Read(train="-", stride=7, question=6)
+    rows = encode(task, examples, bert, 24, 2)
+    assert (rows.lengths <= 24).all()
+    assert rows.lost == 0, "windows overlap by more than the longest answer"
+    found: dict[int, set[int]] = {}
+    for row, owner in enumerate(rows.owners):
+        span = slice(rows.begins[row], rows.begins[row + 1])
+        offsets, passage = rows.offsets[span], examples[owner].passage
+        inside = offsets[:, 0] >= 0
+        ids = rows.token_ids[span][inside]
+        texts = [passage[a:b] for a, b in offsets[inside]]
+        assert texts == [bert.token(i) for i in ids]
+        first, last = rows.targets[row].astype(int)
+        found.setdefault(owner, set()).update(
+            range(rows.firsts[row], rows.firsts[row] + len(texts))
+        )
+        if first:
+            told = passage[offsets[first, 0] : offsets[last, 1]]
+            assert told == examples[owner].answers[0][0]
+    for owner, places in found.items():
+        assert places == set(range(len(examples[owner].passage.split())))
+    assert set(rows.owners[rows.targets[:, 0] > 0].tolist()) == set(range(100))
+
+
+def test_first_pieces_of_words(bert):
+    examples = [Tagged("0", ("w1", "w2", "\u0301", "w3"), ("O", "X", "O", "X"))]
+    rows = encode(Tag(train="-", labels=("O", "X")), examples, bert, 5, 2)
+    assert read(rows, bert, 0)[0].startswith("[CLS] w1 w2")
+    assert rows.words[:2].tolist() == [1, 2]
+    assert rows.words[3] == -1, "the last word is cut off"
+    batch = gather(Tag(train="-", labels=("O", "X")), rows, np.array([0]), 0)
+    assert batch.weights[0, 3] == 0
+    assert batch.targets[0, :2].tolist() == [0, 1]
+
+
+def test_choices_are_rows_of_one_example(bert):
+    examples = [
+        Chosen("0", "w1 w2", "w3 _ w4", ("w5", "w6"), 1),
+        Chosen("1", "", "w3", ("w5", "w6", "w7"), 0),
+    ]
+    task = Choose(train="-", choices=("a", "b", "c"), question=3)
+    rows = encode(task, examples, bert, 16, 2)
+    shown = [read(rows, bert, row)[0] for row in range(6)]
+    assert shown[0] == "[CLS] w1 w2 [SEP] w3 w5 w4 [SEP]"
+    assert shown[5] == "[CLS] w3 [SEP] w7 [SEP]"
+    assert rows.there.tolist() == [True, True, False, True, True, True]
+    (one, other) = cut(rows.lengths, np.array([1, 0]), 3, 3)
+    assert {one.tolist()[0] // 3, other.tolist()[0] // 3} == {0, 1}
+
+
+@pytest.mark.parametrize("smoothing", [1.0, 0.5])
+def test_tasks_are_drawn_by_their_size(bert, smoothing):
+    draw = random.Random(1)
+
+    def task_set(name, size):
+        examples = [Labelled(str(n), (text(draw, 1, 9),), draw.choice("xy")) for n in range(size)]
+        task = Classify(train="-", name=name, labels=("x", "y"))
+        return TaskSet(task, encode(task, examples, bert, 16, 2), {})
+
+    data = TaskData(bert, 3, 8, 16, (task_set("big", 640), task_set("small", 160)), smoothing)
+    drawn = [data.train(step)[0].task for step in range(400)]
+    share = drawn.count("big") / len(drawn)
+    wanted = 640**smoothing / (640**smoothing + 160**smoothing)
+    assert share == pytest.approx(wanted, abs=0.02)
+    # Each example is read as often as any other, but for the pass that is under way.
+    seen = Counter(
+        row
+        for step in range(400)
+        for part in data.train(step, at_once=3)
+        if part.task == "small"
+        for row in part.rows.tolist()
+    )
+    assert set(seen) == set(range(160))
+    assert max(seen.values()) - min(seen.values()) <= 1
+
+
+def test_a_batch_is_the_same_however_it_is_cut(bert):
+    draw = random.Random(2)
+    examples = [Labelled(str(n), (text(draw, 1, 14),), "x") for n in range(50)]
+    task = Classify(train="-", labels=("x", "y"))
+    own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
+    data = TaskData(bert, 3, 8, 16, (own,), 1.0)
+    for step in (0, 5, 11):
+        whole = np.concatenate([part.rows for part in data.train(step)])
+        parts = data.train(step, at_once=3)
+        assert sorted(np.concatenate([part.rows for part in parts])) == sorted(whole)
+        mine = [data.train(step, rows) for rows in (slice(0, 3), slice(3, 8))]
+        assert sorted(row for rank in mine for part in rank for row in part.rows) == sorted(whole)
+        widths = [part.token_ids.shape[1] for part in parts]
+        assert widths == sorted(widths, reverse=True)
+        for part in parts:
+            assert part.token_ids.shape[1] == width_of(int(part.lengths.max()))
+
+
+def test_all_rows_are_read_once_in_order_of_length(bert):
+    draw = random.Random(4)
+    examples = [Labelled(str(n), (text(draw, 1, 14),), None) for n in range(77)]
+    task = Classify(train="-", labels=("x", "y"))
+    own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
+    batches = list(in_order_of_length(own, own.train, 160, 32, 0))
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(77))
+    assert all(batch.token_ids.size <= 160 for batch in batches)

@@ -1,0 +1,159 @@
+"""The heads of tasks beside transformers' own modules and closed forms."""
+
+import pytest
+import torch
+from transformers import XLNetConfig
+from transformers.models.xlnet.modeling_xlnet import (
+    XLNetPoolerAnswerClass,
+    XLNetPoolerEndLogits,
+    XLNetPoolerStartLogits,
+)
+
+import bertc
+from bertc.ir.answer import Choice, Labels, Score, Span, Tags
+from bertc.objectives import Answers, answer_loss, answer_scores, span_scores
+from bertc.objectives.answers import answer_count
+
+B, S, H = 3, 11, 8
+
+
+@pytest.fixture
+def encoder():
+    return bertc.resolve(f"layers=1 hidden={H} heads=1 vocab=100 norm=post(eps=1e-12)").encoder
+
+
+def rand(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def asked(targets, weights, passage=None, positions=None):
+    return Answers(
+        "t",
+        torch.zeros(len(targets), 1).long() if positions is None else positions,
+        torch.as_tensor(targets, dtype=torch.float32),
+        torch.as_tensor(weights, dtype=torch.float32),
+        torch.zeros(len(targets), 0, dtype=torch.bool) if passage is None else passage,
+    )
+
+
+def test_labels_and_scores(encoder):
+    weights = {"t.weight": rand(4, H), "t.bias": rand(4)}
+    states, answer = rand(B, 1, H), Labels(names=("a", "b", "c", "d"))
+    logits = states[:, 0] @ weights["t.weight"].T + weights["t.bias"]
+    torch.testing.assert_close(answer_scores(answer, "t", states, weights), logits)
+    found = answer_loss(answer, encoder, asked([[1], [3], [0]], [[1], [1], [0]]), states, weights)
+    wanted = -logits.log_softmax(1)[[0, 1], [1, 3]].sum()
+    torch.testing.assert_close(found.sum, wanted)
+    assert found.count == 2
+    one = {"t.weight": rand(1, H), "t.bias": rand(1)}
+    found = answer_loss(Score(), encoder, asked([[1.5], [-1], [0]], [[1]] * 3), states, one)
+    said = (states[:, 0] @ one["t.weight"].T + one["t.bias"])[:, 0]
+    torch.testing.assert_close(found.sum, (said - torch.tensor([1.5, -1, 0])).square().sum())
+
+
+def test_a_choice_that_is_not_there_is_never_right(encoder):
+    weights = {"t.weight": rand(1, H), "t.bias": rand(1)}
+    states, answer = rand(6, 1, H), Choice(most=3)
+    given = asked([[1], [1], [1], [0], [0], [0]], [[1], [1], [0], [1], [1], [1]])
+    found = answer_loss(answer, encoder, given, states, weights)
+    logits = (states[:, 0] @ weights["t.weight"].T)[:, 0]
+    wanted = -logits[:2].log_softmax(0)[1] - logits[3:].log_softmax(0)[0]
+    torch.testing.assert_close(found.sum, wanted)
+    assert answer_count(answer, given) == pytest.approx(5 / 3)
+    assert found.count == 2
+
+
+def test_tags_count_the_words_that_are_asked(encoder):
+    weights = {"t.weight": rand(3, H), "t.bias": rand(3)}
+    states, answer = rand(2, 4, H), Tags(names=("O", "B-X", "I-X"))
+    given = asked([[0, 1, 2, 0], [2, 0, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]])
+    found = answer_loss(answer, encoder, given, states, weights)
+    logs = (states @ weights["t.weight"].T + weights["t.bias"]).log_softmax(2)
+    wanted = -(logs[0, 0, 0] + logs[0, 1, 1] + logs[0, 2, 2] + logs[1, 0, 2])
+    torch.testing.assert_close(found.sum, wanted)
+    assert found.count == answer_count(answer, given) == 4
+
+
+@pytest.fixture
+def conditioned():
+    """transformers' modules of SQuAD 2.0's head, and their weights as ours are called."""
+    config = XLNetConfig(d_model=H, n_head=1, n_layer=1, d_inner=8, start_n_top=4, end_n_top=4)
+    torch.manual_seed(3)
+    modules = (
+        XLNetPoolerStartLogits(config),
+        XLNetPoolerEndLogits(config),
+        XLNetPoolerAnswerClass(config),
+    )
+    start, end, answered = modules
+    for module in modules:
+        for parameter in module.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+    weights = {
+        "t.start.weight": start.dense.weight,
+        "t.start.bias": start.dense.bias,
+        "t.end.dense.weight": end.dense_0.weight,
+        "t.end.dense.bias": end.dense_0.bias,
+        "t.end.norm.weight": end.LayerNorm.weight,
+        "t.end.norm.bias": end.LayerNorm.bias,
+        "t.end.weight": end.dense_1.weight,
+        "t.end.bias": end.dense_1.bias,
+        "t.answered.dense.weight": answered.dense_0.weight,
+        "t.answered.dense.bias": answered.dense_0.bias,
+        "t.answered.weight": answered.dense_1.weight,
+    }
+    return modules, {name: weight.detach() for name, weight in weights.items()}
+
+
+def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
+    (start, end, answered), weights = conditioned
+    states, answer = rand(B, S, H), Span(head="conditioned", unanswerable=True)
+    passage = torch.zeros(B, S, dtype=torch.bool)
+    passage[:, 4:9] = True
+    hidden_from = (~(passage | (torch.arange(S) == 0))).float()
+    with torch.no_grad():
+        starts = start(states, p_mask=hidden_from)
+        first = torch.tensor([5, 0, 7])
+        last = torch.tensor([6, 0, 7])
+        ends = end(states, start_positions=first, p_mask=hidden_from)
+        none = answered(states, start_states=torch.einsum("bsh,bs->bh", states, starts.softmax(1)),
+                        cls_index=torch.zeros(B).long())  # fmt: skip
+        impossible = (first == 0).float()
+        cross = torch.nn.functional.cross_entropy
+        binary = torch.nn.functional.binary_cross_entropy_with_logits
+        # Ours tells that there is an answer, theirs that there is none.
+        wanted = (cross(starts, first) + cross(ends, last)) / 2 + 0.5 * binary(-none, impossible)
+    targets = torch.stack([first, last], 1)
+    found = answer_loss(answer, encoder, asked(targets, [[1]] * B, passage), states, weights)
+    torch.testing.assert_close(found.sum / B, wanted, rtol=1e-5, atol=1e-5)
+    scores = span_scores(answer, encoder, "t", passage, states, weights)
+    torch.testing.assert_close(scores.answered, none, rtol=1e-5, atol=1e-5)
+    for row in range(B):
+        for nth, place in enumerate(scores.likeliest[row].tolist()):
+            with torch.no_grad():
+                told = end(
+                    states[row : row + 1],
+                    start_positions=torch.tensor([place]),
+                    p_mask=hidden_from[row : row + 1],
+                )[0]
+            allowed = hidden_from[row] == 0
+            torch.testing.assert_close(
+                scores.ends[row, nth][allowed], told[allowed], rtol=1e-5, atol=1e-5
+            )
+            assert (scores.ends[row, nth][~allowed] == float("-inf")).all()
+
+
+def test_a_plain_span_competes_with_every_token(encoder):
+    weights = {"t.weight": rand(2, H), "t.bias": rand(2)}
+    states, passage = rand(B, S, H), torch.zeros(B, S, dtype=torch.bool)
+    passage[:, 3:8] = True
+    logits = states @ weights["t.weight"].T + weights["t.bias"]
+    targets = torch.tensor([[3, 4], [0, 0], [7, 7]])
+    found = answer_loss(Span(), encoder, asked(targets, [[1]] * B, passage), states, weights)
+    logs = logits.log_softmax(1)
+    wanted = -sum(
+        (logs[row, targets[row, 0], 0] + logs[row, targets[row, 1], 1]) / 2 for row in range(B)
+    )
+    torch.testing.assert_close(found.sum, wanted)
+    scores = span_scores(Span(), encoder, "t", passage, states, weights)
+    assert (scores.starts[:, 8:] == float("-inf")).all()
+    torch.testing.assert_close(scores.starts[:, 3:8], logits[:, 3:8, 0])
