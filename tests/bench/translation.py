@@ -43,6 +43,7 @@ def asked(run: Path, resolved: Resolved, cache: Path) -> Evaluation:
         data.heldout(64, resolved.run.eval_examples),
         vocabulary_tables(corpus.vocabulary, CPU),
         unigram_nats(corpus.vocabulary, data.tokens),
+        64,
         resolved.run.seed,
         ALONE,
     )
