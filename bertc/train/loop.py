@@ -105,7 +105,8 @@ class _Phase:
         self.microbatch = plan.microbatches[index]
         if isinstance(self.data, TaskData):
             refuse_unjudged(self.stage, self.data)
-            self.microbatch = examples_at_once(self.stage, self.microbatch, session.device)
+            fitting, device = self.microbatch, session.device
+            self.microbatch = examples_at_once(self.data, self.stage, fitting, device)
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]

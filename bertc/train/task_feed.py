@@ -12,15 +12,24 @@ from bertc.nn import Reading
 from bertc.objectives import Answers, Columns
 from bertc.train.feed import Batch
 
-ROWS_OF_LIKE_LENGTH = 8
+FEWEST_ROWS, ENOUGH_TOKENS = 8, 1024
+"""Read together on a CPU: more rows than these have fewer of like length, and fewer tokens leave
+cores idle between the parts of a step."""
 
 
-def examples_at_once(stage: Stage, fitting: int, device: torch.device) -> int:
-    """Examples that are read together, of as many as fit: on a CPU few, so that they are of like
-    length and little of what is read is padding.
+def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
+    """Examples that are read together, of as many as fit.
+
+    On a CPU no more than keep it busy, so that they are of like length and little of what is read
+    is padding.
     """
-    few = max(1, ROWS_OF_LIKE_LENGTH // stage.rows_an_example)
-    return fitting if device.type != "cpu" or stage.microbatch else min(fitting, few)
+    if device.type != "cpu" or stage.microbatch:
+        return fitting
+    rows = sum(len(own.train.owners) for own in data.sets)
+    each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
+    few = max(1, FEWEST_ROWS // stage.rows_an_example, ENOUGH_TOKENS // each)
+    parts = -(-stage.batch // min(few, fitting))
+    return -(-stage.batch // parts)
 
 
 def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
