@@ -54,17 +54,23 @@ def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
 def check(spec: str, overrides: Sequence[str] = ()) -> int:
     """How many programs a spec has, all of them sound and all files there that they name.
 
+    The files of tasks are read: those of text may be large, and are not.
+
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
+        MissingInputError, DataError: of the files of a task.
     """
     from bertc import passes
+    from bertc.outside import judged_by
 
     diagnostics = Diagnostics()
     complete = _complete(spec, overrides, diagnostics)
     for program in complete:
         passes.missing_inputs(program, diagnostics)
     diagnostics.raise_if_any()
+    for program in complete:
+        judged_by(program)
     return len(complete)
 
 

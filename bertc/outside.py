@@ -20,6 +20,7 @@ from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.task import Glue, Tagging, Task
 from bertc.passes.extends import extends
 from bertc.passes.recipes import FAMILIES, Family
+from bertc.passes.stages import stage_views
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
@@ -189,3 +190,18 @@ def _read(term: Term) -> Term:
     if asks:
         found["labels"] = found_labels(task, examples)
     return term.model_copy(update={"objective": task.model_copy(update=found)})
+
+
+def judged_by(program: Program) -> None:
+    """Read the files that the tasks of a program are judged by.
+
+    Raises:
+        MissingInputError, DataError: if one is not there, or says what training files do not.
+    """
+    from bertc.data.layouts import judged_parts, part_examples
+
+    terms = (term for stage in stage_views(program) for term in stage.value("objective"))
+    tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
+    for task in tasks:
+        for part in judged_parts(task):
+            part_examples(task, part)

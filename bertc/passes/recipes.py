@@ -81,7 +81,7 @@ def _followed(
             known[name] = own[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         examples = sum(task.examples for task in tasks)
-        if not examples:
+        if not examples and not diagnostics.found:
             diagnostics.error(
                 "E270",
                 f"nobody has counted the examples of {tasks[0].title}, so {known['epochs'].value:g}"

@@ -31,7 +31,7 @@ class Results:
         """A row a group: mean, deviation and best of each score over the seeds."""
         table = Table()
         settings, averages = list(self.groups[0].settings), [g.glue for g in self.groups]
-        for name in settings or ["run"]:
+        for name in ("run", *settings):
             table.add_column(name)
         table.add_column("seeds", justify="right")
         for score in self.scores:
@@ -39,7 +39,7 @@ class Results:
         if any(average is not None for average in averages):
             table.add_column("GLUE", justify="right")
         for group, average in zip(self.groups, averages, strict=True):
-            first = [group.settings[name] for name in settings] or [group.place]
+            first = [group.place, *(group.settings[name] for name in settings)]
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
             table.add_row(*first, _seeds(group), *cells, *last)

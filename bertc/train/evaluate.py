@@ -78,7 +78,7 @@ def evaluate_run(
         else:
             found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks)
     display.close()
-    at, notes = progress, (manner.told(stage),)
+    at, notes = progress, () if stage.tasks else (manner.told(stage),)
     return Report(run, at.step, resolved.steps, at.tokens, at.seconds, found, notes)
 
 

@@ -104,7 +104,7 @@ def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[s
     wanted = Wanted(
         required=(*texts, kept) if labelled else texts,
         optional=() if labelled else (kept,),
-        unnamed=(every, texts),
+        unnamed=(every,),
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
