@@ -28,13 +28,12 @@ def finish(session: Session) -> Report:
     if session.ranks.first:
         notes = _write(session, tensors)
         lines = metrics.read(folder.metrics)
-        ends = [
-            f"stage {line['stage']} {describe(line['best'])}" for line in lines if "best" in line
-        ]
-        notes = (*notes, *ends)
+    ends = [line for line in lines if "best" in line]
+    notes = (*notes, *(f"stage {line['stage']} {describe(line['best'])}" for line in ends))
+    left_out = sum(line["best"]["end"] - line["best"]["ended"] for line in ends)
     return Report(
         folder=folder.path,
-        step=progress.step,
+        step=progress.step - left_out,
         steps=session.resolved.steps,
         tokens=progress.tokens,
         seconds=progress.seconds,

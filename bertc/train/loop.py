@@ -89,6 +89,8 @@ def train(
         with folder.claimed() if ranks.first else nullcontext():
             if ranks.first:
                 admit(folder, resolved, resume)
+                if resume and not folder.holds_a_run:
+                    display.note(f"{out} holds no run yet: one begins")
             with open_session(resolved, folder, cache, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.first else None)
