@@ -47,7 +47,9 @@ class Evaluation:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, {})}
+        every = ("loss", "losses", "accuracy")
+        found = asdict(self).items()
+        return {name: value for name, value in found if name in every or value not in (None, {})}
 
 
 def score_lines(evaluation: Evaluation) -> list[str]:

@@ -131,6 +131,12 @@ class _Phase:
         )
         self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
 
+    @property
+    def judged(self) -> bool:
+        """Whether there is anything to evaluate on: a task may have training examples alone."""
+        data = self.data
+        return not isinstance(data, TaskData) or any(own.parts for own in data.sets)
+
     def feed(self, session: Session, first: int) -> Feed | TaskFeed:
         """The batches of the stage from one of its steps on, those of this process."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
@@ -215,7 +221,9 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
     run, progress, stop = session.resolved.run, session.progress, session.ranks.stop
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     try:
-        if evaluation_due and progress.evaluated < progress.step:
+        if evaluation_due and not phase.judged:
+            progress.evaluated = progress.step
+        elif evaluation_due and progress.evaluated < progress.step:
             found = _evaluate(session, phase)
             if phase.stage.patience:
                 heed(session, phase.stage, found)

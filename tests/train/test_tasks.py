@@ -161,6 +161,10 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
     assert answered.task.title == task.title
 
 
+def _lines(run):
+    return (run / "metrics.jsonl").read_text().splitlines()
+
+
 def _a_file(folder, kind):
     return {
         "glue": folder / "RTE" / "dev.tsv",
@@ -270,6 +274,18 @@ def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(
     middle, end = (load_file(kept / f"step-000000{n}" / "weights.safetensors") for n in (12, 18))
     assert torch.equal(middle["heads.classify.weight"], end["heads.classify.weight"])
     assert not torch.equal(middle["heads.rte.weight"], end["heads.rte.weight"])
+
+
+def test_a_task_without_a_part_to_be_judged_by_is_learned(go, farm, tmp_path):
+    task = farm["classify"].replace(f", '{tmp_path}/birds.dev.tsv'", "")
+    assert "dev" not in task
+    spec = CHAIN % (NETWORK + farm["text"], task, farm["glue"])
+    report = go(spec)
+    assert report.step == 18
+    lines = [json.loads(line) for line in _lines(tmp_path / "run")]
+    judged = {line["stage"] for line in lines if line["kind"] == "eval"}
+    assert judged == {"text", "end"}
+    assert all("losses" in line for line in lines)
 
 
 def test_a_run_begins_where_another_ended_and_is_the_same_network(go, farm, tmp_path):
