@@ -4,6 +4,7 @@ Each knows its official files, or names the columns of one's own. What only the 
 labels, and the number of training examples - is filled in before a program is resolved.
 """
 
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -42,14 +43,14 @@ class Task(Node):
     examples: Count = 0
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """The name of its head, its loss and its scores."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def answer(self) -> Answer:
         """What it asks."""
-        raise NotImplementedError
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

@@ -32,29 +32,31 @@ def tasks(program: Program, diagnostics: Diagnostics) -> Program:
     return program
 
 
-def _passing(stage: StageView, diagnostics: Diagnostics) -> None:
-    given = stage.given("epochs")
-    if given is not None and given.value:
-        diagnostics.error(
-            "E272",
-            "epochs counts passes over the examples of a task, and there is none",
-            given.origin.span,
-            notes=note("what is learned is said here", stage.span("objective")),
-            help="steps says how long text is learned from",
-            fix=fix(given, "epochs=0"),
-        )
-
-
 def _patient(stage: StageView, diagnostics: Diagnostics) -> None:
-    given = stage.given("patience")
+    told = "patience waits for better scores of a task, and there is none"
+    _wanting(stage, "patience", ("E275", told, "leave patience out"), diagnostics)
+
+
+def _passing(stage: StageView, diagnostics: Diagnostics) -> None:
+    told = "epochs counts passes over the examples of a task, and there is none"
+    _wanting(
+        stage, "epochs", ("E272", told, "steps says how long text is learned from"), diagnostics
+    )
+
+
+def _wanting(
+    stage: StageView, name: str, words: tuple[str, str, str], diagnostics: Diagnostics
+) -> None:
+    """Report a setting that says nothing where no task is learned: code, message and help."""
+    given, (code, message, instead) = stage.given(name), words
     if given is not None and given.value:
         diagnostics.error(
-            "E275",
-            "patience waits for better scores of a task, and there is none",
+            code,
+            message,
             given.origin.span,
             notes=note("what is learned is said here", stage.span("objective")),
-            help="leave patience out",
-            fix=fix(given, "patience=0"),
+            help=instead,
+            fix=fix(given, f"{name}=0"),
         )
 
 
