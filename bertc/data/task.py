@@ -1,6 +1,6 @@
 """The batches of a stage that learns tasks: whose rows stand where is a function of the step alone.
 
-Axes: r rows of a batch, s tokens of its longest, k words asked about.
+Axes: r rows of a batch, s tokens of its longest, k places asked about in a row, n of its examples.
 """
 
 import math
@@ -17,28 +17,37 @@ from bertc.data.order import permute
 from bertc.data.stage import mixed
 from bertc.data.vocabulary import Vocabulary
 from bertc.ir.own_task import AnyTask
+from bertc.ir.resolved import SHORTEST
 
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Tokens that rows are padded to; longer ones to a multiple of 128."""
+ROOM, FEWEST_TOKENS, MULTIPLE = 1.25, 64, 8
+"""A row that examples share is this much longer than the longest of them, or so long, in steps of
+so many tokens: wider rows have less padding, and more to look at that attention then hides."""
 
 
 @dataclass(frozen=True)
 class TaskBatch:
-    """Rows of one task, padded at the end to a width of a few.
+    """Rows of one task, padded at the end, each with one of its examples or several.
 
-    ``positions`` hold what is read of each row: the token that stands for the whole, or the first
-    of every word. ``weights`` are 0 where nothing is asked.
+    ``positions`` hold what is read of each row: the token that stands for a whole example, or the
+    first of every word. ``weights`` are 0 where nothing is asked.
     """
 
     task: str
     token_ids: NDArray[np.int32]  # (r, s)
     segment_ids: NDArray[np.uint8]  # (r, s)
-    lengths: NDArray[np.int64]  # (r,)
-    positions: NDArray[np.int64]  # (r, 1) or (r, k); (r, 0) of spans
-    targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of words (r, k)
-    weights: NDArray[np.float32]  # (r, 1), of words (r, k); of choices whether it is there
+    examples: NDArray[np.int64]  # (r, s) which of its row's a token is of, from 1; 0: padding
+    positions: NDArray[np.int64]  # (r, k); (r, 0) of spans
+    targets: NDArray[np.float64]  # (r, k), of spans (r, 2)
+    weights: NDArray[np.float32]  # (r, k), of spans (r, 1); of choices whether it is there
     passage: NDArray[np.bool_]  # (r, s) where an answer may stand; (r, 0) but for spans
-    rows: NDArray[np.int64]  # (r,) which rows of the task these are
+    rows: NDArray[np.int64]  # (n,) which rows of the task these are, row by row
+
+    @property
+    def shared(self) -> bool:
+        """Whether any row has several examples."""
+        return len(self.rows) > len(self.token_ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +62,11 @@ class TaskSet:
     def rows_an_example(self) -> int:
         """Choices are read in a row each."""
         return self.task.answer.most if self.task.answer.kind == "choice" else 1
+
+    @property
+    def packs(self) -> bool:
+        """Whether examples share rows; those of passages are about as long as a row each."""
+        return self.task.answer.kind in ("labels", "score", "tags")
 
     @property
     def units(self) -> int:
@@ -89,8 +103,17 @@ class TaskData:
     def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
         """The batch of a step in parts of at most ``at_once`` rows, those of like length together.
 
-        ``rows`` are the examples that this process takes of it.
+        ``rows`` are the examples that this process takes of it. Short ones share a row.
         """
+        own, chosen = self.drawn(step, rows)
+        parts = cut(own.train.lengths, chosen, own.rows_an_example, at_once or self.batch)
+        pad = self.vocabulary.pad
+        if own.packs:
+            return [shared(own.task, own.train, part, pad) for part in parts]
+        return [gather(own.task, own.train, part, pad) for part in parts]
+
+    def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
+        """The task that a step is of, and its examples, all of them or some."""
         number, nth = self._drawn(step)
         own = self.sets[number]
         positions = np.arange(nth * self.batch, (nth + 1) * self.batch, dtype=np.int64)
@@ -100,8 +123,7 @@ class TaskData:
             now = epochs == epoch
             address = ("order", own.task.title, int(epoch))
             chosen[now] = permute(within[now], own.units, self.seed, *address)
-        parts = cut(own.train.lengths, chosen, own.rows_an_example, at_once or self.batch)
-        return [gather(own.task, own.train, part, self.vocabulary.pad) for part in parts]
+        return own, chosen
 
     def _drawn(self, step: int) -> tuple[int, int]:
         """Which task a step is of, and how many of its batches came before."""
@@ -151,56 +173,114 @@ def width_of(longest: int) -> int:
     return next(fitting, math.ceil(longest / 128) * 128)
 
 
+def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
+    """Some rows of a task as a batch in which they share rows, those of about the same length.
+
+    The longest come first: each goes where the least stands.
+    """
+    lengths_n = rows.lengths[chosen]
+    room = max(FEWEST_TOKENS, math.ceil(ROOM * lengths_n.max()))
+    loads_r = np.zeros(math.ceil(lengths_n.sum() / room), np.int64)
+    if lengths_n.min() < SHORTEST or len(loads_r) == len(chosen):
+        return gather(task, rows, chosen, pad)
+    row_n = np.zeros(len(chosen), np.int64)
+    for n, length in enumerate(lengths_n.tolist()):
+        row_n[n] = loads_r.argmin()
+        loads_r[row_n[n]] += length
+    order = np.argsort(row_n, kind="stable")
+    wide = math.ceil(loads_r.max() / MULTIPLE) * MULTIPLE
+    return _laid(task, rows, chosen[order], row_n[order], wide, pad)
+
+
 def gather(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -> TaskBatch:
-    """Some rows of a task as a batch."""
-    lengths_r = rows.lengths[chosen]
-    wide = width_of(int(lengths_r.max()))
-    lane_s = np.arange(wide)
-    real_rs = lane_s < lengths_r[:, None]
-    at_rs = rows.begins[chosen][:, None] + lane_s
-    token_ids = _taken(rows.token_ids, at_rs, real_rs, pad)
-    segment_ids = _taken(rows.segment_ids, at_rs, real_rs, 0)
+    """Some rows of a task as a batch, each by itself."""
+    wide = width_of(int(rows.lengths[chosen].max()))
+    return _laid(task, rows, chosen, np.arange(len(chosen)), wide, pad)
+
+
+def _laid(
+    task: AnyTask,
+    rows: TaskRows,
+    chosen_n: NDArray[np.int64],
+    row_n: NDArray[np.int64],
+    wide: int,
+    pad: int,
+) -> TaskBatch:
+    """Rows of a task laid end to end in rows of ``wide`` tokens, each in that of its number."""
+    lengths_n = rows.lengths[chosen_n]
+    first_n, nth_n = _before(lengths_n, row_n), _before(np.ones_like(row_n), row_n)
+    count = int(row_n[-1]) + 1
+    from_t = _runs(rows.begins[chosen_n], lengths_n)
+    to_t = _runs(row_n * wide + first_n, lengths_n)
+
+    def laid(flat: NDArray[Any], other: int) -> NDArray[Any]:
+        found = np.full(count * wide, other, dtype=flat.dtype)
+        found[to_t] = flat
+        return found.reshape(count, wide)
+
     kind = task.answer.kind
-    passage = np.zeros((len(chosen), 0), dtype=np.bool_)
+    passage = np.zeros((count, 0), dtype=np.bool_)
     if kind == "span":
-        passage = (rows.offsets[np.where(real_rs, at_rs, 0), 0] >= 0) & real_rs
-    if kind == "tags":
-        positions, targets, weights = _words(rows, chosen)
+        passage = laid(rows.offsets[from_t, 0] >= 0, False)
+        positions = np.zeros((count, 0), dtype=np.int64)
+        targets, weights = rows.targets[chosen_n], rows.there[chosen_n][:, None]
+    elif kind == "tags":
+        positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
-        whole = lengths_r - 1 if rows.cls_last else np.zeros_like(lengths_r)
-        positions = whole[:, None][:, : int(kind != "span")]
-        targets = rows.targets[chosen]
-        weights = rows.there[chosen].astype(np.float32)[:, None]
+        places_n = first_n + (lengths_n - 1 if rows.cls_last else 0)
+        told = (places_n, rows.targets[chosen_n, 0], rows.there[chosen_n])
+        positions, targets, weights = _by_row(told, count, row_n, nth_n)
     return TaskBatch(
         task.title,
-        token_ids,
-        segment_ids,
-        lengths_r,
+        laid(rows.token_ids[from_t], pad),
+        laid(rows.segment_ids[from_t], 0),
+        laid(np.repeat(nth_n + 1, lengths_n), 0),
         positions,
         targets,
-        weights,
+        weights.astype(np.float32),
         passage,
-        chosen,
+        chosen_n,
     )
 
 
-def _taken(
-    flat: NDArray[Any], at_rs: NDArray[np.int64], real_rs: NDArray[np.bool_], other: int
-) -> NDArray[Any]:
-    found = np.full(at_rs.shape, other, dtype=flat.dtype)
-    found[real_rs] = flat[at_rs[real_rs]]
+def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many stand in an example's row before it; rows are in order."""
+    before_n: NDArray[np.int64] = np.cumsum(counts_n) - counts_n
+    return before_n - before_n[np.searchsorted(row_n, row_n)]
+
+
+def _runs(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
+    """So many numbers from each beginning on, one run after another."""
+    before_n = np.cumsum(counts_n) - counts_n
+    return np.arange(int(counts_n.sum())) + np.repeat(begins_n - before_n, counts_n)
+
+
+def _by_row(
+    told: tuple[NDArray[Any], ...],
+    count: int,
+    row_n: NDArray[np.int64],
+    nth_n: NDArray[np.int64],
+) -> tuple[NDArray[Any], ...]:
+    """What is told of every example, or word, in the row where it stands: (r, k) each, else 0."""
+    shape = (count, int(nth_n.max(initial=0)) + 1)
+    found = tuple(np.zeros(shape, values.dtype) for values in told)
+    for table, values in zip(found, told, strict=True):
+        table[row_n, nth_n] = values
     return found
 
 
 def _words(
-    rows: TaskRows, chosen: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
+    rows: TaskRows,
+    chosen_n: NDArray[np.int64],
+    row_n: NDArray[np.int64],
+    first_n: NDArray[np.int64],
+) -> tuple[NDArray[Any], ...]:
     """First tokens of the words, their tags, and whether a tag is told and a token is there."""
-    counts_r = np.diff(rows.word_begins)[chosen]
-    lane_k = np.arange(width_of(max(1, int(counts_r.max()))))
-    real_rk = lane_k < counts_r[:, None]
-    at_rk = rows.word_begins[chosen][:, None] + lane_k
-    places_rk = _taken(rows.words, at_rk, real_rk, -1)
-    tags_rk = _taken(rows.tags, at_rk, real_rk, -1)
-    asked_rk = (places_rk >= 0) & (tags_rk >= 0)
-    return places_rk.clip(0), tags_rk.astype(np.float64), asked_rk.astype(np.float32)
+    counts_n = np.diff(rows.word_begins)[chosen_n]
+    from_w = _runs(rows.word_begins[chosen_n], counts_n)
+    places_w, tags_w = rows.words[from_w], rows.tags[from_w]
+    asked_w = (places_w >= 0) & (tags_w >= 0)
+    places_w = places_w.clip(0) + np.repeat(first_n, counts_n)
+    nth_w = _runs(_before(counts_n, row_n), counts_n)
+    told = (places_w, tags_w.clip(0).astype(np.float64), asked_w)
+    return _by_row(told, int(row_n[-1]) + 1, np.repeat(row_n, counts_n), nth_w)

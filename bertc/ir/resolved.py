@@ -33,7 +33,8 @@ from bertc.ir.task import Task
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
-
+SHORTEST = 3
+"""Tokens of the shortest example that shares a row: its specials and one token."""
 
 NetworkName = Literal["generator", "encoder"]
 

@@ -9,10 +9,8 @@ from typing import Literal, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from bertc.ir.resolved import SHORTEST
 from bertc.nn.reading import Order
-
-SHORTEST = 3
-"""Tokens of the shortest sequence that rows are packed with: its specials and one token."""
 
 
 class Bounds(NamedTuple):

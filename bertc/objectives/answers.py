@@ -1,7 +1,7 @@
 """What a task's head says of the rows of a batch, and its loss.
 
-Axes: b rows, s positions of a row, n examples (b of them, or b / choices), k states read of a row,
-c scores of a state, p likeliest beginnings, h hidden.
+Axes: b rows, s positions of a row, k states read of a row, n examples (b * k of them, or b /
+choices), c scores of a state, p likeliest beginnings, h hidden.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def answer_features(
 def answer_scores(
     answer: Labels | Score | Choice | Tags, name: str, states_bkh: torch.Tensor, weights: Weights
 ) -> torch.Tensor:
-    """Scores in fp32: (b, labels), (b, 1), (n, choices) or (b, k, tags)."""
+    """Scores in fp32: (n, labels), (n, 1), (n, choices) or (b, k, tags)."""
     weight, bias = (weights[f"{name}.{part}"].to(states_bkh.dtype) for part in ("weight", "bias"))
     scores_bkc = F.linear(states_bkh, weight, bias).float()
     match answer:
@@ -68,7 +68,7 @@ def answer_scores(
         case Choice():
             return scores_bkc.reshape(-1, answer.most)
         case Labels() | Score():
-            return scores_bkc[:, 0]
+            return scores_bkc.flatten(0, 1)
         case _:
             assert_never(answer)
 
@@ -83,17 +83,16 @@ def answer_loss(
     found = answer_scores(answer, name, states, weights)
     match answer:
         case Score():
-            squares_b = (found[:, 0] - asked.targets[:, 0]).square() * asked.weights[:, 0]
-            return TermLoss(squares_b.sum(), asked.weights.sum(), torch.zeros_like(squares_b.sum()))
+            targets, told = asked.targets.flatten(), asked.weights.flatten()
+            squares_n = (found[:, 0] - targets).square() * told
+            return TermLoss(squares_n.sum(), told.sum(), torch.zeros_like(told.sum()))
         case Choice():
             there_nc = asked.weights.view(-1, answer.most) > 0
             found = found.masked_fill(~there_nc, float("-inf"))
             targets = asked.targets.view(-1, answer.most)[:, 0].long()
             told = torch.ones_like(targets, dtype=found.dtype)
-        case Labels():
-            targets, told = asked.targets[:, 0].long(), asked.weights[:, 0]
-        case Tags():
-            found, targets = found.flatten(0, 1), asked.targets.flatten().long()
+        case Labels() | Tags():
+            found, targets = found.flatten(0, -2), asked.targets.flatten().long()
             told = asked.weights.flatten()
         case _:
             assert_never(answer)

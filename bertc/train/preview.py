@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from bertc.data import RawBatch, TaskBatch, TaskData, Vocabulary, prepare
+from bertc.data.task import cut, gather
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
@@ -60,13 +61,15 @@ def _examples(data: TaskData, examples: int) -> list[str]:
     shown = []
     for own in data.sets:
         alone = replace(data, sets=(own,))
-        for batch in alone.train(0, slice(0, examples)):
-            shown += [_example(data.vocabulary, batch, row) for row in range(len(batch.lengths))]
+        _, chosen = alone.drawn(0, slice(0, examples))
+        (rows,) = cut(own.train.lengths, chosen, own.rows_an_example, len(own.train.owners))
+        batch = gather(own.task, own.train, rows, data.vocabulary.pad)
+        shown += [_example(data.vocabulary, batch, row) for row in range(len(batch.rows))]
     return shown
 
 
 def _example(vocabulary: Vocabulary, batch: TaskBatch, row: int) -> str:
-    ids = batch.token_ids[row, : batch.lengths[row]].tolist()
+    ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
     text = " ".join(map(vocabulary.token, ids))
     told = batch.targets[row][batch.weights[row] > 0] if batch.positions.shape[1] > 1 else ()
     right = ", ".join(f"{value:g}" for value in (told if len(told) else batch.targets[row]))

@@ -20,10 +20,10 @@ cores idle between the parts of a step."""
 def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
     """Examples that are read together, of as many as fit.
 
-    On a CPU no more than keep it busy, so that they are of like length and little of what is read
-    is padding.
+    On a CPU no more than keep it busy where each has a row of its own, so that those are of like
+    length and little of what is read is padding.
     """
-    if device.type != "cpu" or stage.microbatch:
+    if device.type != "cpu" or stage.microbatch or all(own.packs for own in data.sets):
         return fitting
     rows = sum(len(own.train.owners) for own in data.sets)
     each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
@@ -42,12 +42,13 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         return found.to(device, non_blocking=True).to(dtype)
 
     token_ids_bs = moved(batch.token_ids, torch.long)
-    lane_s = torch.arange(token_ids_bs.shape[1], device=device)
+    examples_bs = moved(batch.examples, torch.long)
     positions_bk = moved(batch.positions, torch.long)
     reading = Reading(
         token_ids=token_ids_bs,
         segment_ids=moved(batch.segment_ids, torch.long),
-        attention_mask=lane_s < moved(batch.lengths, torch.long)[:, None],
+        attention_mask=None if batch.shared else examples_bs > 0,
+        sequence_ids=examples_bs if batch.shared else None,
         asked=positions_bk if positions_bk.shape[1] else None,
     )
     answers = Answers(
