@@ -251,8 +251,9 @@ def _before(counts_n: NDArray[np.int64], row_n: NDArray[np.int64]) -> NDArray[np
 
 def _runs(begins_n: NDArray[np.int64], counts_n: NDArray[np.int64]) -> NDArray[np.int64]:
     """So many numbers from each beginning on, one run after another."""
-    before_n = np.cumsum(counts_n) - counts_n
-    return np.arange(int(counts_n.sum())) + np.repeat(begins_n - before_n, counts_n)
+    shifts_n = begins_n - (np.cumsum(counts_n) - counts_n)
+    found: NDArray[np.int64] = np.arange(counts_n.sum()) + np.repeat(shifts_n, counts_n)
+    return found
 
 
 def _by_row(

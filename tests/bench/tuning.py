@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 RATE, WARMUP, BATCH, DECAY = 5e-5, 0.1, 32, 0.01
+SYSTEMS = ("bertc", "transformers")
 
 
 def task_text(name: str, path: str) -> str:
@@ -78,8 +79,8 @@ def theirs(spec: str, bf16: bool) -> dict[str, Any]:
     return {**result, "whole": time.perf_counter() - started}
 
 
-def measure(options: argparse.Namespace, name: str, path: str) -> dict[str, Any]:
-    """Both systems on one task, seed by seed in turn."""
+def measure(options: argparse.Namespace, name: str, path: str, seed: int) -> dict[str, Any]:
+    """Both systems on one task with one seed."""
     from bertc.data.layouts import training_examples
     from bertc.diagnostics import Diagnostics
     from bertc.syntax import load
@@ -88,29 +89,38 @@ def measure(options: argparse.Namespace, name: str, path: str) -> dict[str, Any]
     count = len(training_examples(program.settings["objective"].value[0].objective))
     steps = options.steps or math.ceil(options.epochs * count / BATCH)
     seq = 384 if name.startswith("squad") else 128
-    runs: dict[str, list[dict[str, Any]]] = {"bertc": [], "transformers": []}
-    for seed in options.seeds:
-        spec = spec_text(options.model, name, path, seed, steps, seq)
-        runs["bertc"].append(ours(spec))
-        runs["transformers"].append(theirs(spec, options.bf16))
-        print(name, seed, {k: v[-1] for k, v in runs.items()}, file=sys.stderr, flush=True)
-    summary = {
-        system: {
-            "seconds": statistics.median(run["seconds"] for run in found),
-            "scores": {
-                metric: [run["scores"][metric] for run in found] for metric in found[0]["scores"]
-            },
-        }
-        for system, found in runs.items()
+    spec = spec_text(options.model, name, path, seed, steps, seq)
+    return {
+        "seed": seed,
+        "examples": count,
+        "steps": steps,
+        "theirs_in": "bf16" if options.bf16 else "fp32",
+        "bertc": ours(spec),
+        "transformers": theirs(spec, options.bf16),
     }
-    ratio = summary["bertc"]["seconds"] / summary["transformers"]["seconds"]
-    return {"examples": count, "steps": steps, "seconds_ratio": ratio, **summary}
 
 
 def shown(values: list[float]) -> str:
     """Mean and deviation, in percent."""
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{100 * statistics.mean(values):.1f} ± {100 * spread:.1f}"
+
+
+def table(results: dict[str, list[dict[str, Any]]]) -> str:
+    """Means and deviations over the seeds, and medians of seconds."""
+    lines = [
+        "| task | seeds | steps | metric | bertc | transformers | seconds | theirs | ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, runs in results.items():
+        one, other = (statistics.median(r[s]["seconds"] for r in runs) for s in SYSTEMS)
+        for metric in runs[0]["bertc"]["scores"]:
+            means = [shown([run[s]["scores"][metric] for run in runs]) for s in SYSTEMS]
+            lines.append(
+                f"| {name} | {len(runs)} | {runs[0]['steps']} | {metric} | {means[0]} | "
+                f"{means[1]} | {one:.0f} | {other:.0f} | {one / other:.2f} |"
+            )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -121,24 +131,19 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--epochs", type=float, default=3.0)
     parser.add_argument("--bf16", action="store_true")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="added to, if it is there")
     options = parser.parse_args()
-    results: dict[str, Any] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
+    if options.json and options.json.exists():
+        results = json.loads(options.json.read_text())
     for task in options.tasks:
         name, _, path = task.partition("=")
-        results[name] = measure(options, name, path)
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
-    print("| task | steps | metric | bertc | transformers | seconds | theirs | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name, found in results.items():
-        one, other = found["bertc"], found["transformers"]
-        for metric, values in one["scores"].items():
-            print(
-                f"| {name} | {found['steps']} | {metric} | {shown(values)} | "
-                f"{shown(other['scores'][metric])} | {one['seconds']:.0f} | "
-                f"{other['seconds']:.0f} | {found['seconds_ratio']:.2f} |"
-            )
+        for seed in options.seeds:
+            results.setdefault(name, []).append(measure(options, name, path, seed))
+            print(name, results[name][-1], file=sys.stderr, flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
 
 
 if __name__ == "__main__":

@@ -191,7 +191,3 @@ def _reading(resolved, stage, task, examples, tokenizer, bf16) -> dict[str, Any]
         )
         given.append(decoded.text)
     return {"scores": judge(task, examples["dev"], given), "seconds": seconds}
-
-
-def _own(flat, begins, row):
-    return flat[begins[row] : begins[row + 1]]
