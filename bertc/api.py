@@ -111,8 +111,10 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
 def estimate(spec: Spec, device: str = "h200") -> Estimate:
     """What a spec costs: parameters, FLOPs, memory and time on a named device."""
     from bertc.estimate import estimate as run
+    from bertc.outside import row_lengths
 
-    return run(resolve(spec), device)
+    resolved = resolve(spec)
+    return run(resolved, device, lengths=row_lengths(resolved))
 
 
 def build(spec: Spec) -> Model:

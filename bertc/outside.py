@@ -1,21 +1,24 @@
-"""What a program leaves to files outside it: the network of its ``init``, the labels and the number
-of examples of its tasks.
+"""What a program leaves to files outside it: the network of its ``init``, and of its tasks the
+labels, the number of examples and their length.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from bertc.diagnostics import DataError, Diagnostics
+from bertc.ir.data import TokenizerFile, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
 from bertc.ir.objective import Plm, Rtd, Term
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Stage
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.task import Glue, Tagging, Task
 from bertc.passes.extends import extends
@@ -190,6 +193,28 @@ def _read(term: Term) -> Term:
     if asks:
         found["labels"] = found_labels(task, examples)
     return term.model_copy(update={"objective": task.model_copy(update=found)})
+
+
+def row_lengths(resolved: Resolved) -> tuple[int, ...]:
+    """Tokens of a row, stage by stage: of tasks the mean, if the vocabulary is there to tell.
+
+    Raises:
+        MissingInputError, DataError: if a file is not there, or cannot be read.
+    """
+    return tuple(_row_length(stage, resolved.vocabulary) for stage in resolved.stages)
+
+
+def _row_length(stage: Stage, vocabulary: Vocabulary) -> int:
+    if not stage.tasks or not isinstance(vocabulary, TokenizerFile):
+        return stage.seq
+    from bertc.data.existing import load_vocabulary
+    from bertc.data.task_sets import mean_length
+
+    known = load_vocabulary(vocabulary)
+    lengths = (mean_length(t, known, stage.seq, stage.encoder.segments) for t in stage.tasks)
+    # Several are drawn in proportion to their size as the spec has it.
+    sizes: list[float] = [task.examples**stage.smoothing for task in stage.tasks]
+    return math.ceil(sum(map(mul, sizes, lengths)) / sum(sizes))
 
 
 def judged_by(program: Program) -> None:

@@ -79,10 +79,11 @@ def estimate(
     from bertc.api import points
     from bertc.estimate import as_json, as_table, convention_named
     from bertc.estimate import estimate as run
+    from bertc.outside import row_lengths
 
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
-    estimates = [run(point, device, counting, world) for point in found]
+    estimates = [run(point, device, counting, world, row_lengths(point)) for point in found]
     typer.echo(as_json(estimates) if json else as_table(estimates))
 
 

@@ -100,6 +100,13 @@ class TaskData:
         """Tokens of one pass."""
         return sum(int(each.train.begins[-1]) for each in self.sets)
 
+    @property
+    def row_length(self) -> int:
+        """Tokens of a row, the mean over the batches that are drawn."""
+        means = [own.train.lengths.mean() for own in self.sets]
+        shares = np.array([own.units for own in self.sets]) ** self.smoothing
+        return math.ceil(float(np.average(means, weights=shares)))
+
     def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
         """The batch of a step in parts of at most ``at_once`` rows, those of like length together.
 

@@ -13,6 +13,9 @@ from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue
 
+SAMPLE = 1000
+"""Examples that tell how long all are, about."""
+
 
 def learned_from(task: AnyTask) -> Sequence[Example]:
     """The training examples of a task, pairs in both orders where it asks for that."""
@@ -30,6 +33,17 @@ def _swapped(example: Example) -> Example:
             return Scored(f"{example.key}, swapped", example.texts[::-1], example.score)
         case _:
             return example
+
+
+def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:
+    """Tokens of a training row, the mean over a sample of the examples.
+
+    Raises:
+        MissingInputError, DataError: as the layouts.
+    """
+    examples = learned_from(task)
+    sample = examples[:: max(1, len(examples) // SAMPLE)]
+    return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
 
 def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progress) -> TaskData:

@@ -1,5 +1,7 @@
 """The arrow from a resolved program to its estimate."""
 
+from collections.abc import Sequence
+
 from bertc.estimate.devices import Device, device_named
 from bertc.estimate.duration import Work, run_time, stage_time
 from bertc.estimate.figures import (
@@ -30,11 +32,17 @@ PER_HOST = 8
 
 
 def estimate(
-    resolved: Resolved, device: str = "h200", convention: Convention = "exact", devices: int = 1
+    resolved: Resolved,
+    device: str = "h200",
+    convention: Convention = "exact",
+    devices: int = 1,
+    lengths: Sequence[int] | None = None,
 ) -> Estimate:
     """What a program costs on a named device, without running or importing anything heavy.
 
-    On several ``devices``, in machines of up to eight, memory is that of the fullest one.
+    On several ``devices``, in machines of up to eight, memory is that of the fullest one. FLOPs and
+    time are of rows of so many tokens, stage by stage, if ``lengths`` says so; memory is always of
+    full ones, of which a batch may have as many as it likes.
 
     Raises:
         UsageError: if no device of that name is known, or there are more than examples in a batch.
@@ -50,15 +58,16 @@ def estimate(
     )
     world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
+    lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
-        _stage(stage, count(stage, resolved.terms()), target, room, layout, convention)
-        for stage in resolved.stages
+        _stage(stage, count(stage, resolved.terms()), target, room, layout, convention, length)
+        for stage, length in zip(resolved.stages, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     deep = None
     if any(stage.encoder != resolved.encoder for stage in resolved.stages):
         whole = resolved.as_in(resolved.stages[-1])
-        deep = _from_start(flops, estimate(whole, device, convention, devices), whole)
+        deep = _from_start(flops, estimate(whole, device, convention, devices, lengths), whole)
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
@@ -136,9 +145,11 @@ def _stage(
     room: Room,
     layout: Layout,
     convention: Convention,
+    length: int,
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
     memory = process_memory(stage, whole, room, layout)
+    full, stage = stage, stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
     applied = -(-share // memory.microbatch) * whole.applied
@@ -153,7 +164,8 @@ def _stage(
         name=stage.name,
         steps=stage.steps,
         batch=stage.batch,
-        seq=stage.seq,
+        seq=full.seq,
+        row_tokens=length,
         parameters=trained,
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,

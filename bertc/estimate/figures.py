@@ -110,12 +110,16 @@ class Spread(_Figures):
 
 
 class StageEstimate(_Figures):
-    """What one stage costs; ``parameters`` are those that the stage trains."""
+    """What one stage costs; ``parameters`` are those that the stage trains.
+
+    FLOPs and time are of rows of ``row_tokens``: of text ``seq``, of tasks their mean.
+    """
 
     name: str
     steps: int
     batch: int
     seq: int
+    row_tokens: int
     parameters: Parameters
     flops: Flops
     memory: Memory

@@ -42,6 +42,12 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
             if spread
             else ()
         ),
+        *(
+            f"Stage {stage.name} reads rows of {stage.row_tokens:,} tokens on average, of at most "
+            f"{stage.seq:,}: so for FLOPs and time, while memory is of full ones."
+            for stage in estimate.stages
+            if stage.row_tokens < stage.seq
+        ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own.",
         f"Time on {target.name} at an assumed MFU of {estimate.time.assumed_mfu:.2g}:",

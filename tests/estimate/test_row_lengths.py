@@ -1,0 +1,52 @@
+"""The estimate of a task is of examples as long as those in its files."""
+
+import pytest
+
+import bertc
+from bertc.estimate import as_table, estimate
+from bertc.outside import row_lengths
+
+SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
+
+
+@pytest.fixture
+def farm(tmp_path):
+    """A vocabulary, and examples of 5, 7, 9 and 20 tokens with the special ones."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hen", "pond"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    texts = (" ".join(["hen"] * (length - 2)) for length in (5, 7, 9, 20))
+    rows = "".join(f"{text}\t{number % 2}\n" for number, text in enumerate(texts))
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + rows)
+    (tmp_path / "pairs.tsv").write_text("text\tpair\tlabel\n" + "hen\tpond\ta\nhen\tpond\tb\n" * 8)
+    return tmp_path
+
+
+def test_flops_and_time_are_of_the_mean_row(farm):
+    spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv')"
+    found, full = bertc.estimate(f"{spec} seq=24"), estimate(bertc.resolve(f"{spec} seq=24"))
+    short = estimate(bertc.resolve(f"{spec} seq=11"))  # (5 + 7 + 9 + 20) / 4 and a bit
+    assert found.stages[0].row_tokens == 11
+    assert found.stages[0].seq == full.stages[0].seq == 24
+    assert found.flops == short.flops
+    assert found.flops.train_total < full.flops.train_total
+    assert found.memory == full.memory, "a batch may be of long rows alone"
+    assert "rows of 11 tokens on average, of at most 24" in as_table([found])
+    assert "on average" not in as_table([full])
+
+
+def test_rows_that_are_cut_count_as_they_are_read(farm):
+    spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv') seq=8"
+    assert row_lengths(bertc.resolve(spec)) == (7,)
+
+
+def test_several_tasks_count_as_they_are_drawn(farm):
+    one, other = (f"classify('{farm}/{name}.tsv', name={name}" for name in ("train", "pairs"))
+    spec = f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task={one}) + {other}, pair=pair) smoothing="
+    # Of 4 and 16 examples, of 10.25 and 5 tokens.
+    assert row_lengths(bertc.resolve(spec + "1")) == (7,)
+    assert row_lengths(bertc.resolve(spec + "0")) == (8,)
+
+
+def test_without_a_vocabulary_rows_are_full(farm):
+    spec = f"{SMALL} vocab=100 seq=24 task=classify('{farm}/train.tsv')"
+    assert row_lengths(bertc.resolve(spec)) == (24,)

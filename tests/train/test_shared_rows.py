@@ -1,0 +1,103 @@
+"""Short examples that share a row are read as if each had one of its own."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import bertc
+from bertc.data import encode
+from bertc.data.examples import Labelled, Scored, Tagged
+from bertc.data.task import FEWEST_TOKENS, gather, shared
+from bertc.train.step import make_objective
+from bertc.train.task_feed import to_columns
+from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
+
+NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "
+TAGS = ("O", "B-X", "I-X")
+TASKS = {
+    "labels": "classify('-', labels=[x, y, z], examples=20)",
+    "score": "regress('-', examples=20)",
+    "tags": "tag('-', labels=[O, B-X, I-X], examples=20)",
+}
+
+
+@pytest.fixture
+def bert():
+    return bert_vocabulary(word_tokenizer())
+
+
+def examples(kind, count, longest):
+    draw = random.Random(longest)
+    texts = [text(draw, 1, longest) for _ in range(count)]
+    match kind:
+        case "labels":
+            return [Labelled(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
+        case "score":
+            return [Scored(t, (t,), draw.random()) for t in texts]
+        case _:
+            words = [t.split() for t in texts]
+            return [Tagged(str(w), tuple(w), tuple(draw.choices(TAGS, k=len(w)))) for w in words]
+
+
+def batches(kind, resolved, vocabulary, longest=24):
+    """One batch both ways."""
+    stage = resolved.stages[0]
+    (task,) = stage.tasks
+    rows = encode(task, examples(kind, 20, longest), vocabulary, stage.seq, stage.encoder.segments)
+    order = np.argsort(rows.lengths, kind="stable")[::-1]
+    return (make(task, rows, order, 0) for make in (gather, shared))
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize(
+    "network",
+    [
+        "",
+        "norm=pre positions=sinusoidal share=all E=16",
+        "positions=learned(50, offset=2) pooler=false segments=0",
+        "attention=relative(segments=true) positions=none segments=0",
+    ],
+)
+def test_losses_and_gradients_are_those_of_rows_of_their_own(bert, kind, network):
+    resolved = bertc.resolve(f"{NETWORK}{network} task={TASKS[kind]}")
+    model, stage = bertc.build(resolved).eval(), resolved.stages[0]  # heads have dropout
+    objective = make_objective(model, stage, False)
+    found = []
+    for batch in batches(kind, resolved, bert):
+        loss, statistics, _ = objective(to_columns(batch, torch.device("cpu")), torch.ones(1))
+        grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        found.append((batch, loss, statistics, [g for g in grads if g is not None]))
+    (alone, loss, statistics, grads), (packed, same, like, others) = found
+    assert packed.token_ids.size < alone.token_ids.size
+    torch.testing.assert_close(loss, same)
+    torch.testing.assert_close(statistics, like)
+    torch.testing.assert_close(grads, others, rtol=1e-4, atol=5e-5)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_nothing_is_lost_or_read_twice(bert, kind):
+    resolved = bertc.resolve(f"{NETWORK} task={TASKS[kind]}")
+    alone, packed = batches(kind, resolved, bert)
+    assert packed.shared
+    assert not alone.shared
+    assert sorted(packed.rows) == sorted(alone.rows) == list(range(20))
+    assert packed.token_ids.shape[1] <= FEWEST_TOKENS + 24
+    for batch in (alone, packed):
+        assert np.array_equal(batch.token_ids > 0, batch.examples > 0)
+        told = batch.weights > 0
+        row, _ = np.nonzero(told)
+        heads = batch.token_ids[row, batch.positions[told]]
+        assert (heads == bert.cls).all() == (kind != "tags")
+    assert np.sort(packed.targets[packed.weights > 0]).tolist() == pytest.approx(
+        np.sort(alone.targets[alone.weights > 0]).tolist()
+    )
+
+
+def test_long_examples_have_rows_of_their_own(bert):
+    resolved = bertc.resolve(f"{NETWORK} task={TASKS['score']}".replace("seq=48", "seq=90"))
+    (task,) = resolved.stages[0].tasks
+    words = " ".join(["w1"] * 80)
+    rows = encode(task, [Scored("a", (words,), 1.0), Scored("b", (words,), 0.0)], bert, 90, 2)
+    assert not shared(task, rows, np.arange(2), 0).shared
