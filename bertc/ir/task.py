@@ -135,18 +135,20 @@ class Xnli(Task):
     """Natural language inference in 15 languages (Conneau et al. 2018), trained on one of them.
 
     ``data`` holds ``train-en.tsv``, ``dev-de.tsv`` and so on, each row premise, hypothesis, label.
-    Where there is no training file ``dev`` of the language is trained on, and not judged by.
+    Where there is no training file ``dev`` of the language is trained on, and not judged by. What
+    learned MNLI is asked as ``name=mnli``, the head's.
     """
 
     kind: Literal["xnli"] = "xnli"
+    name: Name = "xnli"
     data: Path
     language: str = "en"
     positional = ("data", "language")
 
     @property
     def title(self) -> str:
-        """``xnli``."""
-        return "xnli"
+        """Its ``name``."""
+        return self.name
 
     @property
     def answer(self) -> Answer:

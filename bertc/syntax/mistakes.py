@@ -3,7 +3,7 @@
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import Node
 from bertc.syntax.scalars import Slot, described
-from bertc.syntax.shapes import Kinds, Shape, Whole, arguments, required
+from bertc.syntax.shapes import Choice, Kinds, Shape, Whole, arguments, required
 from bertc.syntax.tree import Argument, Call, Name, Number, Placed, Ratio, Scaled, Sum, Text, Value
 
 
@@ -39,14 +39,15 @@ def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diag
         for kind in inner.options
     ]
     known = [*shape.options, *shorthands]
-    near = nearest(name.text, known)
+    inside = _taking_word(name.text, shape)
+    near = "" if inside else nearest(name.text, known)
     found.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"it is one of: {listed(known)}"),),
-        help=slot.prefix + (near + in_line(name, value) if near else _example(shape)),
+        help=slot.prefix + (near + in_line(name, value) if near else inside or _example(shape)),
         fix=Fix(name.span, near) if near else None,
     )
 
@@ -159,6 +160,17 @@ def _taking_number(value: Number, shape: Kinds) -> str:
         needed = required(node)
         if len(needed) == 1 and isinstance(arguments(node)[needed[0]], Whole):
             return f"{kind}({value.text})" if isinstance(value.value, int) else ""
+    return ""
+
+
+def _taking_word(word: str, shape: Kinds) -> str:
+    """A kind whose first argument is the word, such as ``glue(mrpc, data=...)`` for mrpc."""
+    for kind, node in shape.options.items():
+        first = next(iter(node.positional), "")
+        options = arguments(node).get(first)
+        if isinstance(options, Choice) and word in options.options:
+            others = (f"{name}=..." for name in required(node) if name != first)
+            return f"{kind}({', '.join((word, *others))})"
     return ""
 
 

@@ -4,11 +4,13 @@ import textwrap
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import assert_never
 
 import torch
 
-from bertc.data import RawBatch, TaskBatch, TaskData, Vocabulary, prepare
+from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.task import cut, gather
+from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.train.display import choose
@@ -39,7 +41,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     display.close()
     device = torch.device("cpu")
     tables = vocabulary_tables(corpus.vocabulary, device)
-    parts = [LEGEND]
+    parts = [] if all(stage.tasks for stage in resolved.stages) else [LEGEND]
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         if isinstance(data, TaskData):
@@ -64,16 +66,30 @@ def _examples(data: TaskData, examples: int) -> list[str]:
         _, chosen = alone.drawn(0, slice(0, examples))
         (rows,) = cut(own.train.lengths, chosen, own.rows_an_example, len(own.train.owners))
         batch = gather(own.task, own.train, rows, data.vocabulary.pad)
-        shown += [_example(data.vocabulary, batch, row) for row in range(len(batch.rows))]
+        shown += [_example(data.vocabulary, own, batch, row) for row in range(len(batch.rows))]
     return shown
 
 
-def _example(vocabulary: Vocabulary, batch: TaskBatch, row: int) -> str:
-    ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
-    text = " ".join(map(vocabulary.token, ids))
-    told = batch.targets[row][batch.weights[row] > 0] if batch.positions.shape[1] > 1 else ()
-    right = ", ".join(f"{value:g}" for value in (told if len(told) else batch.targets[row]))
-    return "\n".join([textwrap.fill(f"{batch.task}: {text}", WIDTH), f"  right: {right}"])
+def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -> str:
+    tokens = [*map(vocabulary.token, batch.token_ids[row][batch.examples[row] > 0].tolist())]
+    targets = batch.targets[row].astype(int).tolist()
+    match own.task.answer:
+        case Labels(names=names):
+            right = names[targets[0]]
+        case Score():
+            right = f"{batch.targets[row, 0]:g}"
+        case Choice(most=most):
+            right = "this one" if row % most == targets[0] else "another one"
+        case Tags(names=names):
+            told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
+            right = " ".join(f"{tokens[at]}/{names[tag]}" for at, tag, asked in told if asked)
+        case Span():
+            first, last = targets
+            right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
+        case unreachable:
+            assert_never(unreachable)
+    shown = (f"{batch.task}: {' '.join(tokens)}", f"right: {right}")
+    return "\n".join(textwrap.fill(line, WIDTH) for line in shown)
 
 
 def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:

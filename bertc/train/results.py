@@ -24,6 +24,8 @@ Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Values by task, part and metric."""
 UNTOLD = (*ABOUT_MEMORY, AS_STEPS, "grow")
 """Settings of stages that are no columns: what they decide is told by others, or nothing is."""
+ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
+"""Settings of runs in which those of one row may differ."""
 
 
 @dataclass(frozen=True)
@@ -253,14 +255,14 @@ def _titles(program: Resolved) -> tuple[str, ...]:
 
 
 def _but_for_the_seed(program: Resolved) -> str:
-    run = program.run.model_copy(update={"seed": 0})
+    run = program.run.model_copy(update=dict.fromkeys(ASIDE, 0))
     return identity(program.model_copy(update={"run": run}))
 
 
 def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
-    """Every setting but the seed as text, of each program; one of stages that differ for each."""
+    """Every setting to compare as text, of each program; one of stages that differ for each."""
     of_runs = [of_the_run(program) for program in programs]
-    names = [name for name in Settings.model_fields if name in of_runs[0] and name != "seed"]
+    names = [name for name in Settings.model_fields if name in of_runs[0] and name not in ASIDE]
     cells = {name: [written(name, each[name]) for each in of_runs] for name in names}
     for name in STAGE_SETTINGS:
         if name in UNTOLD:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
@@ -75,10 +76,11 @@ def _torment(
     kills: int,
     life_seconds: float,
     draw: random.Random,
-) -> dict[str, int]:
+) -> dict[str, object]:
     """Kill ``kills`` runs at moments drawn over their whole life, then let one finish."""
     run, resume = folder / "killed", [*command, "--out", folder / "killed", "--resume"]
     done = saving = finished = 0
+    stages: Counter[str] = Counter()
     while done < kills:
         # A run whose work is nearly done would leave before it is killed, so it begins again.
         started = time.monotonic()
@@ -97,11 +99,23 @@ def _torment(
         done += 1
         print(f"kill {done} of {kills}", file=sys.stderr)
         saving += any((run / "checkpoints").glob(".tmp-*"))
+        stages[_stage(run)] += 1
     _must(subprocess.run(resume, capture_output=True))
     for other in folder.glob("finished-*"):
         if different := _differences(folder / "straight", other):
             raise SystemExit(f"{other.name}: {different}")
-    return {"killed_while_saving": saving, "runs_finished": finished + 1}
+    return {
+        "killed_in_stage": stages,
+        "killed_while_saving": saving,
+        "runs_finished": finished + 1,
+    }
+
+
+def _stage(run: Path) -> str:
+    """The stage whose metrics were written last."""
+    file = run / "metrics.jsonl"
+    whole = file.read_text().split("\n")[:-1] if file.exists() else []
+    return json.loads(whole[-1])["stage"] if whole else "none yet"
 
 
 def _must(process: "subprocess.CompletedProcess[bytes] | subprocess.Popen[bytes]") -> None:

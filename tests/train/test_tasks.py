@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from typing import get_args
 
 import pytest
@@ -15,6 +16,7 @@ from bertc.ir.task import Task
 from bertc.train.evaluate import evaluate_run
 from bertc.train.loop import train
 from bertc.train.predict import predict
+from bertc.train.preview import preview
 from tests.train.test_training import stop_after
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")
@@ -159,6 +161,38 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
     answered = predict(tmp_path / "run", _a_file(tmp_path, kind), device="cpu")
     assert len(list(answered.lines())) == len(answered.examples) > 0
     assert answered.task.title == task.title
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"),
+    [
+        ("classify", r"right: (hens|ducks|geese)\n"),
+        ("regress", r"right: [012]\n"),
+        ("choose", r"right: this one\n"),
+        ("tag", r"\w+/B-BIRD \w+/O"),
+        ("read", r"right: (hens|ducks|geese)\n"),
+        ("squad", r"right: no answer in this window\n"),
+    ],
+)
+def test_a_preview_says_what_is_right(farm, tmp_path, kind, right):
+    resolved = bertc.resolve(NETWORK + farm["text"] + f"task={farm[kind]} steps=1")
+    shown = preview(resolved, 8, color=False, cache=tmp_path / "cache")
+    assert re.search(right, shown + "\n"), shown
+    assert "asked" not in shown, "there is nothing masked to explain"
+
+
+def test_what_was_learned_from_one_layout_is_asked_in_another(go, farm, tmp_path):
+    names = "[contradiction, entailment, neutral]"
+    rows = [line.split("\t") for line in (tmp_path / "xnli/train-en.tsv").read_text().splitlines()]
+    table = "".join(f"{one}\t{two}\t{label}\n" for one, two, label in rows)
+    (tmp_path / "nli.tsv").write_text("text\tpair\tlabel\n" + table)
+    (tmp_path / "xnli/dev-de.tsv").write_text((tmp_path / "xnli/dev-en.tsv").read_text())
+    asked = f"classify('{tmp_path}/nli.tsv', pair=pair, labels={names}, name=nli)"
+    go(NETWORK + farm["text"] + f"task={asked} steps=5")
+    report = evaluate_run(
+        tmp_path / "run", task=f"xnli('{tmp_path}/xnli', name=nli)", cache=tmp_path / "cache"
+    )
+    assert set(report.evaluation.scores["nli"]) == {"dev-en", "dev-de"}
 
 
 def _lines(run):

@@ -16,6 +16,15 @@ from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
 
+OFFICIAL = {
+    "glue": "train.tsv, dev.tsv",
+    "xnli": "train-en.tsv, dev-de.tsv",
+    "squad": "train-v1.1.json, dev-v2.0.json, as version= says",
+    "race": "train/high/1.txt",
+    "tagging": "eng.train, eng.testa or en-ud-train.conllu",
+}
+"""Names that files of a folder have."""
+
 
 def training_examples(task: AnyTask) -> list[Example]:
     """What is learned from; every example has its answer.
@@ -57,11 +66,17 @@ def read_examples(task: AnyTask, path: Path) -> list[Example]:
 
 def _part(task: AnyTask, name: str) -> Part:
     parts = _parts(task)
-    if name not in parts:
-        where = f" in {task.data}" if isinstance(task, Glue | Xnli | Squad | Race | Tagging) else ""
-        there = f"there are {listed(parts)}" if parts else f"none is named: {task.kind}({name}=...)"
-        raise MissingInputError(f"{task.title}: no part {name!r}{where}", there)
-    return parts[name]
+    if name in parts:
+        return parts[name]
+    if isinstance(task, Classify | Regress | Choose | Tag | Read):
+        where, there = "", f"none is named: {task.kind}({name}=...)"
+    else:
+        where, there = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
+    if isinstance(task, Squad):
+        there += "; or name files themselves: squad(TRAIN, DEV)"
+    raise MissingInputError(
+        f"{task.title}: no part {name!r}{where}", f"there are {listed(parts)}" if parts else there
+    )
 
 
 def _parts(task: AnyTask) -> Parts:
