@@ -214,7 +214,8 @@ def _row_length(stage: Stage, vocabulary: Vocabulary) -> int:
     lengths = (mean_length(t, known, stage.seq, stage.encoder.segments) for t in stage.tasks)
     # Several are drawn in proportion to their size as the spec has it.
     sizes: list[float] = [task.examples**stage.smoothing for task in stage.tasks]
-    return math.ceil(sum(map(mul, sizes, lengths)) / sum(sizes))
+    mean: float = sum(map(mul, sizes, lengths)) / sum(sizes)
+    return math.ceil(mean)
 
 
 def judged_by(program: Program) -> None:

@@ -1,9 +1,10 @@
 """From the data's rows to what a step reads, ahead of the step that reads it."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from bertc.ir.resolved import Stage
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
+Made = TypeVar("Made")
 
 
 class Batch(NamedTuple):
@@ -96,7 +98,34 @@ def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
     return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
 
 
-class Feed:
+class Ahead(Generic[Made]):
+    """What some jobs make, one after another, each at work while what was made before is used."""
+
+    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
+        self._jobs = jobs
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._waiting: Future[Made] | None = None
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def _begin(self) -> None:
+        job = next(self._jobs, None)
+        self._waiting = self._executor.submit(job) if job else None
+
+    def made(self) -> Made:
+        """What the next job made."""
+        assert self._waiting is not None, "a stage takes as many batches as it has steps"
+        made = self._waiting.result()
+        self._begin()
+        return made
+
+
+class Feed(Ahead[Inputs]):
     """The batches of a stage in order, fetched while those before are being used.
 
     Small batches are fetched, copied and corrupted several at a time: a call costs the same for few
@@ -114,38 +143,21 @@ class Feed:
         corrupt: Corruption,
         rows: slice | None = None,
     ) -> None:
-        self._data, self._next, self._end, self._device = data, first, end, device
-        self._corrupt, self._rows = corrupt, rows
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
-        self._waiting: Future[Inputs] | None = None
+        at_once = max(1, tokens_at_once(device) // (data.batch * data.seq))
+        pinned = device.type == "cuda"
+
+        def fetch(step: int) -> Inputs:
+            return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
+
+        super().__init__(partial(fetch, step) for step in range(first, end, at_once))
+        self._device, self._corrupt = device, corrupt
+        self._rows = len(range(data.batch)[rows or slice(None)])
         self._ready: deque[Batch] = deque()
-
-    def __enter__(self) -> Self:
-        self._order()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
 
     def take(self) -> Batch:
         """The next batch, on the device."""
         if not self._ready:
-            assert self._waiting is not None, "a stage takes as many batches as it has steps"
-            inputs = _on_device(self._waiting.result(), self._device)
-            self._order()
-            rows = len(range(self._data.batch)[self._rows or slice(None)])
-            columns = self._corrupt(inputs, rows)
-            self._ready.extend(map(Batch, split(inputs, rows), columns))
+            inputs = _on_device(self.made(), self._device)
+            columns = self._corrupt(inputs, self._rows)
+            self._ready.extend(map(Batch, split(inputs, self._rows), columns))
         return self._ready.popleft()
-
-    def _order(self) -> None:
-        data, first = self._data, self._next
-        fitting = tokens_at_once(self._device) // (data.batch * data.seq)
-        self._next = min(first + max(1, fitting), self._end)
-        self._waiting = None
-        if first < self._end:
-            self._waiting = self._executor.submit(self._fetch, first, self._next - first)
-
-    def _fetch(self, first: int, steps: int) -> Inputs:
-        batch = self._data.train(first, self._rows, steps)
-        return _host_inputs(batch, pinned=self._device.type == "cuda")

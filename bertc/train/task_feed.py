@@ -1,7 +1,6 @@
 """From the examples of tasks to what a step reads, ahead of the step that reads it."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from bertc.data import TaskBatch, TaskData
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading
 from bertc.objectives import Answers, Columns
-from bertc.train.feed import Batch
+from bertc.train.feed import Ahead, Batch
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1024
 """Read together on a CPU: more rows than these have fewer of like length, and fewer tokens leave
@@ -61,7 +60,7 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
     return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
 
 
-class TaskFeed:
+class TaskFeed(Ahead[list[TaskBatch]]):
     """The batches of a stage of tasks in order, each made ready while the one before is used.
 
     ``at_once`` rows of like length make a part of a batch; ``rows`` are those that this process
@@ -77,29 +76,9 @@ class TaskFeed:
         at_once: int,
         rows: slice | None = None,
     ) -> None:
-        self._data, self._next, self._end, self._device = data, first, end, device
-        self._at_once, self._rows = at_once, rows
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
-        self._waiting: Future[list[TaskBatch]] | None = None
-
-    def __enter__(self) -> Self:
-        self._order()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
+        super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
+        self._device = device
 
     def take(self) -> Batch:
         """The next batch, on the device."""
-        assert self._waiting is not None, "a stage takes as many batches as it has steps"
-        parts = self._waiting.result()
-        self._order()
-        return Batch(None, [to_columns(part, self._device) for part in parts])
-
-    def _order(self) -> None:
-        self._waiting = None
-        if self._next < self._end:
-            self._waiting = self._executor.submit(
-                self._data.train, self._next, self._rows, self._at_once
-            )
-            self._next += 1
+        return Batch(None, [to_columns(part, self._device) for part in self.made()])
