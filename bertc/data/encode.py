@@ -53,9 +53,11 @@ class TaskRows:
 
 
 class _Rows:
-    """Rows as they are made."""
+    """Rows as they are made, of at most ``seq`` tokens of a vocabulary, around which go others."""
 
-    def __init__(self, segments: int, spans: bool) -> None:
+    def __init__(self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool) -> None:
+        self.vocabulary, self.seq = vocabulary, seq
+        self.template = template_of(vocabulary)
         self._most = max(0, segments - 1)
         self._ids: list[NDArray[np.int32]] = []
         self._segments: list[NDArray[np.uint8]] = []
@@ -92,7 +94,11 @@ class _Rows:
         self.there.append(there)
         self.firsts.append(first)
 
-    def done(self, cls_last: bool) -> TaskRows:
+    def room(self, texts: int) -> int:
+        """The tokens of so many texts that a row holds."""
+        return self.seq - self.template.specials(texts)
+
+    def done(self) -> TaskRows:
         """All of them."""
         rows = len(self._ids)
         empty = np.zeros(0, dtype=np.int64)
@@ -109,7 +115,7 @@ class _Rows:
             np.concatenate([*self.tags, empty]),
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
-            cls_last,
+            self.template.last,
             self.cut,
             self.lost,
         )
@@ -119,57 +125,42 @@ def encode(
     task: AnyTask, examples: Sequence[Example], vocabulary: Vocabulary, seq: int, segments: int
 ) -> TaskRows:
     """Rows of at most ``seq`` tokens; ``segments`` is the number of token types of the encoder."""
-    template = template_of(vocabulary)
-    rows = _Rows(segments, spans=task.answer.kind == "span")
+    rows = _Rows(vocabulary, seq, segments, spans=task.answer.kind == "span")
     if not examples:
-        return rows.done(template.last)
+        return rows.done()
     match examples[0]:
         case Labelled() | Scored():
-            _texts(task, examples, vocabulary, template, seq, rows)
+            _texts(task, examples, rows)
         case Chosen():
-            _choices(task, examples, vocabulary, template, seq, rows)
+            _choices(task, examples, rows)
         case Tagged():
-            _tagged(task, examples, vocabulary, template, seq, rows)
+            _tagged(task, examples, rows)
         case Asked():
-            _windows(task, examples, vocabulary, template, seq, rows)
+            _windows(task, examples, rows)
         case unreachable:
             assert_never(unreachable)
-    return rows.done(template.last)
+    return rows.done()
 
 
-def _texts(
-    task: AnyTask,
-    examples: Sequence[Example],
-    vocabulary: Vocabulary,
-    template: Template,
-    seq: int,
-    rows: _Rows,
-) -> None:
+def _texts(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     """Single texts and pairs. Of a pair that is too long the longer text loses its last token."""
     answer = task.answer
     numbers = {name: i for i, name in enumerate(answer.names)} if isinstance(answer, Labels) else {}
     found = [e for e in examples if isinstance(e, Labelled | Scored)]
-    firsts = _ids(vocabulary, [e.texts[0] for e in found])
-    seconds = iter(_ids(vocabulary, [e.texts[1] for e in found if len(e.texts) > 1]))
+    firsts = _ids(rows.vocabulary, [e.texts[0] for e in found])
+    seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in found if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(found, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
         if isinstance(example, Labelled):
             target = -1.0 if example.label is None else float(numbers[example.label])
         else:
             target = float("nan") if example.score is None else example.score
-        kept = _fit(first, second, seq - template.specials(len(example.texts)))
+        kept = _fit(first, second, rows.room(len(example.texts)))
         rows.cut += kept != (first, second)
-        rows.add(number, _filled(template, *kept), (target,))
+        rows.add(number, _filled(rows.template, *kept), (target,))
 
 
-def _choices(
-    task: AnyTask,
-    examples: Sequence[Example],
-    vocabulary: Vocabulary,
-    template: Template,
-    seq: int,
-    rows: _Rows,
-) -> None:
+def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     """A row for each choice: passage, then question and choice, of which the end is kept.
 
     Where the question has a gap (``_``) the choice stands in it. Without a passage the question is
@@ -188,7 +179,7 @@ def _choices(
             ]
         else:
             asked = list(example.choices)
-        (first, *others) = _ids(vocabulary, [example.passage or example.question, *asked])
+        (first, *others) = _ids(rows.vocabulary, [example.passage or example.question, *asked])
         shortened = False
         for place in range(task.answer.most):
             there = place < len(others)
@@ -196,29 +187,22 @@ def _choices(
             if example.passage:
                 shortened |= len(second) > task.question
                 second = second[-task.question :]
-            kept = _fit(first, second, seq - template.specials(2))
+            kept = _fit(first, second, rows.room(2))
             shortened |= kept != (first, second)
-            rows.add(number, _filled(template, *kept), (right,), there=there)
+            rows.add(number, _filled(rows.template, *kept), (right,), there=there)
         rows.cut += shortened
 
 
-def _tagged(
-    task: AnyTask,
-    examples: Sequence[Example],
-    vocabulary: Vocabulary,
-    template: Template,
-    seq: int,
-    rows: _Rows,
-) -> None:
+def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     """Words one after another, each cut into tokens by itself; the first of each is asked."""
     answer = task.answer
     assert isinstance(answer, Tags)
     numbers = {name: i for i, name in enumerate(answer.names)}
-    room = seq - template.specials(1)
+    room = rows.room(1)
     found = [e for e in examples if isinstance(e, Tagged)]
     for at in range(0, len(found), AT_ONCE):
         part = found[at : at + AT_ONCE]
-        encodings = vocabulary.tokenizer.encode_batch(
+        encodings = rows.vocabulary.tokenizer.encode_batch(
             [list(example.words) for example in part],
             is_pretokenized=True,
             add_special_tokens=False,
@@ -230,27 +214,20 @@ def _tagged(
             # A word that is no token at all, such as a lone accent, is told from no state.
             rows.lost += len(example.words) - len(words)
             rows.cut += len(encoding.ids) > room
-            rows.add(number, _filled(template, ids, None), ())
+            rows.add(number, _filled(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
-            places[words] = firsts + len(template.before[0])
+            places[words] = firsts + len(rows.template.before[0])
             rows.words.append(places)
             rows.tags.append(np.asarray(tags, dtype=np.int64))
 
 
-def _windows(
-    task: AnyTask,
-    examples: Sequence[Example],
-    vocabulary: Vocabulary,
-    template: Template,
-    seq: int,
-    rows: _Rows,
-) -> None:
+def _windows(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     """The question, cut, and a window of the passage, as many as it takes to read all of it."""
     assert isinstance(task, Squad | Read)
     found = [e for e in examples if isinstance(e, Asked)]
     passages = list(dict.fromkeys(e.passage for e in found))
-    encoded = dict(zip(passages, _encodings(vocabulary, passages), strict=True))
+    encoded = dict(zip(passages, _encodings(rows.vocabulary, passages), strict=True))
     tokens = {
         passage: (
             np.asarray(encoding.ids, dtype=np.int32),
@@ -258,14 +235,14 @@ def _windows(
         )
         for passage, encoding in encoded.items()
     }
-    questions = _ids(vocabulary, [e.question for e in found])
+    questions = _ids(rows.vocabulary, [e.question for e in found])
     for number, (example, question) in enumerate(zip(found, questions, strict=True)):
         ids, offsets = tokens[example.passage]
         asked = question[: task.question]
         rows.cut += len(question) > len(asked)
-        room = max(1, seq - template.specials(2) - len(asked))
+        room = max(1, rows.room(2) - len(asked))
         first, last = _answer_tokens(example, offsets)
-        lead = len(template.before[0]) + len(asked) + len(template.between[0])
+        lead = len(rows.template.before[0]) + len(asked) + len(rows.template.between[0])
         start, told = 0, False
         while True:
             end = min(start + room, len(ids))
@@ -273,10 +250,10 @@ def _windows(
             told |= inside
             target = (lead + first - start, lead + last - start) if inside else (0, 0)
             outside = np.full((lead, 2), -1, dtype=np.int32)
-            behind = np.full((len(template.behind[0]), 2), -1, dtype=np.int32)
+            behind = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
-                _filled(template, asked, ids[start:end].tolist()),
+                _filled(rows.template, asked, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
                 np.concatenate([outside, offsets[start:end], behind]),
                 first=start,
