@@ -188,8 +188,10 @@ class Encoder(nn.Module):
         # As many keys for every token as are remembered (Transformer-XL, same_length).
         return (seen_bqs.triu(1) if self.same_length else seen_bqs)[:, None]
 
-    def compile_regions(self) -> None:
+    def compile_regions(self, *, any_shape: bool = False) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.
+
+        With ``any_shape`` its graphs serve batches of any rows and tokens, a little more slowly.
 
         Compiled as one whole they are a few percent faster, but each takes its time to compile, and
         all gradients lie beside those of earlier micro-batches before they are added.
@@ -197,10 +199,12 @@ class Encoder(nn.Module):
         # Each width, and the last layer where little is asked of it, has a graph for training and
         # one for evaluation; beyond its limit torch raises.
         graphs = 2 * (len(set(self.node.layers)) + 1)
+        if any_shape:  # a batch of one row has its own, and so have rows that examples share
+            graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
         self._regions = Regions(
-            *(torch.compile(r, fullgraph=True, dynamic=False) for r in self._plain())
+            *(torch.compile(r, fullgraph=True, dynamic=any_shape) for r in self._plain())
         )
 
     def _plain(self) -> Regions:

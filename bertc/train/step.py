@@ -115,9 +115,9 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
 
     if not compiled:
         return loss
-    model.network(network.name).compile_regions()
-    if isinstance(network.encoder.head, AdaptiveHead):
-        return loss  # how many states each cluster judges is for the text to say
+    model.network(network.name).compile_regions(any_shape=bool(stage.tasks))
+    if stage.tasks or isinstance(network.encoder.head, AdaptiveHead):
+        return loss  # of a task it is small; how many states a cluster judges the text says
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 

@@ -1,5 +1,6 @@
 """Short examples that share a row are read as if each had one of its own."""
 
+import functools
 import random
 
 import numpy as np
@@ -101,3 +102,33 @@ def test_long_examples_have_rows_of_their_own(bert):
     words = " ".join(["w1"] * 80)
     rows = encode(task, [Scored("a", (words,), 1.0), Scored("b", (words,), 0.0)], bert, 90, 2)
     assert not shared(task, rows, np.arange(2), 0).shared
+
+
+@pytest.mark.filterwarnings("ignore")  # The compiler's own.
+def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
+    resolved = bertc.resolve(f"{NETWORK} task={TASKS['labels']}")
+    model, stage = bertc.build(resolved).eval(), resolved.stages[0]
+    (task,), plain = stage.tasks, make_objective(model, stage, False)
+    rows = encode(task, examples("labels", 60, 24), bert, stage.seq, stage.encoder.segments)
+    order = np.argsort(rows.lengths, kind="stable")[::-1]
+    read = [
+        to_columns(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
+        for first, count in ((0, 20), (3, 9), (17, 31), (40, 1), (25, 2), (8, 30))
+        for make in (gather, shared)
+    ]
+    wanted = [plain(columns, torch.ones(1))[0].item() for columns in read]
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    compiled = make_objective(model, stage, True)
+    found = [compiled(columns, torch.ones(1))[0].item() for columns in read]
+    assert found == pytest.approx(wanted, rel=1e-5)
+    before = len(graphs)
+    again = [compiled(columns, torch.ones(1))[0].item() for columns in reversed(read)]
+    assert again[::-1] == pytest.approx(wanted, rel=1e-5)
+    assert len(graphs) == before < 3 * 6
