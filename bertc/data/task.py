@@ -22,8 +22,10 @@ from bertc.ir.resolved import SHORTEST
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Tokens that rows are padded to; longer ones to a multiple of 128."""
 ROOM, FEWEST_TOKENS, MULTIPLE = 1.25, 64, 8
-"""A row that examples share is this much longer than the longest of them, or so long, in steps of
-so many tokens: wider rows have less padding, and more to look at that attention then hides."""
+"""A row that examples share is about this much longer than the longest of them, or so long, in
+steps of so many tokens: wider rows have less padding, and more that attention has to hide."""
+WORTH, WIDEST = 0.9, 1.5
+"""Rows are shared where so much of the tokens is left at most, and rows are this much longer."""
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,17 @@ def shared(task: AnyTask, rows: TaskRows, chosen: NDArray[np.int64], pad: int) -
     The longest come first: each goes where the least stands.
     """
     lengths_n = rows.lengths[chosen]
-    room = max(FEWEST_TOKENS, math.ceil(ROOM * lengths_n.max()))
-    loads_r = np.zeros(math.ceil(lengths_n.sum() / room), np.int64)
-    if lengths_n.min() < SHORTEST or len(loads_r) == len(chosen):
-        return gather(task, rows, chosen, pad)
+    longest = int(lengths_n.max())
+    loads_r = np.zeros(math.ceil(lengths_n.sum() / max(FEWEST_TOKENS, ROOM * longest)), np.int64)
     row_n = np.zeros(len(chosen), np.int64)
     for n, length in enumerate(lengths_n.tolist()):
         row_n[n] = loads_r.argmin()
         loads_r[row_n[n]] += length
     order = np.argsort(row_n, kind="stable")
-    wide = math.ceil(loads_r.max() / MULTIPLE) * MULTIPLE
+    wide, alone = math.ceil(loads_r.max() / MULTIPLE) * MULTIPLE, width_of(longest)
+    saved = len(loads_r) * wide <= WORTH * len(chosen) * alone
+    if not saved or wide > WIDEST * max(FEWEST_TOKENS, alone) or lengths_n.min() < SHORTEST:
+        return gather(task, rows, chosen, pad)
     return _laid(task, rows, chosen[order], row_n[order], wide, pad)
 
 

@@ -100,8 +100,11 @@ def test_long_examples_have_rows_of_their_own(bert):
     resolved = bertc.resolve(f"{NETWORK} task={TASKS['score']}".replace("seq=48", "seq=90"))
     (task,) = resolved.stages[0].tasks
     words = " ".join(["w1"] * 80)
-    rows = encode(task, [Scored("a", (words,), 1.0), Scored("b", (words,), 0.0)], bert, 90, 2)
-    assert not shared(task, rows, np.arange(2), 0).shared
+    rows = encode(task, [Scored(str(n), (words,), 1.0) for n in range(32)], bert, 90, 2)
+    for count in (1, 2, 31, 32):
+        batch = shared(task, rows, np.arange(count), 0)
+        assert not batch.shared
+        assert len(batch.token_ids) == count
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
