@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bertc.data.progress import Progress
 from bertc.diagnostics import CannotWriteError, DataError
@@ -17,6 +18,7 @@ from bertc.diagnostics import CannotWriteError, DataError
 MANIFEST = "manifest.json"
 CHECKED_BYTES = 64 << 20
 """Files up to this size are hashed at every opening; of larger ones the size is checked."""
+WAIT_SECONDS = 0.2
 
 Facts = Mapping[str, Any]
 
@@ -129,12 +131,21 @@ def _sync(path: Path) -> None:
 def _alone(folder: Path, progress: Progress) -> Iterator[None]:
     """Hold the lock of a folder; the system drops it when the process ends, however it ends."""
     with (folder.parent / f"{folder.name}.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.note(f"another process prepares {folder}: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _locked(lock):
+            progress.begin(f"waiting for the process that prepares {folder}", 0, "")
+            while not _locked(lock):
+                time.sleep(WAIT_SECONDS)
+                progress.advance(0)  # may be told to stop
+            progress.end()
         yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

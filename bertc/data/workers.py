@@ -57,9 +57,10 @@ def spread(
 
     def ask(argument: Argument) -> Answer:
         worker = idle.get()
-        answer = worker.ask(argument)
-        idle.put(worker)
-        return cast(Answer, answer)
+        try:
+            return cast(Answer, worker.ask(argument))
+        finally:
+            idle.put(worker)  # also one that has ended: who waits for one must not wait for ever
 
     waiting: deque[tuple[Note, Future[Answer]]] = deque()
     with ThreadPoolExecutor(number) as pool:
@@ -126,7 +127,9 @@ class _Worker:
 
 def serve() -> None:
     """Answer questions from the input until it ends; the first is the function to use."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the asking process decides
+    # Both may be sent to all processes of a command; the asking one decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing that is printed may stand among the answers
     work = pickle.load(questions)

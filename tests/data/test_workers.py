@@ -35,6 +35,16 @@ def test_a_process_that_is_killed_is_the_machines_fault() -> None:
         list(spread(signal.raise_signal, [("", signal.SIGKILL)], 2))
 
 
+def test_nobody_waits_for_processes_that_are_all_gone() -> None:
+    with pytest.raises(MachineError, match="ended by SIGKILL"):
+        list(spread(signal.raise_signal, [("", signal.SIGKILL)] * 8, 2))
+
+
+def test_a_signal_to_all_processes_leaves_the_asking_one_to_decide() -> None:
+    answers = list(spread(signal.raise_signal, [("", s) for s in (2, 15, 2, 15)], 2))
+    assert len(answers) == 4
+
+
 def test_a_process_that_fails_is_a_fault_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError, match="exit code 1"):
         list(spread(math.sqrt, [("", -1.0)], 2))
