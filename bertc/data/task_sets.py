@@ -78,7 +78,7 @@ def _notes(own: TaskSet, examples: int, seq: int) -> list[str]:
     parts = {"training": (examples, own.train)}
     parts |= {name: (len(found), rows) for name, (found, rows) in own.parts.items()}
     what = {"span": "answers stand in no window", "tags": "words are not read"}
-    notes = []
+    notes = [] if own.parts else ["no part to be judged by: no score will be told"]
     for name, (count, rows) in parts.items():
         if rows.cut:
             notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {seq} tokens")

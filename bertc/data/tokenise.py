@@ -73,7 +73,8 @@ def tokenise(
     if sum(writer.sentences for writer in writers.values()) < (4 if source.paired else 2):
         raise DataError(
             f"{source.name} holds fewer than two {'pairs' if source.paired else 'sentences'}",
-            "one is needed to train on and one to evaluate on",
+            "one is needed to train on and one to evaluate on; they end with . ! or ?, "
+            "with sentences=lines wherever a line does",
         )
     ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
     return _facts(folder, source, vocabulary, digest.hexdigest())

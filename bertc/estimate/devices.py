@@ -118,7 +118,7 @@ def this_cpu() -> Device:
         bf16_flops=BF16_FLOPS_PER_CORE * (cores or 1) if fast_bf16 else 0.0,
         fp32_flops=fp32_flops * (cores or 1),
         mfu=CPU_MFU,
-        mfu_source=CPU_SOURCE,
+        mfu_source=f"{cores or 1} cores of this machine; {CPU_SOURCE}",
         kept_seconds=CPU_KEPT_SECONDS / (cores or 1),
         weight_seconds=CPU_WEIGHT_SECONDS / (cores or 1),
     )

@@ -32,6 +32,16 @@ def load(folder: Path) -> Model:
     return model.eval()
 
 
+def _refuse_several(folder: Path) -> None:
+    """A grid's folder holds its points."""
+    runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
+    if runs and not (folder / "config.json").is_file():
+        raise MissingInputError(
+            f"{folder} is a folder of {len(runs)} runs",
+            help=f"name one: {', '.join(map(str, runs[:3]))}",
+        )
+
+
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     """The program and tensors of a run (its newest sound checkpoint) or of a model folder.
 
@@ -45,6 +55,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if not folder.is_dir():
         raise MissingInputError(f"{folder} is no folder", help="name a run or a model folder")
     if not (folder / RESOLVED).is_file():
+        _refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
     resolved = read_resolved(folder / RESOLVED)

@@ -1,5 +1,6 @@
 """The pass that computes what follows from other settings."""
 
+import math
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
@@ -53,7 +54,7 @@ def _pooler(program: Program) -> bool:
 def _now_and_then(program: Program) -> int:
     """A task is short, and has been learned after a few passes."""
     tasks = all(has_tasks(view.value("objective")) for view in stage_views(program))
-    return max(1, min(1000, total_steps(program) // (3 if tasks else 10)))
+    return min(1000, math.ceil(total_steps(program) / (3 if tasks else 10)))
 
 
 def total_steps(program: Program) -> int:

@@ -33,6 +33,14 @@ from bertc.syntax.tree import Argument, Call, Name, Number, Ratio, Scaled, Serie
 Place = tuple[str | int, ...]
 
 
+def _unnamed(value: Value | None) -> bool:
+    """Whether nothing names what a value is for."""
+    if value is None:
+        return False
+    before = value.span.source.text[: value.span.start].rstrip()
+    return before.endswith(("(", ","))
+
+
 class Converter:
     """Converts one value of setting ``name``; ``parts`` collects where its pieces stand."""
 
@@ -47,7 +55,7 @@ class Converter:
         self.parts[place] = value.span
         match shape:
             case Whole() | Real() | Truth() | Words() | Choice():
-                return self.scalars.read(value, shape, self._slot(place))
+                return self.scalars.read(value, shape, self._slot(place, value))
             case Kinds():
                 return self._kinds(value, shape, place)
             case Several():
@@ -60,10 +68,11 @@ class Converter:
             case Either():
                 return self.convert(value, _option(value, shape), place)
 
-    def _slot(self, place: Place) -> Slot:
+    def _slot(self, place: Place, value: Value | None = None) -> Slot:
         """The setting or argument at a place, as messages name it.
 
-        A summand is called by its setting: nobody writes the name of the field that holds it.
+        A summand is called by its setting: nobody writes the name of the field that holds it. Of an
+        argument without its name the ``value`` stands alone.
         """
         if not place:
             return Slot(self.name, f"{self.name} = ")
@@ -71,7 +80,8 @@ class Converter:
             return Slot(self.name, "")
         names = [part for part in place if isinstance(part, str)]
         name = names[-1] if names else self.name
-        return Slot(name, f"{name}=" if place[-1] == name and name != "weight" else "")
+        named = place[-1] == name and name != "weight" and not _unnamed(value)
+        return Slot(name, f"{name}=" if named else "")
 
     # ---- nodes
 
@@ -86,13 +96,13 @@ class Converter:
             case Ratio() if not shape.named:
                 (node,) = shape.options.values()
                 return self._ratio(value, node, place)
-        mistakes.wrong_form(value, shape, self._slot(place), self.diagnostics)
+        mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
     def _ratio(self, value: Ratio, node: type[Node], place: Place) -> Any:
         """A node without a kind, from the parts of a ratio."""
         if len(value.parts) != len(node.positional):
-            mistakes.wrong_parts(value, node, self._slot(place), self.diagnostics)
+            mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
             return BAD
         given = tuple(Argument(part.span, None, part) for part in value.parts)
         return self._build(node, value, "", given, place)
@@ -109,7 +119,7 @@ class Converter:
             if isinstance(inner, Kinds) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, whole.shorthand))
                 return BAD if part is BAD else whole(**{whole.shorthand: part})
-        mistakes.unknown_kind(name, value, shape, self._slot(place), self.diagnostics)
+        mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
     def _bare(self, value: Value, node: type[Node], names: tuple[str, ...], place: Place) -> Any:

@@ -95,6 +95,8 @@ def read_file(path: Path) -> str:
     """
     try:
         found = path.stat()
+        if (inside := path / "spec.bertc").is_file():
+            raise UnreadableError(f"it is a run, and its spec is {inside}")
         if not stat.S_ISREG(found.st_mode):
             raise UnreadableError("it is not a file")
         if found.st_size > 4 * LARGEST_TEXT:

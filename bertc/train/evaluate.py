@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from bertc.data import RunningData, TaskData, TextData, prepare
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, UsageError
 from bertc.interop import load
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
@@ -74,6 +74,11 @@ def evaluate_run(
         stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
         if isinstance(data, TaskData):
+            if not any(own.parts for own in data.sets):
+                raise UsageError(
+                    f"{' + '.join(own.task.title for own in data.sets)}: no part to be judged by",
+                    help='name one: --task "classify(dev=FILE)"',
+                )
             found = evaluate_tasks(model, stage, data, stop)
         else:
             found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks)

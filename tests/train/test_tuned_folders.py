@@ -141,6 +141,15 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):
         train(spec, tmp_path / "c", cache=tmp_path / "cache", quiet=True)
 
 
+def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path):
+    tuned(f"classify('{rows}', label=bird, pair=question)")
+    with pytest.raises(UsageError, match="classify: no part to be judged by"):
+        evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    with pytest.raises(MissingInputError, match="is a folder of 1 runs") as told:
+        predict(tmp_path, rows, device="cpu")
+    assert str(tmp_path / "run") in told.value.help
+
+
 def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path):
     tuned(spelled("classify", rows))
     run = tmp_path / "run"

@@ -53,11 +53,12 @@ def known(name: str, labels: Sequence[str], place: str, what: str = "label") -> 
     """
     if name in labels:
         return name
+    there = listed([repr(label) for label in labels])
     if not name:
-        raise DataError(f"{place}: no {what}", f"one of {listed(labels)}" if labels else "")
+        raise DataError(f"{place}: no {what}", f"one of {there}" if labels else "")
     near = nearest(name, labels)
     raise DataError(
-        f"{place}: unknown {what} {name[:60]!r}; there are {listed(labels)}",
+        f"{place}: unknown {what} {name[:60]!r}, one of {there} expected",
         f"did you mean {near!r}?" if near else "",
     )
 

@@ -74,9 +74,8 @@ def _part(task: AnyTask, name: str) -> Part:
         where, there = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
     if isinstance(task, Squad):
         there += "; or name files themselves: squad(TRAIN, DEV)"
-    raise MissingInputError(
-        f"{task.title}: no part {name!r}{where}", f"there are {listed(parts)}" if parts else there
-    )
+    found = f"; there are {listed(parts)}" if parts else ""
+    raise MissingInputError(f"{task.title}: no part {name!r}{where}{found}", there)
 
 
 def _parts(task: AnyTask) -> Parts:

@@ -80,7 +80,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "glue: unknown label": (
         glue("rte"), "train.tsv", RTE + "0\ta\tb\tentailment\n1\ta\tb\tentailmen\n", "train.tsv:3",
-        "unknown label 'entailmen'; there are entailment, not_entailment",
+        "unknown label 'entailmen', one of 'entailment', 'not_entailment' expected",
     ),
     "glue: no label": (
         glue("qnli"), "train.tsv", QNLI + "0\ta\tb\t\n", "train.tsv:2", "no label",
@@ -134,7 +134,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "xnli: unknown label": (
         lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\tneutral\na\tb\tmaybe\n",
-        "train-en.tsv:2", "contradiction, entailment, neutral",
+        "train-en.tsv:2", "'contradiction', 'entailment', 'neutral'",
     ),
     "xnli: no labels": (
         lambda path: Xnli(data=str(path.parent)), "train-en.tsv", "a\tb\n", "train-en.tsv:1",
@@ -210,7 +210,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "tags: unknown": (
         tagging(labels=("O", "B-X")), "train.txt", "a O\n\na B-Y\n", "train.txt:3",
-        "unknown tag 'B-Y'; there are O, B-X",
+        "unknown tag 'B-Y', one of 'O', 'B-X' expected",
     ),
     "tags: only comments": (tagging("upos"), "train.conllu", "# a\n", "train.conllu:1", "no ex"),
     "own: other column": (
@@ -226,7 +226,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str, str | bytes, str, str]] = {
     ),
     "own: unknown label": (
         own(Classify, labels=("a", "b")), "a.jsonl", row(text="a", label="c"), "a.jsonl:1",
-        "unknown label 'c'; there are a, b",
+        "unknown label 'c', one of 'a', 'b' expected",
     ),
     "own: empty label": (own(Classify), "a.csv", "text,label\na,\n", "a.csv:2", "no label"),
     "own: list for a label": (
@@ -315,7 +315,7 @@ def test_labels_that_training_lacks(tmp_path: Path, labels: tuple[str, ...], par
     path.write_text("text,label\nx,a\ny,c\n")
     task = Classify(train=str(path), dev=str(path), test=str(path), labels=labels)
     for read in (lambda: part_examples(task, part), lambda: read_examples(task, path)):
-        with pytest.raises(DataError, match=r"dev.csv:3: unknown label 'c'; there are a, b"):
+        with pytest.raises(DataError, match=r"dev.csv:3: unknown label 'c', one of 'a', 'b'"):
             read()
 
 
