@@ -123,7 +123,7 @@ class TaskData:
 
     def drawn(self, step: int, rows: slice | None = None) -> tuple[TaskSet, NDArray[np.int64]]:
         """The task that a step is of, and its examples, all of them or some."""
-        number, nth = self._drawn(step)
+        number, nth = self._task_of(step)
         own = self.sets[number]
         positions = np.arange(nth * self.batch, (nth + 1) * self.batch, dtype=np.int64)
         epochs, within = np.divmod(positions[rows or slice(None)], own.units)
@@ -134,7 +134,7 @@ class TaskData:
             chosen[now] = permute(within[now], own.units, self.seed, *address)
         return own, chosen
 
-    def _drawn(self, step: int) -> tuple[int, int]:
+    def _task_of(self, step: int) -> tuple[int, int]:
         """Which task a step is of, and how many of its batches came before."""
         if len(self.sets) == 1:
             return 0, step
