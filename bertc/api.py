@@ -114,7 +114,8 @@ def estimate(spec: Spec, device: str = "h200") -> Estimate:
     from bertc.outside import row_lengths
 
     resolved = resolve(spec)
-    return run(resolved, device, lengths=row_lengths(resolved))
+    (lengths,) = row_lengths([resolved])
+    return run(resolved, device, lengths=lengths)
 
 
 def build(spec: Spec) -> Model:

@@ -3,22 +3,23 @@ labels, the number of examples and their length.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from operator import mul
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from bertc.diagnostics import DataError, Diagnostics
-from bertc.ir.data import TokenizerFile, Vocabulary
+from bertc.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
 from bertc.ir.objective import Plm, Rtd, Term
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.task import Glue, Tagging, Task
 from bertc.passes.extends import extends
@@ -195,25 +196,40 @@ def _read(term: Term) -> Term:
     return term.model_copy(update={"objective": task.model_copy(update=found)})
 
 
-def row_lengths(resolved: Resolved) -> tuple[int, ...]:
-    """Tokens of a row, stage by stage: of tasks the mean, if the vocabulary is there to tell.
+def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
+    """Of each program the tokens of a row, stage by stage.
+
+    Of tasks it is the mean, if vocabulary and examples are there; what several programs read is
+    read once.
 
     Raises:
-        MissingInputError, DataError: if a file is not there, or cannot be read.
+        DataError: if a file cannot be read.
     """
-    return tuple(_row_length(stage, resolved.vocabulary) for stage in resolved.stages)
+    once = cache(_row_length)
+    return [
+        tuple(
+            once(stage.tasks, stage.smoothing, stage.seq, stage.encoder.segments, vocabulary)
+            if stage.tasks and isinstance(vocabulary := program.vocabulary, TokenizerFile)
+            else stage.seq
+            for stage in program.stages
+        )
+        for program in programs
+    ]
 
 
-def _row_length(stage: Stage, vocabulary: Vocabulary) -> int:
-    if not stage.tasks or not isinstance(vocabulary, TokenizerFile):
-        return stage.seq
+def _row_length(
+    tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
+) -> int:
     from bertc.data.existing import load_vocabulary
     from bertc.data.task_sets import mean_length
 
-    known = load_vocabulary(vocabulary)
-    lengths = (mean_length(t, known, stage.seq, stage.encoder.segments) for t in stage.tasks)
+    try:
+        known = load_vocabulary(vocabulary)
+        lengths = [mean_length(task, known, seq, segments) for task in tasks]
+    except MissingInputError:  # a spec may say how many examples there are without having them
+        return seq
     # Several are drawn in proportion to their size as the spec has it.
-    sizes: list[float] = [task.examples**stage.smoothing for task in stage.tasks]
+    sizes: list[float] = [task.examples**smoothing for task in tasks]
     mean: float = sum(map(mul, sizes, lengths)) / sum(sizes)
     return math.ceil(mean)
 

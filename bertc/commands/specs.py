@@ -83,7 +83,10 @@ def estimate(
 
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
-    estimates = [run(point, device, counting, world, row_lengths(point)) for point in found]
+    estimates = [
+        run(point, device, counting, world, lengths)
+        for point, lengths in zip(found, row_lengths(found), strict=True)
+    ]
     typer.echo(as_json(estimates) if json else as_table(estimates))
 
 

@@ -1,6 +1,7 @@
 """``bertc results``: what runs came to, side by side. Loads no torch.
 
-Runs that differ in nothing but the seed share a row, and so do those of different tasks.
+Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and so
+do those of different tasks.
 """
 
 import os

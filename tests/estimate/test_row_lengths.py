@@ -3,6 +3,7 @@
 import pytest
 
 import bertc
+from bertc.data import task_sets
 from bertc.estimate import as_table, estimate
 from bertc.outside import row_lengths
 
@@ -36,17 +37,32 @@ def test_flops_and_time_are_of_the_mean_row(farm):
 
 def test_rows_that_are_cut_count_as_they_are_read(farm):
     spec = f"{SMALL} vocab='{farm}/vocab.txt' task=classify('{farm}/train.tsv') seq=8"
-    assert row_lengths(bertc.resolve(spec)) == (7,)
+    assert row_lengths([bertc.resolve(spec)]) == [(7,)]
 
 
 def test_several_tasks_count_as_they_are_drawn(farm):
     one, other = (f"classify('{farm}/{name}.tsv', name={name}" for name in ("train", "pairs"))
     spec = f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task={one}) + {other}, pair=pair) smoothing="
     # Of 4 and 16 examples, of 10.25 and 5 tokens.
-    assert row_lengths(bertc.resolve(spec + "1")) == (7,)
-    assert row_lengths(bertc.resolve(spec + "0")) == (8,)
+    assert row_lengths([bertc.resolve(spec + "1")]) == [(7,)]
+    assert row_lengths([bertc.resolve(spec + "0")]) == [(8,)]
 
 
 def test_without_a_vocabulary_rows_are_full(farm):
     spec = f"{SMALL} vocab=100 seq=24 task=classify('{farm}/train.tsv')"
-    assert row_lengths(bertc.resolve(spec)) == (24,)
+    assert row_lengths([bertc.resolve(spec)]) == [(24,)]
+
+
+def test_without_the_examples_rows_are_full(farm):
+    task = "classify('nowhere.tsv', labels=[a, b], examples=40)"
+    program = bertc.resolve(f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task={task}")
+    assert row_lengths([program]) == [(24,)]
+
+
+def test_a_grid_reads_its_examples_once(farm, monkeypatch):
+    spec = f"{SMALL} vocab='{farm}/vocab.txt' seq=24 task=classify('{farm}/train.tsv')"
+    read, plain = [], task_sets.mean_length
+    monkeypatch.setattr(task_sets, "mean_length", lambda *a: read.append(a) or plain(*a))
+    found = row_lengths([bertc.resolve(f"{spec} seed={seed}") for seed in range(5)])
+    assert found == [(11,)] * 5
+    assert len(read) == 1
