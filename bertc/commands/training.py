@@ -236,7 +236,7 @@ def export_(
 
 @app.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder: BERT, RoBERTa, ALBERT")],
+    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder of the BERT family")],
     out: Annotated[Path, typer.Option(help="the run folder to write")],
 ) -> None:
     """Read a Hugging Face folder into a run folder."""

@@ -4,7 +4,7 @@ Axes: b batch, n heads, s context, q tokens of it that ask, k positions of a row
 h hidden, l distances, t = b * s tokens, r sequences of a batch, u tokens unseen.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -109,13 +109,15 @@ def narrowed(visible: Visible, asked_bk: torch.Tensor, seq: int, before: int) ->
             }
             places = _places(visible.places, asked_bk, seq, before)
             return visible._replace(places=places, **own)
+        case torch.Tensor():  # before a string, to which torch 2.11 cannot compare it
+            return _rows(visible, asked_bk)
         case "earlier":
             lane_s = torch.arange(seq, device=asked_bk.device)
             return (lane_s <= asked_bk[..., None])[:, None]
         case None:
             return None
         case _:
-            return _rows(visible, asked_bk)
+            assert_never(visible)
 
 
 def _places(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertc.diagnostics import MachineError
+from bertc.ir.attention import FullAttention
+from bertc.ir.head import AdaptiveHead
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
@@ -44,6 +46,10 @@ class Fit:
     recompute: bool
 
 
+Compiled = Literal["off", "layers", "nested"]
+"""How a step is compiled: not at all, layer by layer, or as one graph that has a layer once."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What will be done where.
@@ -59,6 +65,18 @@ class Plan:
     reasons: tuple[str, ...]
     processes: int = 1
     strategy: Strategy = "single"
+
+    def compiled(self, stage: Stage, index: int) -> Compiled:
+        """How the step of the stage of this number is compiled.
+
+        One graph is a little faster, but hands over all gradients at its end, where they would lie
+        beside the sums of earlier micro-batches, and where no message could have left before.
+        """
+        if not self.compile:
+            return "off"
+        once = self.processes == 1 and self.microbatches[index] == stage.batch
+        nested = once and not self.recompute[index] and _nests(stage)
+        return "nested" if nested else "layers"
 
 
 def plan(
@@ -129,6 +147,20 @@ def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
         return device == "cuda"
     return resolved.run.compile == "on"
+
+
+def _nests(stage: Stage) -> bool:
+    """Whether one graph can hold the step: shapes that stay, and layers that are alike.
+
+    torch does not nest a layer that gets views of one tensor (relative attention).
+    """
+    encoders = [network.encoder for network in stage.networks()]
+    return not stage.tasks and all(
+        isinstance(encoder.attention, FullAttention)
+        and not isinstance(encoder.head, AdaptiveHead)
+        and len(set(encoder.layers)) == 1
+        for encoder in encoders
+    )
 
 
 def choose(

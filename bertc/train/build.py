@@ -47,7 +47,9 @@ def build(resolved: Resolved, out: Path | None) -> str:
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the model folder cannot be written.
     """
-    plan = replace(make_plan(resolved), compile=True)
+    plan = make_plan(resolved)
+    others = tuple(reason for reason in plan.reasons if not reason.startswith("compile="))
+    plan = replace(plan, compile=True, reasons=others)
     source, resolved = source_of(resolved), resolved.as_in(resolved.stages[0])
     model = begin(resolved, resolved.stages[0], source).model.to(plan.device)
     tensors = {name: weight.detach().cpu().clone() for name, weight in model.named_parameters()}

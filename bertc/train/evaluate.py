@@ -104,7 +104,7 @@ def _of_text(
     return evaluate(
         model,
         stage,
-        make_objective(model, stage, compiled=False),
+        make_objective(model, stage, compiled="off"),
         read.heldout(heldout_rows(stage, microbatch, ranks), examples),
         vocabulary_tables(vocabulary, device),
         nats_v,

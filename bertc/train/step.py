@@ -21,6 +21,7 @@ from bertc.ir.resolved import Network, Stage
 from bertc.ir.task import Task
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
+from bertc.passes import Compiled
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
 from bertc.train.non_finite import CALMER, what_is_not_finite
@@ -51,13 +52,14 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
     return tuple(term.weight for term in stage.objective)
 
 
-def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
-    """Forward pass and losses of one micro-batch, of static shapes; compiled, region by region.
+def make_objective(model: Model, stage: Stage, compiled: Compiled) -> Objective:
+    """Forward pass and losses of one micro-batch, of static shapes.
 
     The networks of a stage read one after the other, each what those before it made.
     """
     names, networks = kinds(stage), stage.networks()
-    scores = [_scoring(model, stage, network, compiled) for network in networks]
+    by_layer = compiled == "layers"
+    scores = [_scoring(model, stage, network, by_layer) for network in networks]
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
         found: dict[str, Tensor] = {}
@@ -76,6 +78,13 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
         statistics = torch.stack([found[name] for name in names], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
+    if compiled == "nested":
+        for encoder in model.networks():
+            encoder.nest_layers()
+        # A graph for training and one for evaluation; beyond its limit torch raises.
+        torch._dynamo.config.recompile_limit += 2
+        torch._dynamo.config.accumulated_recompile_limit += 2
+        return torch.compile(objective, fullgraph=True, dynamic=False)
     return objective
 
 

@@ -1,4 +1,4 @@
-"""What compiling the training step costs and gives: by layer (as bertc does), nested, as one whole.
+"""What compiling the training step costs and gives: nested or by layer (as bertc does), or whole.
 
     python -m tests.bench.compile [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
 
@@ -31,10 +31,10 @@ from bertc.ir.resolved import Resolved
 from bertc.objectives import Inputs
 from bertc.train.heap import kept_memory
 from bertc.train.machine import detect, determinism
-from bertc.train.step import TrainStep
+from bertc.train.step import TrainStep, make_objective
 from tests.bench.rig import make_step
 
-SCHEMES = ("layer", "whole", "nested")
+SCHEMES = ("nested", "layers", "whole")
 SETTINGS = ["hidden=128", "heads=2", "seq=64", "batch=8", "objective=mlm", "precision=bf16"]
 EPOCH = 20
 
@@ -50,14 +50,13 @@ def program(depth: int, settings: list[str]) -> Resolved:
 def training_step(scheme: str, resolved: Resolved) -> TrainStep:
     """The training step compiled by a scheme, or not at all (``eager``)."""
     stage = resolved.stages[0]
-    step = make_step(resolved, stage.batch, compiled=scheme == "layer")
-    encoder = step._model.encoder
-    if scheme == "nested":
-        regions = encoder._regions
-        nested = torch.compiler.nested_compile_region(lambda *inputs: regions.layer(*inputs))
-        encoder._regions = regions._replace(layer=nested)
-    if scheme in ("nested", "whole"):
-        step._objective = torch.compile(step._objective, fullgraph=True, dynamic=False)
+    step = make_step(resolved, stage.batch)
+    whole = scheme == "whole"
+    kind = "off" if whole or scheme == "eager" else scheme
+    objective = make_objective(step._model, stage, kind)
+    step._objective = (
+        torch.compile(objective, fullgraph=True, dynamic=False) if whole else objective
+    )
     return step
 
 
@@ -124,7 +123,7 @@ def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, Any]:
     step, first = first_step(scheme, resolved)
     if scheme != "whole":
         return {"first": first}
-    others = {name: training_step(name, resolved) for name in ("nested", "layer", "eager")}
+    others = {name: training_step(name, resolved) for name in ("nested", "layers", "eager")}
     return {"first": first, "steady": in_turns({"whole": step, **others}, resolved, rounds)}
 
 

@@ -130,17 +130,22 @@ def test_resuming_is_never_having_stopped(
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
+@pytest.mark.parametrize(
+    ("microbatch", "graphs"),
+    # One for training and one for evaluation, or of each embeddings, layer, last layer and loss.
+    # With both LAMB with and without its ratio.
+    [(0, 2 + 2), (4, 2 * 4 + 2)],
+    ids=["nested", "by layer"],
+)
 def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
-    go, tiny, monkeypatch, straight_and_broken_agree
+    go, tiny, monkeypatch, straight_and_broken_agree, microbatch, graphs
 ):
-    lamb = Lamb(lr=1e-2, warmup=2)
-    resolved = tiny(layers=3, steps=4, eval_every=2, save_every=100, compile="on", optimizer=lamb)
+    lamb, every = Lamb(lr=1e-2, warmup=2), {"eval_every": 2, "save_every": 100}
+    resolved = tiny(layers=3, steps=4, compile="on", optimizer=lamb, microbatch=microbatch, **every)
     torch.compiler.reset()
     counters.clear()
     go(resolved, "straight")
-    # Embeddings, layer, last layer and loss for training and for evaluation; LAMB with and
-    # without its ratio.
-    assert counters["stats"]["unique_graphs"] == 2 * 4 + 2
+    assert counters["stats"]["unique_graphs"] == graphs
     assert not counters["graph_break"]
     with pytest.raises(StoppedError):
         stop_after(monkeypatch, 3, lambda: go(resolved, "broken"))
