@@ -1,7 +1,7 @@
 """Fine-tuning beside the Trainer of transformers: the same weights, examples and settings.
 
     python -m tests.bench.tuning MODEL mrpc=glue/MRPC rte=glue/RTE ... [--seeds 0 1 2] [--steps N]
-        [--epochs 3] [--rate 5e-5] [--seq N] [--bf16] [--json FILE]
+        [--epochs 3] [--rate 5e-5] [--batch 32] [--seq N] [--bf16] [--json FILE]
 
 MODEL is a Hugging Face folder; NAME=PATH names a task of GLUE and its official files, or
 squad=TRAIN,DEV, ner=FOLDER, upos=FOLDER. In turn, seed by seed, each system trains and answers the
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-WARMUP, BATCH, DECAY = 0.1, 32, 0.01
+WARMUP, DECAY = 0.1, 0.01
 SYSTEMS = ("bertc", "transformers")
 
 
@@ -42,11 +42,11 @@ def task_text(name: str, path: str) -> str:
             return f"glue({name}, '{path}')"
 
 
-def spec_text(model: str, task: str, rate: float, seed: int, steps: int, seq: int) -> str:
+def spec_text(options: argparse.Namespace, task: str, seed: int, steps: int, seq: int) -> str:
     """The same settings for both; Adam with its bias corrections, as the Trainer has it."""
-    rule = f"adam(lr={rate}, warmup={WARMUP}, decay={DECAY}, eps=1e-8)"
+    rule = f"adam(lr={options.rate}, warmup={WARMUP}, decay={DECAY}, eps=1e-8)"
     return (
-        f"init='{model}' task={task} optimizer={rule} batch={BATCH} seq={seq} "
+        f"init='{options.model}' task={task} optimizer={rule} batch={options.batch} seq={seq} "
         f"steps={steps} seed={seed} eval_every={steps} save_every={steps} log_every={steps}"
     )
 
@@ -88,14 +88,15 @@ def measure(options: argparse.Namespace, name: str, path: str, seed: int) -> dic
     task = task_text(name, path)
     (program,) = load(f"task={task}", (), Diagnostics())
     count = len(training_examples(program.settings["objective"].value[0].objective))
-    steps = options.steps or math.ceil(options.epochs * count / BATCH)
+    steps = options.steps or math.ceil(options.epochs * count / options.batch)
     seq = options.seq or (384 if name.startswith("squad") else 128)
-    spec = spec_text(options.model, task, options.rate, seed, steps, seq)
+    spec = spec_text(options, task, seed, steps, seq)
     return {
         "seed": seed,
         "examples": count,
         "steps": steps,
         "rate": options.rate,
+        "batch": options.batch,
         "seq": seq,
         "theirs_in": "bf16" if options.bf16 else "fp32",
         "threads": int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1),
@@ -137,6 +138,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--epochs", type=float, default=3.0)
     parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seq", type=int, default=0)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--json", type=Path, help="added to, if it is there")
