@@ -8,6 +8,7 @@ from typing import Literal
 from bertc.diagnostics import MachineError
 from bertc.ir.attention import FullAttention
 from bertc.ir.head import AdaptiveHead
+from bertc.ir.objective import Plm
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
@@ -150,16 +151,18 @@ def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
 
 
 def _nests(stage: Stage) -> bool:
-    """Whether one graph can hold the step: shapes that stay, and layers that are alike.
+    """Whether one graph can hold the step: shapes that stay, layers that are alike.
 
-    torch does not nest a layer that gets views of one tensor (relative attention).
+    torch nests no layer that gets views of one tensor, as the context of plm is of its states, and
+    2.11 none that gets distances.
     """
-    encoders = [network.encoder for network in stage.networks()]
-    return not stage.tasks and all(
-        isinstance(encoder.attention, FullAttention)
-        and not isinstance(encoder.head, AdaptiveHead)
-        and len(set(encoder.layers)) == 1
-        for encoder in encoders
+    if stage.tasks or any(isinstance(term.objective, Plm) for term in stage.objective):
+        return False
+    return all(
+        isinstance(network.encoder.attention, FullAttention)
+        and not isinstance(network.encoder.head, AdaptiveHead)
+        and len(set(network.encoder.layers)) == 1
+        for network in stage.networks()
     )
 
 

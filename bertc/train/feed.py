@@ -60,6 +60,17 @@ def split(parts: Parts, rows: int) -> list[Parts]:
     return [type(parts)(*own) for own in zip(*pieces, strict=True)]
 
 
+def _apart(parts: Parts) -> Parts:
+    """The same with no tensor in two places, as in parts that were cut.
+
+    A compiled step is another one where two of its inputs are the same tensor.
+    """
+    own: list[Any] = [
+        p.detach() if isinstance(p, Tensor) else p if p is None else _apart(p) for p in parts
+    ]
+    return type(parts)(*own)
+
+
 def _length(parts: tuple[Any, ...]) -> int:
     """Examples in a batch, whose first part is never None."""
     return len(parts[0]) if isinstance(parts[0], Tensor) else _length(parts[0])
@@ -75,12 +86,11 @@ def corruption(stage: Stage, tables: Tables, seed: int, microbatch: int) -> Corr
     def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
         unit = batch if batch % microbatch else microbatch
         fitting = tokens_at_once(inputs.token_ids.device) // (stage.seq * unit)
-        parts = [
-            part
-            for rows in split(inputs, max(1, fitting) * unit)
-            for whole in split(corrupt(stage, rows, tables, mask_key(seed)), unit)
-            for part in split(whole, microbatch)
-        ]
+        parts: list[Columns] = []
+        for rows in split(inputs, max(1, fitting) * unit):
+            whole = corrupt(stage, rows, tables, mask_key(seed))
+            cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
+            parts += cut if len(cut) > 1 else [_apart(whole)]
         each = -(-batch // microbatch)
         return [parts[first : first + each] for first in range(0, len(parts), each)]
 

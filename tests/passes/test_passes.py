@@ -198,6 +198,7 @@ def test_layers_are_recomputed_where_too_little_fits(
         (["microbatch=2"], "layers"),
         (["recompute=on"], "layers"),
         (["objective=clm", "attention=relative"], "layers"),
+        (["objective=plm"], "layers"),
         (["objective=clm", "table=adaptive([100, 200])"], "layers"),
         (["compile=off"], "off"),
     ],

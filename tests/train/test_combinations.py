@@ -3,8 +3,11 @@
 import itertools
 import json
 import math
+from functools import partial
 
 import pytest
+import torch
+from torch._dynamo.utils import counters
 
 from bertc.api import points
 from bertc.diagnostics import SpecError
@@ -97,3 +100,32 @@ def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache
         trained += 1
     # Only what hides tokens from one that sees what stands before is refused altogether.
     assert (trained > 0) == (objective != "mlm + clm")
+
+
+@pytest.mark.filterwarnings("ignore")  # The compiler's own.
+@pytest.mark.parametrize(
+    ("objective", "nested"),
+    [
+        ("span + sbo + nsp", True),
+        ("rtd(over=masked) + mlm + sop", True),
+        ("clm", True),
+        ("mlm + tlm", True),
+        ("plm", False),
+        ("clm memory", False),
+    ],
+)
+def test_an_objective_can_be_traced_whole(
+    objective, nested, corpus_file, pairs, cache, tmp_path, monkeypatch
+):
+    """As far as code is made of it, which takes longer and is tried elsewhere."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    own = settings(objective, str(corpus_file), pairs)
+    if "memory" in objective:
+        own.append("attention=relative")
+    (resolved,) = points("layers=2", [*TOY, *own, "compile=on"])
+    torch.compiler.reset()
+    counters.clear()
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    assert not counters["graph_break"]
+    graphs = counters["stats"]["unique_graphs"]
+    assert graphs == 2 if nested else graphs > 2  # of them one for evaluation
