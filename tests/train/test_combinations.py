@@ -108,10 +108,8 @@ def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache
     [
         ("span + sbo + nsp", True),
         ("rtd(over=masked) + mlm + sop", True),
-        ("clm", True),
         ("mlm + tlm", True),
         ("plm", False),
-        ("clm memory", False),
     ],
 )
 def test_an_objective_can_be_traced_whole(
@@ -120,8 +118,6 @@ def test_an_objective_can_be_traced_whole(
     """As far as code is made of it, which takes longer and is tried elsewhere."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     own = settings(objective, str(corpus_file), pairs)
-    if "memory" in objective:
-        own.append("attention=relative")
     (resolved,) = points("layers=2", [*TOY, *own, "compile=on"])
     torch.compiler.reset()
     counters.clear()
