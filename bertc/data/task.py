@@ -33,16 +33,17 @@ class TaskBatch:
     """Rows of one task, padded at the end, each with one of its examples or several.
 
     ``positions`` hold what is read of each row: the token that stands for a whole example, or the
-    first of every word. ``weights`` are 0 where nothing is asked.
+    first of every word; of spans, the token that stands for there being no answer. ``weights`` are
+    0 where nothing is asked.
     """
 
     task: str
     token_ids: NDArray[np.int32]  # (r, s)
     segment_ids: NDArray[np.uint8]  # (r, s)
     examples: NDArray[np.int64]  # (r, s) which of its row's a token is of, from 1; 0: padding
-    positions: NDArray[np.int64]  # (r, k); (r, 0) of spans
-    targets: NDArray[np.float64]  # (r, k), of spans (r, 2)
-    weights: NDArray[np.float32]  # (r, k), of spans (r, 1); of choices whether it is there
+    positions: NDArray[np.int64]  # (r, k)
+    targets: NDArray[np.float64]  # (r, k), of spans (r, k, 2) places in the row
+    weights: NDArray[np.float32]  # (r, k); of choices whether it is there
     passage: NDArray[np.bool_]  # (r, s) where an answer may stand; (r, 0) but for spans
     rows: NDArray[np.int64]  # (n,) which rows of the task these are, row by row
 
@@ -67,8 +68,8 @@ class TaskSet:
 
     @property
     def packs(self) -> bool:
-        """Whether examples share rows; those of passages are about as long as a row each."""
-        return self.task.answer.kind in ("labels", "score", "tags")
+        """Whether examples share rows; choices are compared, in a row each."""
+        return self.task.answer.kind != "choice"
 
     @property
     def units(self) -> int:
@@ -112,7 +113,7 @@ class TaskData:
     def train(self, step: int, rows: slice | None = None, at_once: int = 0) -> list[TaskBatch]:
         """The batch of a step in parts of at most ``at_once`` rows, those of like length together.
 
-        ``rows`` are the examples that this process takes of it. Short ones share a row.
+        ``rows`` are the examples that this process takes of it. Shorter ones share a row.
         """
         own, chosen = self.drawn(step, rows)
         parts = cut(own.train.lengths, chosen, own.rows_an_example, at_once or self.batch)
@@ -232,8 +233,10 @@ def _laid(
     passage = np.zeros((count, 0), dtype=np.bool_)
     if kind == "span":
         passage = laid(rows.offsets[from_t, 0] >= 0, False)
-        positions = np.zeros((count, 0), dtype=np.int64)
-        targets, weights = rows.targets[chosen_n], rows.there[chosen_n][:, None]
+        ends_n2 = first_n[:, None] + rows.targets[chosen_n]
+        positions, targets, weights = _by_row(
+            (first_n, ends_n2, rows.there[chosen_n]), count, row_n, nth_n
+        )
     elif kind == "tags":
         positions, targets, weights = _words(rows, chosen_n, row_n, first_n)
     else:
@@ -272,9 +275,9 @@ def _by_row(
     row_n: NDArray[np.int64],
     nth_n: NDArray[np.int64],
 ) -> tuple[NDArray[Any], ...]:
-    """What is told of every example, or word, in the row where it stands: (r, k) each, else 0."""
+    """What is told of every example, or word, in the row where it stands: (r, k, ...), else 0."""
     shape = (count, int(nth_n.max(initial=0)) + 1)
-    found = tuple(np.zeros(shape, values.dtype) for values in told)
+    found = tuple(np.zeros(shape + values.shape[1:], values.dtype) for values in told)
     for table, values in zip(found, told, strict=True):
         table[row_n, nth_n] = values
     return found

@@ -124,7 +124,8 @@ def _layer_bytes(
         encoder.hidden, heads, head_dim, seq, queries, placed, turned, fused, ordered
     )
     if encoder.norm.kind == "pre" and queries != seq:  # what the queries look at is normed too
-        kept += Kept(values=seq * encoder.hidden, fp32=2 * seq)
+        apart = seq if queries < seq else 0  # else it is the first of what asks
+        kept += Kept(values=apart * encoder.hidden, fp32=2 * seq)
     ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
     if encoder.dropout.ffn:
         ffn_kept += Kept(masks=queries * widths.ffn)

@@ -12,7 +12,11 @@ from torch.nn.attention.varlen import varlen_attn
 
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import rows_at
-from bertc.nn.visible import Bounds, Ordered, not_later
+from bertc.nn.visible import Bounds, Ordered, not_later, of_rows
+
+SCORES_AT_ONCE = 4 << 20
+"""Bytes of scores that are made together on an eager CPU: its caches then still hold them when the
+softmax and the dropout read them, and those of 512 tokens take half the time."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
@@ -30,30 +34,60 @@ def attend(
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
     ``visible`` may also be scores (b, n, q, s) to add. No score is materialised, except on an eager
-    CPU with dropout: no fused kernel has dropout there, so the scores exist anyway, and this way
-    they cost one pass less and faster draws.
+    CPU with dropout: no fused kernel has dropout there, so the scores exist anyway, some rows' at a
+    time, and this way they cost one pass less and faster draws.
     """
     if isinstance(visible, Bounds):
         return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
     if isinstance(visible, Ordered):
         return attend(query_bnqd, key_bnsd, value_bnsd, visible.mask, rate) * visible.sees
-    fused = query_bnqd.device.type != "cpu" or torch.compiler.is_compiling()
     mask = None if isinstance(visible, str) else visible
     # With scores to add, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    if fused or (rate == 0 and not scored):
+    if not eager_cpu(query_bnqd) or (rate == 0 and not scored):
         causal = isinstance(visible, str)
         return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, mask, rate, causal)
-    scale = query_bnqd.shape[-1] ** -0.5
     if isinstance(visible, str):
-        mask = not_later(key_bnsd.shape[2], key_bnsd.device)
-    if mask is not None and scored:
-        product = torch.baddbmm(*map(_side_by_side, (mask, query_bnqd, key_bnsd.mT)), alpha=scale)
-        scores_bnqs = product.view_as(mask)
-    else:
+        mask = not_later(key_bnsd.shape[2], key_bnsd.device)[None]
+    if mask is not None and not scored:
+        mask = torch.zeros_like(mask, dtype=query_bnqd.dtype).masked_fill_(~mask, float("-inf"))
+    b, n, q, _ = query_bnqd.shape
+    mixed = [
+        _by_scores(query_bnqd[rows], key_bnsd[rows], value_bnsd[rows], of_rows(mask, rows), rate)
+        for rows in rows_at_once(b, n * q * key_bnsd.shape[2], query_bnqd)
+    ]
+    return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+
+def eager_cpu(x: torch.Tensor) -> bool:
+    """Whether what is done to ``x`` is done at once and on a CPU."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
+    """``b`` rows of so many scores each in parts that an eager CPU's caches hold; elsewhere all."""
+    if not eager_cpu(like):
+        return [slice(None)]
+    parts = -(-b // max(1, SCORES_AT_ONCE // (scores * like.dtype.itemsize)))
+    size = -(-b // parts)
+    return [slice(first, first + size) for first in range(0, b, size)]
+
+
+def _by_scores(
+    query_bnqd: torch.Tensor,
+    key_bnsd: torch.Tensor,
+    value_bnsd: torch.Tensor,
+    added: torch.Tensor | None,
+    rate: float,
+) -> torch.Tensor:
+    """Attention whose scores, with others (b|1, n|1, q|1, s) added, are there as a whole."""
+    scale = query_bnqd.shape[-1] ** -0.5
+    if added is None:
         scores_bnqs = (query_bnqd * scale) @ key_bnsd.mT
-        if mask is not None:
-            scores_bnqs = scores_bnqs.masked_fill(~mask, float("-inf"))
+    else:
+        added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2])
+        product = torch.baddbmm(*map(_side_by_side, (added, query_bnqd, key_bnsd.mT)), alpha=scale)
+        scores_bnqs = product.view_as(added)
     return dropout(scores_bnqs.softmax(-1), rate, training=True) @ value_bnsd
 
 

@@ -25,5 +25,6 @@ def _kept(x: torch.Tensor, rate: float) -> torch.Tensor:
     """1 / (1 - rate) where an element stays, 0 where it goes, in the shape and dtype of ``x``."""
     words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = draws >= round(rate * _LEVELS) - _LEVELS // 2
+    # Compared in place the answer has the draws' own type, which the library does many at a time.
+    kept = draws.ge_(round(rate * _LEVELS) - _LEVELS // 2)
     return kept.to(x.dtype).mul_(1 / (1 - rate))

@@ -9,7 +9,7 @@ from einops import rearrange
 from bertc.ir.attention import RelativeAttention as RelativeNode
 from bertc.ir.attention import strips
 from bertc.ir.encoder import Encoder, LayerWidths
-from bertc.nn.attend import attend
+from bertc.nn.attend import attend, rows_at_once
 from bertc.nn.part import AttentionPart, joined
 from bertc.nn.visible import Relation, Visible
 from bertc.nn.waves import sinusoids
@@ -65,8 +65,26 @@ class RelativeAttention(AttentionPart):
             mapped = (self.query(x_bqh), *joined((self.key, self.value), context_bsh))
         query_bqw, key_bsw, value_bsw = mapped
         key, value = (rearrange(y, "b s (n d) -> b n s d", n=n) for y in (key_bsw, value_bsw))
+        distance = rearrange(self.distance(relation.distances), "... l (n d) -> ... n d l", n=n)
+        mixed = [
+            self._mixed(query_bqw[rows], key[rows], value[rows], distance, relation.of_rows(rows))
+            for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
+        ]
+        mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
+        return y_bqh
+
+    def _mixed(
+        self,
+        query_bqw: torch.Tensor,
+        key_bnsd: torch.Tensor,
+        value_bnsd: torch.Tensor,
+        distance: torch.Tensor,
+        relation: Relation,
+    ) -> torch.Tensor:
+        """The values that tokens see (b, n, q, d), of ``distance`` (n, d, l) or (2, n, d, l)."""
         by_content = self._biased(query_bqw, self.content_bias, relation.content_bias)
-        scores_bnqs = self._of_distances(query_bqw, relation, key.shape[2])
+        scores_bnqs = self._of_distances(query_bqw, distance, relation, key_bnsd.shape[2])
         if relation.mask is not None:
             scores_bnqs = scores_bnqs + relation.mask
         if self.segment is not None and relation.same is not None:
@@ -74,11 +92,8 @@ class RelativeAttention(AttentionPart):
             favour_bnq1 = self._favour(query_bqw)
             scores_bnqs = torch.addcmul(scores_bnqs, favour_bnq1, relation.same)
         rate = self.dropout if self.training else 0.0
-        mixed_bnqd = attend(by_content, key, value, scores_bnqs, rate)
-        if relation.sees is not None:
-            mixed_bnqd = mixed_bnqd * relation.sees
-        y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
-        return y_bqh
+        mixed_bnqd = attend(by_content, key_bnsd, value_bnsd, scores_bnqs, rate)
+        return mixed_bnqd if relation.sees is None else mixed_bnqd * relation.sees
 
     def _biased(
         self, query_bqw: torch.Tensor, own: torch.Tensor | None, common: torch.Tensor | None
@@ -90,13 +105,11 @@ class RelativeAttention(AttentionPart):
         )
 
     def _of_distances(
-        self, query_bqw: torch.Tensor, relation: Relation, context: int
+        self, query_bqw: torch.Tensor, distance: torch.Tensor, relation: Relation, context: int
     ) -> torch.Tensor:
         """Scores (b, n, q, s): of the distance from the token that asks to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, relation.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
-        mapped = self.distance(relation.distances)
-        distance = rearrange(mapped, "... l (n d) -> ... n d l", n=self.heads)
         if relation.backward is not None:
             distance = distance.index_select(0, relation.backward)
         places, (b, _, q, _), distances = relation.places, biased_bnqd.shape, distance.shape[-1]

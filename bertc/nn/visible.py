@@ -48,10 +48,21 @@ class Relation(NamedTuple):
     content_bias: torch.Tensor | None = None  # (n * d,), where all layers share it
     distance_bias: torch.Tensor | None = None
 
+    def of_rows(self, rows: slice) -> "Relation":
+        """That of some rows of the batch."""
+        told = (self.mask, self.backward, self.places, self.same, self.sees)
+        mask, backward, places, same, sees = (of_rows(x, rows) for x in told)
+        return self._replace(mask=mask, backward=backward, places=places, same=same, sees=sees)
+
 
 Visible = torch.Tensor | Bounds | Ordered | Relation | Literal["earlier"] | None
 """What a token sees: keys where a mask (b, 1, 1|q, s) is true, its own sequence, keys that may be
 none, keys at some distance, itself and those before it, or the row."""
+
+
+def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
+    """Some rows of (b, ...), or what all rows have in common, (1, ...)."""
+    return x if x is None or len(x) == 1 else x[rows]
 
 
 def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> torch.Tensor | Bounds:

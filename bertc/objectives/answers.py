@@ -1,7 +1,7 @@
 """What a task's head says of the rows of a batch, and its loss.
 
-Axes: b rows, s positions of a row, k states read of a row, n examples (b * k of them, or b /
-choices), c scores of a state, p likeliest beginnings, h hidden.
+Axes: b rows, s positions of a row, k states read of a row, m examples of a row, n examples in all
+(b * k of them, or b / choices), c scores of a state, p likeliest beginnings, h hidden.
 """
 
 from collections.abc import Callable
@@ -107,28 +107,22 @@ def answer_count(answer: Answer, asked: Answers) -> torch.Tensor:
 
 
 def span_scores(
-    answer: Span,
-    encoder: Encoder,
-    name: str,
-    passage_bs: torch.Tensor,
-    states_bsh: torch.Tensor,
-    weights: Weights,
+    answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
 ) -> SpanScores:
-    """What the head says where the beginning is not known."""
-    allowed_bs = _allowed(passage_bs)
+    """What the head says where the beginning is not known, of rows of one example each."""
+    name = asked.task
+    allowed_bs = _allowed(asked)
     if answer.head == "plain":
         starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
-        low = float("-inf")
-        return SpanScores(
-            starts_bs.masked_fill(~allowed_bs, low), ends_bs.masked_fill(~allowed_bs, low)
-        )
-    starts_bs = _starts(name, allowed_bs, states_bsh, weights)
+        return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
+    starts_bs = _kept(_starts(name, states_bsh, weights), allowed_bs)
     likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
     begun_bph = rows_at(states_bsh, likeliest_bp)
-    ends_bps = _ends(encoder, name, allowed_bs, states_bsh, begun_bph, weights)
+    ends_bps = _kept(_ends(encoder, name, states_bsh, begun_bph, weights), allowed_bs[:, None])
     answered_b = None
     if answer.unanswerable:
-        answered_b = _answered(name, states_bsh, starts_bs, weights)
+        none_bmh = rows_at(states_bsh, asked.positions)
+        answered_b = _answered(name, states_bsh, none_bmh, starts_bs[:, None], weights)[:, 0]
     return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
 
 
@@ -136,32 +130,47 @@ def _span_loss(
     answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
 ) -> TermLoss:
     """The mean of the cross entropies of both ends."""
-    name, told_b = asked.task, asked.weights[:, 0]
-    first_b, last_b = asked.targets.long().unbind(1)
-    if answer.head == "plain":  # every token competes (run_squad.py, create_model)
+    name, told_bm = asked.task, asked.weights
+    firsts_bm, lasts_bm = asked.targets.long().unbind(2)
+    own_bms = _own(asked)
+    if answer.head == "plain":  # every token of it competes (run_squad.py, create_model)
         starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
+        starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
-        allowed_bs = _allowed(asked.passage)
-        starts_bs = _starts(name, allowed_bs, states_bsh, weights)
-        begun_b1h = rows_at(states_bsh, first_b[:, None])
-        ends_bs = _ends(encoder, name, allowed_bs, states_bsh, begun_b1h, weights)[:, 0]
-    losses_b = 0.5 * (
-        F.cross_entropy(starts_bs, first_b, reduction="none")
-        + F.cross_entropy(ends_bs, last_b, reduction="none")
-    )
+        own_bms = own_bms & _allowed(asked)[:, None]
+        starts_bms = _kept(_starts(name, states_bsh, weights)[:, None], own_bms)
+        begun_bmh = rows_at(states_bsh, firsts_bm)
+        ends_bms = _kept(_ends(encoder, name, states_bsh, begun_bmh, weights), own_bms)
+    losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
     if answer.head == "conditioned" and answer.unanswerable:
-        answered_b = _answered(name, states_bsh, starts_bs, weights)
-        losses_b = losses_b + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
-            answered_b, (first_b > 0).float(), reduction="none"
+        none_bmh = rows_at(states_bsh, asked.positions)
+        answered_bm = _answered(name, states_bsh, none_bmh, starts_bms, weights)
+        losses_bm = losses_bm + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
+            answered_bm, (firsts_bm > asked.positions).float(), reduction="none"
         )
-    hits_b = (starts_bs.argmax(1) == first_b) & (ends_bs.argmax(1) == last_b)
-    return TermLoss((losses_b * told_b).sum(), told_b.sum(), (hits_b * told_b).sum())
+    hits_bm = (starts_bms.argmax(2) == firsts_bm) & (ends_bms.argmax(2) == lasts_bm)
+    return TermLoss((losses_bm * told_bm).sum(), told_bm.sum(), (hits_bm * told_bm).sum())
 
 
-def _allowed(passage_bs: torch.Tensor) -> torch.Tensor:
-    """Where an answer may stand; the first token stands for there being none."""
-    lane_s = torch.arange(passage_bs.shape[1], device=passage_bs.device)
-    return passage_bs | (lane_s == 0)
+def _own(asked: Answers) -> torch.Tensor:
+    """Which tokens are of each example of a row (b, m, s); all where there is no such example."""
+    nth_m = torch.arange(1, asked.weights.shape[1] + 1, device=asked.examples.device)
+    # Scores of which none were left would have a loss that is no number, whatever its weight.
+    return (asked.examples[:, None] == nth_m[:, None]) | (asked.weights == 0)[..., None]
+
+
+def _kept(scores: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    return scores.masked_fill(~where, float("-inf"))
+
+
+def _cross_entropy(scores_bms: torch.Tensor, targets_bm: torch.Tensor) -> torch.Tensor:
+    losses_n = F.cross_entropy(scores_bms.flatten(0, 1), targets_bm.flatten(), reduction="none")
+    return losses_n.view_as(targets_bm)
+
+
+def _allowed(asked: Answers) -> torch.Tensor:
+    """Where an answer may stand (b, s); the first token of each stands for there being none."""
+    return asked.passage.scatter(1, asked.positions, True)
 
 
 def _affine(states: torch.Tensor, name: str, weights: Weights) -> torch.Tensor:
@@ -169,17 +178,13 @@ def _affine(states: torch.Tensor, name: str, weights: Weights) -> torch.Tensor:
     return F.linear(states, weight, bias)
 
 
-def _starts(
-    name: str, allowed_bs: torch.Tensor, states_bsh: torch.Tensor, weights: Weights
-) -> torch.Tensor:
-    starts_bs = _affine(states_bsh, f"{name}.start", weights)[..., 0].float()
-    return starts_bs.masked_fill(~allowed_bs, float("-inf"))
+def _starts(name: str, states_bsh: torch.Tensor, weights: Weights) -> torch.Tensor:
+    return _affine(states_bsh, f"{name}.start", weights)[..., 0].float()
 
 
 def _ends(
     encoder: Encoder,
     name: str,
-    allowed_bs: torch.Tensor,
     states_bsh: torch.Tensor,
     begun_bph: torch.Tensor,
     weights: Weights,
@@ -195,16 +200,19 @@ def _ends(
     normed_bpsh = F.layer_norm(
         mixed_bpsh, (h,), scale.to(mixed_bpsh.dtype), shift.to(mixed_bpsh.dtype), encoder.norm.eps
     )
-    ends_bps = _affine(normed_bpsh, f"{name}.end", weights)[..., 0].float()
-    return ends_bps.masked_fill(~allowed_bs[:, None], float("-inf"))
+    return _affine(normed_bpsh, f"{name}.end", weights)[..., 0].float()
 
 
 def _answered(
-    name: str, states_bsh: torch.Tensor, starts_bs: torch.Tensor, weights: Weights
+    name: str,
+    states_bsh: torch.Tensor,
+    none_bmh: torch.Tensor,
+    starts_bms: torch.Tensor,
+    weights: Weights,
 ) -> torch.Tensor:
-    """The score (b,) of there being an answer, from the first token and the mean beginning."""
-    mean_bh = (starts_bs.softmax(1).to(states_bsh.dtype)[:, :, None] * states_bsh).sum(1)
-    both_bf = torch.cat([mean_bh, states_bsh[:, 0]], dim=1)
-    dense_bh = torch.tanh(_affine(both_bf, f"{name}.answered.dense", weights))
-    weight = weights[f"{name}.answered.weight"].to(dense_bh.dtype)
-    return F.linear(dense_bh, weight)[:, 0].float()
+    """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
+    mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
+    both_bmf = torch.cat([mean_bmh, none_bmh], dim=2)
+    dense_bmh = torch.tanh(_affine(both_bmf, f"{name}.answered.dense", weights))
+    weight = weights[f"{name}.answered.weight"].to(dense_bmh.dtype)
+    return F.linear(dense_bmh, weight)[..., 0].float()

@@ -92,10 +92,11 @@ class Answers(NamedTuple):
     """What one task asks of the rows, which are all its own; weight 0 where nothing is asked."""
 
     task: str
-    positions: torch.Tensor  # (b, k) long, of the states read; (b, 0) where all are
-    targets: torch.Tensor  # (b, 1) or (b, k), of spans (b, 2)
-    weights: torch.Tensor  # (b, 1) or (b, k) float
+    positions: torch.Tensor  # (b, k) long, of the states read; of spans the first token of each
+    targets: torch.Tensor  # (b, k), of spans (b, k, 2)
+    weights: torch.Tensor  # (b, k) float
     passage: torch.Tensor  # (b, s) bool, where an answer may stand
+    examples: torch.Tensor  # (b, s) long, which of its row's a token is of, from 1; 0: padding
 
 
 class Columns(NamedTuple):

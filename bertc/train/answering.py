@@ -139,8 +139,7 @@ def outputs(
     loss = answer_loss(task.answer, stage.encoder, asked, states, weights)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, task.title, states, weights), loss
-    scores = span_scores(task.answer, stage.encoder, task.title, asked.passage, states, weights)
-    return scores, loss
+    return span_scores(task.answer, stage.encoder, asked, states, weights), loss
 
 
 def _plain(scores: Tensor | SpanScores) -> Tensor:

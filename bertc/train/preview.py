@@ -84,7 +84,7 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
             told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
             right = " ".join(f"{tokens[at]}/{names[tag]}" for at, tag, asked in told if asked)
         case Span():
-            first, last = targets
+            ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
         case unreachable:
             assert_never(unreachable)

@@ -11,18 +11,18 @@ from bertc.nn import Reading
 from bertc.objectives import Answers, Columns
 from bertc.train.feed import Ahead, Batch
 
-FEWEST_ROWS, ENOUGH_TOKENS = 8, 1024
-"""Read together on a CPU: more rows than these have fewer of like length, and fewer tokens leave
-cores idle between the parts of a step."""
+FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
+"""Read together on a CPU: more than so many rows have fewer of like length, more tokens leave its
+caches between the parts of a layer, and fewer leave cores idle between those of a step."""
 
 
 def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
     """Examples that are read together, of as many as fit.
 
-    On a CPU no more than keep it busy where each has a row of its own, so that those are of like
-    length and little of what is read is padding.
+    On a CPU no more than keep it busy, so that its caches hold much of what is read, and little of
+    it is padding where each has a row of its own.
     """
-    if device.type != "cpu" or stage.microbatch or all(own.packs for own in data.sets):
+    if device.type != "cpu" or stage.microbatch:
         return fitting
     rows = sum(len(own.train.owners) for own in data.sets)
     each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
@@ -48,7 +48,7 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         segment_ids=moved(batch.segment_ids, torch.long),
         attention_mask=None if batch.shared else examples_bs > 0,
         sequence_ids=examples_bs if batch.shared else None,
-        asked=positions_bk if positions_bk.shape[1] else None,
+        asked=None if batch.passage.size else positions_bk,
     )
     answers = Answers(
         batch.task,
@@ -56,6 +56,7 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         moved(batch.targets, torch.float32),
         moved(batch.weights, torch.float32),
         moved(batch.passage, torch.bool),
+        examples_bs,
     )
     return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
 

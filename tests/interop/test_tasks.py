@@ -24,7 +24,7 @@ from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll
 from bertc.ir.task import Glue, Squad
 from bertc.nn import Model
-from bertc.objectives import answer_scores, span_scores
+from bertc.objectives import Answers, answer_scores, span_scores
 from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
@@ -93,8 +93,10 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     states, weights = encoded(model, batch), model.head_weights()
     answer, title = task.answer, task.title
     if isinstance(answer, Span):
-        everywhere = torch.ones_like(batch["input_ids"], dtype=torch.bool)
-        found = span_scores(answer, model.resolved.encoder, title, everywhere, states, weights)
+        one_bs = torch.ones_like(batch["input_ids"])
+        first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)
+        asked = Answers(title, first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
+        found = span_scores(answer, model.resolved.encoder, asked, states, weights)
         return found.starts, found.ends
     if isinstance(answer, Tags):
         return (answer_scores(answer, title, states, weights),)

@@ -26,13 +26,14 @@ def rand(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def asked(targets, weights, passage=None, positions=None):
+def asked(targets, weights, passage=None, positions=None, examples=None):
     return Answers(
         "t",
         torch.zeros(len(targets), 1).long() if positions is None else positions,
         torch.as_tensor(targets, dtype=torch.float32),
         torch.as_tensor(weights, dtype=torch.float32),
         torch.zeros(len(targets), 0, dtype=torch.bool) if passage is None else passage,
+        torch.ones(len(targets), S).long() if examples is None else examples,
     )
 
 
@@ -122,10 +123,10 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
         binary = torch.nn.functional.binary_cross_entropy_with_logits
         # Ours tells that there is an answer, theirs that there is none.
         wanted = (cross(starts, first) + cross(ends, last)) / 2 + 0.5 * binary(-none, impossible)
-    targets = torch.stack([first, last], 1)
-    found = answer_loss(answer, encoder, asked(targets, [[1]] * B, passage), states, weights)
+    given = asked(torch.stack([first, last], 1)[:, None], [[1]] * B, passage)
+    found = answer_loss(answer, encoder, given, states, weights)
     torch.testing.assert_close(found.sum / B, wanted, rtol=1e-5, atol=1e-5)
-    scores = span_scores(answer, encoder, "t", passage, states, weights)
+    scores = span_scores(answer, encoder, given, states, weights)
     torch.testing.assert_close(scores.answered, none, rtol=1e-5, atol=1e-5)
     for row in range(B):
         for nth, place in enumerate(scores.likeliest[row].tolist()):
@@ -148,12 +149,13 @@ def test_a_plain_span_competes_with_every_token(encoder):
     passage[:, 3:8] = True
     logits = states @ weights["t.weight"].T + weights["t.bias"]
     targets = torch.tensor([[3, 4], [0, 0], [7, 7]])
-    found = answer_loss(Span(), encoder, asked(targets, [[1]] * B, passage), states, weights)
+    given = asked(targets[:, None], [[1]] * B, passage)
+    found = answer_loss(Span(), encoder, given, states, weights)
     logs = logits.log_softmax(1)
     wanted = -sum(
         (logs[row, targets[row, 0], 0] + logs[row, targets[row, 1], 1]) / 2 for row in range(B)
     )
     torch.testing.assert_close(found.sum, wanted)
-    scores = span_scores(Span(), encoder, "t", passage, states, weights)
+    scores = span_scores(Span(), encoder, given, states, weights)
     assert (scores.starts[:, 8:] == float("-inf")).all()
     torch.testing.assert_close(scores.starts[:, 3:8], logits[:, 3:8, 0])

@@ -9,7 +9,7 @@ import torch
 
 import bertc
 from bertc.data import encode
-from bertc.data.examples import Labelled, Scored, Tagged
+from bertc.data.examples import Asked, Labelled, Scored, Tagged
 from bertc.data.task import FEWEST_TOKENS, gather, shared
 from bertc.train.step import make_objective
 from bertc.train.task_feed import to_columns
@@ -21,6 +21,8 @@ TASKS = {
     "labels": "classify('-', labels=[x, y, z], examples=20)",
     "score": "regress('-', examples=20)",
     "tags": "tag('-', labels=[O, B-X, I-X], examples=20)",
+    "span": "read('-', examples=20)",
+    "conditioned": "read('-', head=conditioned, unanswerable=true, examples=20)",
 }
 
 
@@ -37,9 +39,22 @@ def examples(kind, count, longest):
             return [Labelled(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
         case "score":
             return [Scored(t, (t,), draw.random()) for t in texts]
+        case "span" | "conditioned":
+            return [asked(draw, t, text(draw, 1, 4), kind == "span") for t in texts]
         case _:
             words = [t.split() for t in texts]
             return [Tagged(str(w), tuple(w), tuple(draw.choices(TAGS, k=len(w)))) for w in words]
+
+
+def asked(draw, passage, question, surely):
+    """A question that some words of a passage answer; not surely: or none."""
+    if not surely and draw.random() < 0.4:
+        return Asked(passage, passage, question, (), False)
+    words = passage.split()
+    first = draw.randrange(len(words))
+    said = " ".join(words[first : first + draw.randint(1, 3)])
+    before = len(" ".join(words[:first])) + (first > 0)
+    return Asked(passage, passage, question, ((said, before),), True)
 
 
 def batches(kind, resolved, vocabulary, longest=24):
@@ -91,9 +106,15 @@ def test_nothing_is_lost_or_read_twice(bert, kind):
         row, _ = np.nonzero(told)
         heads = batch.token_ids[row, batch.positions[told]]
         assert (heads == bert.cls).all() == (kind != "tags")
-    assert np.sort(packed.targets[packed.weights > 0]).tolist() == pytest.approx(
-        np.sort(alone.targets[alone.weights > 0]).tolist()
-    )
+    assert relative(packed) == pytest.approx(relative(alone))
+
+
+def relative(batch):
+    """What is asked for, of spans from the beginning of each, in order."""
+    targets = batch.targets
+    if batch.passage.size:
+        targets = (targets - batch.positions[..., None]) @ [1000, 1]
+    return np.sort(targets[batch.weights > 0]).tolist()
 
 
 def test_long_examples_have_rows_of_their_own(bert):
