@@ -26,6 +26,10 @@ class DataError(BertcError):
     exit_code = 65
 
 
+class MissingColumnError(DataError):
+    """A table without a column that is read."""
+
+
 class MissingInputError(BertcError):
     """A file, folder or package that is not there."""
 

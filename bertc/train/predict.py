@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from bertc.data import TaskSet, encode
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
-from bertc.diagnostics import CannotWriteError, DataError, UsageError
+from bertc.diagnostics import CannotWriteError, DataError, MissingColumnError, UsageError
 from bertc.interop import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.own_task import AnyTask
@@ -19,6 +19,15 @@ from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
 from bertc.train.asked import task_of
 from bertc.train.placing import placed, vocabulary_of
+
+KINDS = {
+    "labels": "classify",
+    "score": "regress",
+    "choice": "choose",
+    "tags": "tag",
+    "span": "read",
+}
+"""The task that reads one's own files, by what it answers."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,12 @@ def predict(
     """
     model = load(run)
     stage, asked = task_of(model.resolved, task)
-    examples = read_examples(asked, file)
+    try:
+        examples = read_examples(asked, file)
+    except MissingColumnError as error:
+        kind = KINDS[asked.answer.kind]
+        told = f'--task "{kind}(name={asked.title}, ...)" says which columns are read: text=COLUMN'
+        raise DataError(error.message, help=f"{error.help}; {told}") from None
     if not examples:
         raise DataError(f"{file} has no rows", help="a row for each answer")
     vocabulary = vocabulary_of(run)

@@ -108,7 +108,6 @@ def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache
     [
         ("span + sbo + nsp", True),
         ("rtd(over=masked) + mlm + sop", True),
-        ("mlm + tlm", True),
         ("plm", False),
     ],
 )

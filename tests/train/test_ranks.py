@@ -208,8 +208,14 @@ def test_killed_and_resumed_is_never_having_stopped(together, tiny, tmp_path, sa
     same_run(tmp_path / "straight", tmp_path / "killed")
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_network_grows_in_all_processes(together, tiny, tmp_path, same_run, strategy):
+@pytest.mark.parametrize(
+    ("strategy", "step", "saved"),
+    # At the boundary, where steps begin to be another network's; later.
+    [("ddp", 6, 4), ("fsdp", 11, 8)],
+)
+def test_a_network_grows_in_all_processes(
+    together, tiny, tmp_path, same_run, strategy, step, saved
+):
     stages = {
         "flat": {"layers": 1, "steps": 6},
         "deep": {"layers": 2, "steps": 8, "grow": Stack(moments="carry")},
@@ -218,12 +224,11 @@ def test_a_network_grows_in_all_processes(together, tiny, tmp_path, same_run, st
     one = straight(resolved, tmp_path)
     assert together(2, resolved, "straight") == ([0, 0], [])
     assert losses(tmp_path / "straight") == pytest.approx(one, rel=1e-5, abs=1e-6)
-    for step in (6, 11):  # at the boundary, where steps begin to be another network's; later
-        codes, _ = together(2, resolved, f"killed-{step}", harm=partial(kill_one, step=step))
-        assert codes == [75, -9]
-        assert newest_step(tmp_path / f"killed-{step}") == {6: 4, 11: 8}[step]
-        assert together(2, resolved, f"killed-{step}", resume=True) == ([0, 0], [])
-        same_run(tmp_path / "straight", tmp_path / f"killed-{step}")
+    codes, _ = together(2, resolved, "killed", harm=partial(kill_one, step=step))
+    assert codes == [75, -9]
+    assert newest_step(tmp_path / "killed") == saved
+    assert together(2, resolved, "killed", resume=True) == ([0, 0], [])
+    same_run(tmp_path / "straight", tmp_path / "killed")
 
 
 def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp_path):

@@ -137,7 +137,7 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     order = np.argsort(rows.lengths, kind="stable")[::-1]
     read = [
         to_columns(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
-        for first, count in ((0, 20), (3, 9), (17, 31), (40, 1), (25, 2), (8, 30))
+        for first, count in ((0, 20), (17, 31), (40, 1), (8, 30))
         for make in (gather, shared)
     ]
     wanted = [plain(columns, torch.ones(1))[0].item() for columns in read]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.cli import app
-from bertc.diagnostics import MissingInputError, SpecError, UsageError
+from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.interop import export_run, import_run, read_model
 from bertc.train.beginning import source_of
 from bertc.train.evaluate import evaluate_run
@@ -163,6 +163,11 @@ def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, 
             predict(run, rows, told, device="cpu")
     with pytest.raises(SpecError):
         predict(run, rows, "classify(txt=a)", device="cpu")
+    other = tmp_path / "other.tsv"
+    other.write_text("said\nWho is old?\n")
+    with pytest.raises(DataError, match="no column 'text'; there are said") as told:
+        predict(run, other, device="cpu")
+    assert '--task "classify(name=classify, ...)"' in told.value.help
     asked = predict(run, rows, "classify(text=question, pair=text)", device="cpu")
     assert asked.examples[0].texts[0] == "who is old"
     with pytest.raises(MissingInputError, match="no part to judge by"):

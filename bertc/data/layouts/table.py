@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bertc.data.files import suffix
 from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, lines, opened
-from bertc.diagnostics import DataError, listed, nearest
+from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
 from bertc.ir.data import Hf
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
@@ -159,13 +159,13 @@ def _found(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
     """Where the wanted columns stand, -1 for one that need not be there and is not.
 
     Raises:
-        DataError: one is missing; names those that are there.
+        MissingColumnError: one is missing; names those that are there.
     """
     spelled = [wanted.spellings.get(name, name) for name in names]
     for name in wanted.required:
         if name and name not in spelled:
             near = nearest(name, spelled)
-            raise DataError(
+            raise MissingColumnError(
                 f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
                 f"the nearest is {near!r}" if near else "name one of those",
             )
