@@ -50,7 +50,8 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own.",
-        f"Time on {target.name} at an assumed MFU of {estimate.time.assumed_mfu:.2g}:",
+        f"Time on {target.name} at an assumed MFU of {estimate.time.assumed_mfu:.2g}, "
+        "without evaluations:",
         f"{target.mfu_source}.",
     )
 
