@@ -10,9 +10,9 @@ import torch
 import bertc
 from bertc.data import encode
 from bertc.data.examples import Asked, Labelled, Scored, Tagged
-from bertc.data.task import FEWEST_TOKENS, gather, shared
+from bertc.data.task import FEWEST_TOKENS, TaskData, TaskSet, gather, shared
 from bertc.train.step import make_objective
-from bertc.train.task_feed import to_columns
+from bertc.train.task_feed import examples_at_once, to_columns
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "
@@ -156,3 +156,26 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     again = [compiled(columns, torch.ones(1))[0].item() for columns in reversed(read)]
     assert again[::-1] == pytest.approx(wanted, rel=1e-5)
     assert len(graphs) == before < 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("longest", "batch", "settings", "device", "wanted"),
+    [
+        (24, 32, "", "cpu", 32),  # short ones together
+        (100, 32, "", "cpu", 16),  # longer ones in parts that have enough tokens
+        (240, 32, "", "cpu", 8),  # or enough rows
+        (240, 8, "", "cpu", 8),
+        (240, 32, "microbatch=16", "cpu", 16),
+        (240, 32, "", "cuda", 32),
+    ],
+)
+def test_how_many_are_read_together(bert, longest, batch, settings, device, wanted):
+    spec = f"{NETWORK} task={TASKS['span']} batch={batch} {settings}"
+    stage = bertc.resolve(spec.replace("seq=48", "seq=256")).stages[0]
+    (task,) = stage.tasks
+    words = " ".join(["w1"] * (longest - 7))
+    asked = [Asked(str(n), words, "w2 w2 w2 w2", (("w1", 0),), True) for n in range(64)]
+    rows = encode(task, asked, bert, stage.seq, stage.encoder.segments)
+    data = TaskData(bert, 0, batch, stage.seq, (TaskSet(task, rows, {}),), 1.0)
+    fitting = stage.microbatch or batch
+    assert examples_at_once(data, stage, fitting, torch.device(device)) == wanted
