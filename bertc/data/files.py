@@ -1,37 +1,34 @@
 """Files as documents: text, JSON lines, tables and Parquet, each also packed."""
 
-import csv
-import difflib
 import hashlib
-import json
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bertc.data.cells import text
 from bertc.data.source import Piece, Source, whole
-from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, chunks, decode, lines, opened
-from bertc.diagnostics import DataError, MissingInputError
+from bertc.data.streams import (
+    LONGEST_LINE_BYTES,
+    PACKED,
+    Opened,
+    chunks,
+    decode,
+    lines,
+    opened,
+    suffix,
+)
+from bertc.data.tables import FORMATS, Columns, Wanted, records
+from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences
 from bertc.passes.inputs import files_named, instead_of
 
-if TYPE_CHECKING:
-    import _csv as tables
-
-COLUMNED = (".jsonl", ".csv", ".tsv", ".parquet")
-"""Endings of files whose rows have columns; what ends otherwise is text."""
 NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
 """Endings of files that are no plain text, whatever bytes they hold."""
 SAMPLED_BYTES = 1 << 16
 """Bytes of each end of a file that its identity takes in, beside its name, size and time."""
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
-
-Columns = tuple[str, ...]
-Reader = Callable[[Opened, Columns], Iterator[Columns]]
 
 
 def open_files(corpus: Files) -> Source:
@@ -69,7 +66,7 @@ def found(name: str) -> list[Path]:
         if suffix(path) in NO_TEXT:
             raise DataError(
                 f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",
-                f"bertc reads text, and columns of {', '.join(COLUMNED)} files, "
+                f"bertc reads text, and columns of {', '.join(FORMATS)} files, "
                 f"each also with {' or '.join(PACKED)}",
             )
     return paths
@@ -77,12 +74,7 @@ def found(name: str) -> list[Path]:
 
 def columned(path: Path) -> bool:
     """Whether its rows have columns; else it is text."""
-    return suffix(path) in COLUMNED
-
-
-def suffix(path: Path) -> str:
-    """The ending that says what a file holds, whether it is packed or not."""
-    return (path.with_suffix("") if path.suffix in PACKED else path).suffix
+    return suffix(path) in FORMATS
 
 
 def identity(path: Path) -> tuple[object, ...]:
@@ -110,25 +102,23 @@ def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piec
             if not columned(path):
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 continue
-            for (text,) in rows(file, (column,)):
-                yield from whole(text, file.amount())
+            try:
+                for (cell,) in rows(file, (column,)):
+                    yield from whole(cell, file.amount())
+            except MissingColumnError as error:
+                help = f'files("{path.name}", column=...) names the column of the text'
+                raise DataError(error.message, f"{help}: {error.help}") from None
 
 
 def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
-    """Some columns of each row of a .jsonl, .csv, .tsv or .parquet file.
+    """Some columns of each row of a .jsonl, .csv, .tsv or .parquet file; an absent cell is empty.
 
     Raises:
         DataError: a row lacks one, or the file is damaged; says where.
     """
-    match suffix(file.path):
-        case ".jsonl":
-            return _jsonl(file, columns)
-        case ".csv":
-            return _csv(file, columns)
-        case ".tsv":
-            return _tsv(file, columns)
-        case _:
-            return _parquet(file, columns)
+    for row in records(file, Wanted(required=columns)):
+        cells = zip(row.cells, columns, strict=True)
+        yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)
 
 
 def _text(file: Opened) -> Iterator[Piece]:
@@ -162,105 +152,3 @@ def _lines(file: Opened) -> Iterator[Piece]:
         first = first or ended
     if block:
         yield Piece("\n".join(block), first, file.amount())
-
-
-def _jsonl(file: Opened, columns: Columns) -> Iterator[Columns]:
-    for number, line in lines(file):
-        if not line.strip():
-            continue
-        place = f"{file.path}:{number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "too deep"
-            raise DataError(f"{place}: not JSON: {reason}", "one JSON object a line") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{place}: not a JSON object", 'write {"text": "..."} on each line')
-        yield tuple(_string(row, column, place) for column in columns)
-
-
-def _string(row: dict[str, object], column: str, place: str) -> str:
-    text = row.get(_known(column, row, place))
-    if not isinstance(text, str):
-        raise DataError(f"{place}: {column!r} is not a string")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{place}: {column!r} has half of a surrogate pair") from None
-    return text
-
-
-def _known(column: str, columns: Iterable[object], place: str) -> str:
-    """The column, if it is there.
-
-    Raises:
-        DataError: it is not; names those that are.
-    """
-    names = [str(name) for name in columns]
-    if column in names:
-        return column
-    near = difflib.get_close_matches(column, names, 1, 0.6) or names[:1]
-    raise DataError(
-        f"{place}: no column {column!r}; there are {', '.join(names[:20]) or 'none'}",
-        f"column={near[0]}" if near else "",
-    )
-
-
-def _csv(file: Opened, columns: Columns) -> Iterator[Columns]:
-    csv.field_size_limit(LONGEST_LINE_BYTES)
-    text = (line + "\n" for _, line in lines(file))
-    return _table(csv.reader(text, strict=True), file.path, columns)
-
-
-def _tsv(file: Opened, columns: Columns) -> Iterator[Columns]:
-    """Tabs part the fields and quotes mean nothing, as in GLUE's files."""
-    csv.field_size_limit(LONGEST_LINE_BYTES)
-    text = (line for _, line in lines(file))
-    return _table(csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE), file.path, columns)
-
-
-def _table(reader: "tables.Reader", path: Path, columns: Columns) -> Iterator[Columns]:
-    try:
-        header: list[str] = next(reader, [])
-        at = [header.index(_known(column, header, f"{path}:1")) for column in columns]
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise DataError(
-                    f"{path}:{reader.line_num}: {len(row)} fields, the first line has {len(header)}"
-                )
-            yield tuple(row[place] for place in at)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: bad table: {error}") from None
-
-
-def _parquet(file: Opened, columns: Columns) -> Iterator[Columns]:
-    import pyarrow
-    from pyarrow import parquet
-
-    with tempfile.TemporaryFile() as plain:
-        stream = file.stream
-        if file.path.suffix in PACKED:  # the format is read from its end
-            shutil.copyfileobj(file.stream, plain)
-            stream = plain
-        try:
-            table = parquet.ParquetFile(stream)
-            for column in columns:
-                _known(column, table.schema_arrow.names, str(file.path))
-            done = 0
-            for batch in table.iter_batches(batch_size=256, columns=list(columns)):
-                done += batch.num_rows
-                file.done = done / table.metadata.num_rows
-                for row in batch.to_pylist():
-                    yield tuple(_text_of(row[column], column, file.path) for column in columns)
-        except (pyarrow.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(f"{file.path}: not a whole Parquet file: {reason}") from None
-
-
-def _text_of(value: object, column: str, path: Path) -> str:
-    """What stands in a cell; nothing is empty text."""
-    if value is not None and not isinstance(value, str):
-        raise DataError(f"{path}: column {column!r} does not hold text")
-    return value or ""

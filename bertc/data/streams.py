@@ -16,6 +16,11 @@ LONGEST_LINE_BYTES = 64 << 20
 PACKED = (".gz", ".zst")
 
 
+def suffix(path: Path) -> str:
+    """The ending that says what a file holds, whether it is packed or not."""
+    return (path.with_suffix("") if path.suffix in PACKED else path).suffix
+
+
 class Opened:
     """An open file: ``stream`` gives its unpacked bytes, ``amount`` the packed bytes read since."""
 

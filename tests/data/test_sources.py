@@ -120,12 +120,12 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("a.jsonl", b'{"text": "a"}\n{"text": \n', ":2: not JSON"),
     ("b.jsonl", b'{"text": "a"}\n[1]\n', ":2: not a JSON object"),
     ("c.jsonl", b'{"text": "a"}\n\n{"txt": "b"}\n', ":3: no column 'text'; there are txt"),
-    ("d.jsonl", b'{"text": 5}', ":1: 'text' is not a string"),
+    ("d.jsonl", b'{"text": 5}', ":1: 'text' is 5, text expected"),
     ("e.jsonl", b'{"text": "a"}\n{"text": "\xff"}', ":2: byte 0xff is not UTF-8"),
     ("f.jsonl", b'{"text": "\\ud800"}', ":1: 'text' has half of a surrogate pair"),
     ("g.jsonl", b"[" * 100_000, ":1: not JSON: too deep"),
-    ("h.csv", b"id,text\n1,a\n2\n", ":3: 1 fields, the first line has 2"),
-    ("i.csv", b'id,text\n1,"a\n', ":2: bad table"),
+    ("h.csv", b"id,text\n1,a\n2\n", ":3: 1 columns, line 1 has 2"),
+    ("i.csv", b'id,text\n1,"a\n', ":2: no row of comma-separated values"),
     ("j.csv", b"id,words\n1,a\n", ":1: no column 'text'; there are id, words"),
     ("k.tsv", b"text\na\n\xc3\n", ":3: byte 0xc3 is not UTF-8"),
     ("l.txt", b"fine\n\nnot \xe9 fine", ":3: byte 0xe9 is not UTF-8"),
@@ -150,7 +150,7 @@ def test_damage_is_named(tmp_path: Path, name: str, content: bytes, message: str
 
 def test_a_column_without_text(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table({"text": [1, 2]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="does not hold text"):
+    with pytest.raises(DataError, match="row 1: 'text' is 1, text expected"):
         documents(tmp_path / "a.parquet")
 
 

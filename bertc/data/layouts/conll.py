@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from bertc.data.cells import known
 from bertc.data.examples import Tagged
-from bertc.data.layouts.cells import known
 from bertc.data.layouts.find import Part, Parts, files_of, only
 from bertc.data.layouts.table import opened_file
 from bertc.data.streams import lines

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.data.cells import known, label, number, text
 from bertc.data.examples import Labelled, Scored
-from bertc.data.files import suffix
-from bertc.data.layouts.cells import known, label, number, text
 from bertc.data.layouts.documents import member, read_json
 from bertc.data.layouts.find import Part, Parts, files_of, first
-from bertc.data.layouts.table import Columns, Wanted, table
+from bertc.data.layouts.table import table
+from bertc.data.streams import suffix
+from bertc.data.tables import Columns, Wanted
 from bertc.diagnostics import DataError
 from bertc.ir.task import GLUE_LABELS, Glue
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.data.cells import known, label, number, text, texts, words
 from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
-from bertc.data.layouts.cells import known, label, number, text, texts, words
 from bertc.data.layouts.documents import member
 from bertc.data.layouts.find import Part, Parts
 from bertc.data.layouts.squad import checked
-from bertc.data.layouts.table import Row, Rows, Wanted, table
+from bertc.data.layouts.table import Rows, table
+from bertc.data.tables import Row, Wanted
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag

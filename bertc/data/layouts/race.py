@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.data.cells import text, texts
 from bertc.data.examples import Chosen
-from bertc.data.files import suffix
-from bertc.data.layouts.cells import text, texts
 from bertc.data.layouts.documents import json_values, member
 from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.data.streams import suffix
 from bertc.diagnostics import DataError
 from bertc.ir.task import Race
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bertc.data.cells import text
 from bertc.data.examples import Asked
-from bertc.data.layouts.cells import text
 from bertc.data.layouts.documents import member, read_json
 from bertc.data.layouts.find import Part, Parts, files_of, only, packed
 from bertc.diagnostics import DataError, MissingInputError

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bertc.data.cells import known, label, text
 from bertc.data.examples import Labelled
-from bertc.data.layouts.cells import known, label, text
 from bertc.data.layouts.find import Part, Parts, files_of, first, packed
 from bertc.data.layouts.glue import UNKNOWN
-from bertc.data.layouts.table import Row, Wanted, table
+from bertc.data.layouts.table import table
+from bertc.data.tables import Row, Wanted
 from bertc.ir.task import GLUE_LABELS, Xnli
 
 LABELS = GLUE_LABELS["mnli"]
