@@ -186,11 +186,11 @@ def _read(term: Term) -> Term:
     imported = isinstance(task, Classify | Regress | Choose | Tag | Read) and not task.train
     if not asks and (task.examples or imported):
         return term
-    from bertc.data.layouts import found_labels
+    from bertc.data.layouts import found_labels, training_examples
     from bertc.data.task_sets import learned_from
 
-    examples = learned_from(task)
-    found: dict[str, Any] = {"examples": task.examples or len(examples)}
+    examples = training_examples(task)
+    found: dict[str, Any] = {"examples": len(learned_from(task, examples))}
     if asks:
         found["labels"] = found_labels(task, examples)
     return term.model_copy(update={"objective": task.model_copy(update=found)})

@@ -182,7 +182,7 @@ def evaluate(
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
     report = evaluate_run(run, manner, task=task)
-    typer.echo(report.as_json() if json else report.summary())
+    typer.echo(report.as_json() if json else report.summary(judged=True))
 
 
 @app.command()

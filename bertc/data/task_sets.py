@@ -3,12 +3,16 @@
 import hashlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from bertc.data.encode import TaskRows, encode
 from bertc.data.examples import Example, Labelled, Scored
 from bertc.data.layouts import judged_parts, part_examples, training_examples
+from bertc.data.order import permute
 from bertc.data.progress import Progress
 from bertc.data.task import TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
+from bertc.diagnostics import DataError
 from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue
@@ -17,11 +21,22 @@ SAMPLE = 1000
 """Examples that tell how long all are, about."""
 
 
-def learned_from(task: AnyTask) -> Sequence[Example]:
-    """The training examples of a task, pairs in both orders where it asks for that."""
-    examples = training_examples(task)
+def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+    """What a task learns of its training examples: pairs in both orders, or not all, if it says so.
+
+    Raises:
+        DataError: it says that there are more.
+    """
     if isinstance(task, Glue) and task.both_orders:
-        return [*examples, *map(_swapped, examples)]
+        examples = [*examples, *map(_swapped, examples)]
+    if task.examples > len(examples):
+        raise DataError(
+            f"{task.title} has {len(examples):,} training examples, not {task.examples:,}",
+            help="without examples=... all are counted; fewer are drawn from them",
+        )
+    if 0 < task.examples < len(examples):
+        drawn = permute(np.arange(task.examples), len(examples), 0, "examples", task.title)
+        return [examples[i] for i in np.sort(drawn)]
     return examples
 
 
@@ -41,7 +56,7 @@ def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) 
     Raises:
         MissingInputError, DataError: as the layouts.
     """
-    examples = learned_from(task)
+    examples = learned_from(task, training_examples(task))
     sample = examples[:: max(1, len(examples) // SAMPLE)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
@@ -55,7 +70,7 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
     sets = []
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
-        learned = learned_from(task)
+        learned = learned_from(task, training_examples(task))
         parts = {part: part_examples(task, part) for part in judged_parts(task)}
         segments = stage.encoder.segments
         own = TaskSet(
@@ -77,13 +92,17 @@ def _notes(own: TaskSet, examples: int, seq: int) -> list[str]:
     """What was lost of the text, and of what is asked."""
     parts = {"training": (examples, own.train)}
     parts |= {name: (len(found), rows) for name, (found, rows) in own.parts.items()}
-    what = {"span": "answers stand in no window", "tags": "words are not read"}
     notes = [] if own.parts else ["no part to be judged by: no score will be told"]
     for name, (count, rows) in parts.items():
         if rows.cut:
             notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {seq} tokens")
-        if rows.lost:
-            notes.append(f"{rows.lost:,} {what[own.task.answer.kind]} in {name} examples")
+        if rows.lost and own.task.answer.kind == "span":
+            notes.append(
+                f"the answers of {rows.lost:,} of {count:,} {name} examples stand in no window as a"
+                " whole: a longer seq has longer windows, a smaller stride more of them"
+            )
+        elif rows.lost:
+            notes.append(f"{rows.lost:,} words are not read in {name} examples")
     return notes
 
 

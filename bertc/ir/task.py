@@ -36,7 +36,7 @@ class Task(Node):
     """What every task has.
 
     ``dropout`` is that of what the head reads. ``examples`` are those of the training part, 0 until
-    they are counted.
+    they are counted; of a part that has more so many are drawn, whatever the seed.
     """
 
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9

@@ -34,7 +34,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in what a task's stage leaves open: ``optimizer batch seq epochs`` and so ``steps``.
 
     ``task=glue(mrpc, data="glue/MRPC")`` becomes ``... batch=32 seq=128 epochs=3 steps=344``. What
-    is written where the task is named, or on the command line, holds.
+    is written where the task is named, or on the command line, holds. So does what a spec says
+    outside its stages, if all of them are tasks: beside stages of text it is about those.
     """
     given = program.settings.get("recipe")
     family: Family = given.value if given else "bert"
@@ -42,9 +43,12 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
     stages = []
+    objectives = [stage.settings.get("objective") for stage in program.stages]
+    no_text = all(objective is not None and _tasks(objective) for objective in objectives)
+    holding = {"set", "written"} if no_text else {"set"}
     for stage in program.stages:
         own = dict(stage.settings)
-        forced = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
+        forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
         if "objective" in own and (tasks := _tasks(own["objective"])):
             own = _followed(own, forced, tasks, family, size, room, diagnostics)
         stages.append(replace(stage, settings=own))

@@ -11,7 +11,7 @@ from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.syntax.combine import Axis, Scope, combined, too_many_points
 from bertc.syntax.convert import Converter
 from bertc.syntax.grids import MOST_POINTS, alternatives, points
-from bertc.syntax.mistakes import in_line
+from bertc.syntax.mistakes import unknown_setting
 from bertc.syntax.scalars import BAD
 from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import arguments, block_kind, setting_shape
@@ -67,7 +67,7 @@ class _Lowering:
         written = item.name.text
         setting = self.canonical.get(written)
         if setting is None:
-            self.unknown_setting(item, block)
+            unknown_setting(item, block, self.diagnostics)
             return
         if block and setting not in STAGE_SETTINGS:
             self.not_in_stage(item, setting)
@@ -213,21 +213,6 @@ class _Lowering:
         return scope
 
     # ---- mistakes
-
-    def unknown_setting(self, item: Setting, block: str) -> None:
-        known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
-        near = nearest(item.name.text, known)
-        if not near and item.name.text.upper() in aliases():
-            near = item.name.text.upper()
-        self.diagnostics.error(
-            "E101",
-            f"unknown setting `{item.name.text[:40]}`",
-            item.name.span,
-            label=f"did you mean `{near}`?" if near else "",
-            notes=(Note(f"settings: {listed(known, limit=400)}"),),
-            help=near + in_line(item.name, item) if near else "remove it",
-            fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
-        )
 
     def not_in_stage(self, item: Setting, setting: str) -> None:
         self.diagnostics.error(

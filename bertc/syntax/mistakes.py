@@ -1,10 +1,55 @@
 """What is said about a kind, or an argument of a kind, that is wrong."""
 
+from collections.abc import Iterable, Mapping
+
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import Node
+from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.syntax.scalars import Slot, described
-from bertc.syntax.shapes import Choice, Kinds, Shape, Whole, arguments, required
-from bertc.syntax.tree import Argument, Call, Name, Number, Placed, Ratio, Scaled, Sum, Text, Value
+from bertc.syntax.shapes import (
+    Choice,
+    Either,
+    Kinds,
+    Several,
+    Shape,
+    Summed,
+    Whole,
+    arguments,
+    required,
+    setting_shape,
+)
+from bertc.syntax.tree import (
+    Argument,
+    Call,
+    Name,
+    Number,
+    Placed,
+    Ratio,
+    Scaled,
+    Setting,
+    Sum,
+    Text,
+    Value,
+)
+
+ELSEWHERE = {
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "hidden_size": "hidden",
+    "intermediate_size": "ffn",
+    "train_batch_size": "batch",
+    "per_device_train_batch_size": "batch",
+    "max_seq_length": "seq",
+    "num_train_epochs": "epochs",
+    "max_steps": "steps",
+    "learning_rate": "lr",
+    "weight_decay": "decay",
+    "warmup_steps": "warmup",
+    "warmup_ratio": "warmup",
+    "max_grad_norm": "clip",
+    "doc_stride": "stride",
+}
+"""What other tools call settings, and arguments of their kinds."""
 
 
 def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -28,6 +73,49 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
         help=help or slot.prefix + instead,
         fix=Fix(value.span, instead) if instead else None,
     )
+
+
+def unknown_setting(item: Setting, block: str, found: Diagnostics) -> None:
+    """A name that no setting has, or none of a stage; it may be that of an argument of a kind."""
+    known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
+    name = item.name.text
+    other = ELSEWHERE.get(name.lower(), "")
+    near = other if other in known else nearest(name, known)
+    if not near and name.upper() in aliases():
+        near = name.upper()
+    inside = "" if near else _argument_of(other or name, known)
+    found.error(
+        "E101",
+        f"unknown setting `{name[:40]}`",
+        item.name.span,
+        label=f"did you mean `{near}`?" if near else "",
+        notes=(Note(f"settings: {listed(known, limit=400)}"),),
+        help=near + in_line(item.name, item) if near else inside or "remove it",
+        fix=Fix(item.name.span, near) if near else None if inside else Fix(item.span, ""),
+    )
+
+
+def _argument_of(name: str, known: Iterable[str]) -> str:
+    """How an argument is written that a kind of some setting has by this name."""
+    for setting in known:
+        for kind, node in _kinds(setting_shape(setting)).items():
+            if name in arguments(node):
+                return f"{setting}={kind}({name}=...)"
+    return ""
+
+
+def _kinds(shape: Shape) -> Mapping[str, type[Node]]:
+    match shape:
+        case Kinds():
+            return shape.options
+        case Summed():
+            return _kinds(shape.inner)
+        case Several():
+            return _kinds(shape.item)
+        case Either():
+            return {name: node for each in shape.options for name, node in _kinds(each).items()}
+        case _:
+            return {}
 
 
 def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diagnostics) -> None:

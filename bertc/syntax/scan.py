@@ -28,6 +28,7 @@ _CURLY_STRING = re.compile(
     '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
 )
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_PATH = re.compile(r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++")
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
@@ -70,6 +71,10 @@ class _Scanner:
         text, position = self.source.text, 0
         match = grammar().pattern.match
         while position < len(text):
+            path = _PATH.match(text, position)
+            if path and path.group().upper() != path.group().lower():  # it has letters
+                position = self.unquoted_path(path)
+                continue
             found = match(text, position)
             if found is None:
                 if self.strays >= MOST_STRAYS:
@@ -181,6 +186,18 @@ class _Scanner:
             self.span(start, end),
             help=plain if len(plain) <= 60 else "write plain quotes",
             fix=Fix(self.span(start, end), plain),
+        )
+        self.tokens.append(Token("STRING", plain, start, end))
+        return end
+
+    def unquoted_path(self, found: re.Match[str]) -> int:
+        """A path where a string is wanted; a quote behind it, if there is one, belongs to it."""
+        start, end = found.span()
+        end += self.source.text[end : end + 1] in ("'", '"')
+        span, plain = self.span(start, end), f'"{found.group()}"'
+        help = plain if len(plain) <= 60 else "write quotes around it"
+        self.diagnostics.error(
+            "E009", "a path stands in quotes", span, help=help, fix=Fix(span, plain)
         )
         self.tokens.append(Token("STRING", plain, start, end))
         return end

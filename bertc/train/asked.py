@@ -11,7 +11,7 @@ from bertc.syntax import load
 
 
 def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
-    """A task and the last stage that learns it; of a run with one task nothing need be told.
+    """A task and the last stage that learns it; nothing need be told of a run that ends in one.
 
     ``told`` is its title, or a task of that title, ``classify(text=said, dev="a.tsv")``, which then
     says how files are read. Labels that it does not name are those learned.
@@ -29,10 +29,11 @@ def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
         return _with_files(found, _written(told))
     if told in found:
         return found[told]
-    if told or len(found) > 1:
+    last = {task.title for task in resolved.stages[-1].tasks} or {*found}
+    if told or len(last) > 1:
         said = f"no task {told} here" if told else "this run has learned several tasks"
         raise UsageError(said, help=f"--task {' or '.join(found)}")
-    return next(iter(found.values()))
+    return found[last.pop()]
 
 
 def _written(told: str) -> AnyTask:

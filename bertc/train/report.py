@@ -31,8 +31,8 @@ class Report:
         """All of it as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
 
-    def summary(self) -> str:
-        """A table of the held-out losses, and a line about the run."""
+    def summary(self, judged: bool = False) -> str:
+        """A table of the held-out losses, and a line about the run, which was trained or judged."""
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
@@ -45,7 +45,8 @@ class Report:
                 if "clm" in self.evaluation.losses:
                     console.print(_as_told(self.evaluation.losses["clm"]), markup=False)
             if self.step:
-                console.print(self._line(), markup=False, soft_wrap=True)
+                line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
+                console.print(line if judged else self._line(), markup=False, soft_wrap=True)
             for note in self.notes:
                 console.print(note, markup=False, soft_wrap=True)
         return captured.get().rstrip()

@@ -1,7 +1,7 @@
 """``bertc results``: what runs came to, side by side. Loads no torch.
 
 Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and so
-do those of different tasks.
+do those of different tasks with seeds in common: a model's line in a table of tasks.
 """
 
 import os
@@ -226,8 +226,19 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         rows.setdefault(key, []).append(index)
     return [
         Group({n: cells[n][own[0]] for n in names}, tuple(runs[index] for index in own))
-        for own in rows.values()
+        for together in rows.values()
+        for own in _in_line(together, runs)
     ]
+
+
+def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
+    """Runs that share a row, those of other tasks apart where their seeds are other ones."""
+    tasks: dict[tuple[str, ...], list[int]] = {}
+    for index in indices:
+        tasks.setdefault(_titles(runs[index].resolved), []).append(index)
+    seeds = [{runs[index].resolved.run.seed for index in own} for own in tasks.values()]
+    most = max(seeds, key=len)
+    return [indices] if all(each <= most for each in seeds) else list(tasks.values())
 
 
 def _follows(name: str, other: str, cells: Mapping[str, Sequence[str]]) -> bool:

@@ -102,6 +102,12 @@ class RunFolder:
             DataError: if the file is not a resolved program.
         """
         if not self.holds_a_run:
+            runs = sorted(path.parent for path in self.path.glob(f"*/{self.resolved.name}"))
+            if runs:  # those of a grid
+                raise MissingInputError(
+                    f"{self.path} is a folder of {len(runs)} runs",
+                    help=f"name one: {', '.join(map(str, runs[:3]))}",
+                )
             raise MissingInputError(
                 f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
             )

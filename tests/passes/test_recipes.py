@@ -65,6 +65,14 @@ def test_a_stage_has_the_recipe_of_its_task_and_what_it_writes_itself():
     assert forced.batch == 8
 
 
+def test_what_a_chain_of_tasks_says_outside_its_stages_holds_in_each():
+    text = f"batch=8 seq=48 stage 'a' {{ {RTE} steps=5 }} stage 'b' {{ {RTE} seq=64 }}"
+    first, second = bertc.resolve(text).stages
+    assert (first.batch, first.seq, first.steps) == (8, 48, 5)
+    assert (second.batch, second.seq, second.steps) == (8, 64, 934)
+    assert first.optimizer.lr == second.optimizer.lr == 5e-5
+
+
 def test_a_task_needs_its_examples_counted():
     (program,) = load('task=glue(rte, data="glue/RTE")', (), Diagnostics())
     with pytest.raises(SpecError, match="E270"):

@@ -114,6 +114,15 @@ def test_tasks_are_columns_and_glue_has_its_average(run, tmp_path):
     assert [len(group["runs"]) for group in as_json(tmp_path)["groups"]] == [1, 16]
 
 
+def test_tasks_with_other_seeds_have_rows_of_their_own(run, tmp_path):
+    for seed in (1, 2):
+        run(f"rte {seed}", {12: 0.5 + seed / 10}, objective=glue("rte"), seed=seed)
+    run("cola 1", {12: 0.1}, objective=glue("cola"), seed=1)
+    assert len(as_json(tmp_path)["groups"]) == 1
+    run("mrpc 3", {12: 0.1}, objective=glue("mrpc"), seed=3)
+    assert [group["seeds"] for group in as_json(tmp_path)["groups"]] == [[1], [3], [1, 2]]
+
+
 def test_the_best_evaluation_is_told_where_it_is_not_the_last(run, tmp_path):
     run("1", {4: 0.6, 8: 0.8, 12: 0.7}, objective=glue("rte"), seed=1)
     run("2", {4: 0.6, 8: 0.7, 12: 0.9}, objective=glue("rte"), seed=2)

@@ -13,6 +13,7 @@ import bertc
 from bertc.diagnostics import SpecError, StoppedError, UsageError
 from bertc.ir.own_task import AnyTask
 from bertc.ir.task import Task
+from bertc.train.asked import task_of
 from bertc.train.evaluate import evaluate_run
 from bertc.train.loop import train
 from bertc.train.predict import predict
@@ -308,6 +309,8 @@ def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(
     middle, end = (load_file(kept / f"step-000000{n}" / "weights.safetensors") for n in (12, 18))
     assert torch.equal(middle["heads.classify.weight"], end["heads.classify.weight"])
     assert not torch.equal(middle["heads.rte.weight"], end["heads.rte.weight"])
+    assert task_of(resolved, "")[1].title == "rte", "the one that it ends in"
+    assert task_of(resolved, "classify")[0].name == "middle"
 
 
 def test_a_task_without_a_part_to_be_judged_by_is_learned(go, farm, tmp_path):

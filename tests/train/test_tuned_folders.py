@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.cli import app
+from bertc.data.layouts import training_examples
+from bertc.data.task_sets import learned_from
 from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.interop import export_run, import_run, read_model
 from bertc.train.beginning import source_of
@@ -148,6 +150,24 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path):
     with pytest.raises(MissingInputError, match="is a folder of 1 runs") as told:
         predict(tmp_path, rows, device="cpu")
     assert str(tmp_path / "run") in told.value.help
+
+
+def test_the_folder_of_a_grid_names_its_runs(tuned, rows, tmp_path):
+    tuned(spelled("classify", rows), "grid/seed=1")
+    with pytest.raises(MissingInputError, match="is a folder of 1 runs") as told:
+        evaluate_run(tmp_path / "grid", quiet=True)
+    assert str(tmp_path / "grid" / "seed=1") in told.value.help
+
+
+def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
+    (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
+    assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
+    every = training_examples(task)
+    learned = learned_from(task, every)
+    assert len(learned) == 30
+    assert {row.key for row in learned} < {row.key for row in every}
+    with pytest.raises(DataError, match="classify has 40 training examples, not 41"):
+        tuned(spelled("classify", rows, ", examples=41"), "more")
 
 
 def test_a_task_is_asked_for_by_its_title_and_with_its_own_answers(tuned, rows, tmp_path):

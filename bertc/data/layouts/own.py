@@ -1,19 +1,22 @@
 """Files of one's own, whose columns a task names."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bertc.data.cells import known, label, number, text, texts, words
 from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.conll import bio
 from bertc.data.layouts.documents import member
 from bertc.data.layouts.find import Part, Parts
 from bertc.data.layouts.squad import checked
 from bertc.data.layouts.table import Rows, table
-from bertc.data.tables import Row, Wanted
+from bertc.data.tables import Wanted
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.task import names_spans
 
 Own = Classify | Regress | Choose | Tag | Read
 
@@ -45,21 +48,21 @@ def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
 
 def _classified(task: Classify, source: Rows, labelled: bool) -> Iterator[Labelled]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
-    for i, (place, (one, two, cell)) in enumerate(rows):
+    for key, place, (one, two, cell) in rows:
         name: str | None = label(cell, place, task.label)
         if not name and not labelled:
             name = None
         elif not name or task.labels:
             name = known(name or "", task.labels, place)
-        yield Labelled(str(i), _texts(task, one, two, place), name)
+        yield Labelled(key, _texts(task, one, two, place), name)
 
 
 def _scored(task: Regress, source: Rows, labelled: bool) -> Iterator[Scored]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
-    for i, (place, (one, two, cell)) in enumerate(rows):
+    for key, place, (one, two, cell) in rows:
         unknown = not labelled and cell in (None, "")
         score = None if unknown else number(cell, place, task.label)
-        yield Scored(str(i), _texts(task, one, two, place), score)
+        yield Scored(key, _texts(task, one, two, place), score)
 
 
 def _texts(task: Classify | Regress, one: Any, two: Any, place: str) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
     after the last choice (ARC's tables cut to four have both).
     """
     rows = _rows(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
-    for i, (place, (passage, question, *cells, cell)) in enumerate(rows):
+    for key, place, (passage, question, *cells, cell) in rows:
         choices = _choices(task, cells, place)
         if not choices:
             continue
@@ -82,7 +85,7 @@ def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
             continue
         right = None if lost or not (name or labelled) else _right(name, choices, place)
         yield Chosen(
-            str(i),
+            key,
             text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text),
             choices,
@@ -132,7 +135,7 @@ def _letter(name: str) -> int:
 
 def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
     rows = _rows(source, (task.words,), (task.tags,), labelled)
-    for i, (place, (cell, tagged)) in enumerate(rows):
+    for key, place, (cell, tagged) in rows:
         found = words(cell, place, task.words)
         tags = words(tagged, place, task.tags) if labelled or tagged is not None else ()
         if not found:
@@ -141,22 +144,23 @@ def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
             raise DataError(
                 f"{place}: {len(found)} words and {len(tags)} tags", "a tag for each word"
             )
+        if not task.labels or names_spans(task.labels):
+            tags = bio(tags)
         for tag in tags:
             if task.labels or not tag:
                 known(tag, task.labels, place, "tag")
-        yield Tagged(str(i), found, tags)
+        yield Tagged(key, found, tags)
 
 
 def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
     wanted = (task.passage, task.text)
     kept = (task.target, task.start)
-    for i, (place, (passage, question, answer, start)) in enumerate(
-        _rows(source, wanted, kept, labelled)
-    ):
+    rows = _rows(source, wanted, kept, labelled)
+    for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
         asked = text(question, place, task.text)
         if answer is None and not labelled:
-            yield Asked(str(i), context, asked, (), None)
+            yield Asked(key, context, asked, (), None)
             continue
         answers = tuple(
             checked(said, first, context, place)
@@ -164,7 +168,7 @@ def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
         )
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
-        yield Asked(str(i), context, asked, answers, bool(answers))
+        yield Asked(key, context, asked, answers, bool(answers))
 
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str, int]]:
@@ -186,6 +190,12 @@ def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str,
 
 def _rows(
     source: Rows, required: tuple[str, ...], kept: tuple[str, ...], labelled: bool
-) -> Iterator[Row]:
+) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
+    """The key of each row, its place and its cells; the key is its ``id``, or else its number."""
     wanted = Wanted((*required, *kept)) if labelled else Wanted(required, kept)
-    return table(source, wanted)
+    if wanted.numbered:
+        yield from ((str(i), *row) for i, row in enumerate(table(source, wanted)))
+        return
+    wanted = replace(wanted, optional=(*wanted.optional, "id"))
+    for i, (place, (*cells, key)) in enumerate(table(source, wanted)):
+        yield label(key, place, "id") or str(i), place, tuple(cells)

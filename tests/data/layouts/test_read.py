@@ -353,6 +353,23 @@ def test_iob1_becomes_bio(before: str, after: str) -> None:
     assert bio(tuple(before.split())) == tuple(after.split())
 
 
+def test_tags_of_one_s_own_that_name_spans_become_bio(tmp_path: Path) -> None:
+    rows = [{"words": ["a", "b"], "tags": ["I-A", "I-A"]}, {"words": ["c"], "tags": ["O"]}]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    told = Tag(train=str(path), labels=("O", "B-A", "I-A"))
+    for task in (Tag(train=str(path)), told):
+        assert [row.tags for row in training_examples(task)] == [("B-A", "I-A"), ("O",)]
+
+
+def test_rows_are_called_by_their_id(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("id\ttext\tlabel\nr7\tA hen.\tx\n\tA duck.\ty\n")
+    named, numbered = Classify(train=str(path)), Classify(train=str(path), text="1", label="2")
+    assert [row.key for row in training_examples(named)] == ["r7", "1"]
+    assert [row.key for row in training_examples(numbered)] == ["0", "1", "2"]
+
+
 def test_labels_are_in_order(data: Path) -> None:
     rows = [{"text": "x", "label": label} for label in (10, 9, -1, 9)]
     task = Classify(train=lines(data / "a.jsonl", rows))
