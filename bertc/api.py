@@ -145,6 +145,6 @@ def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
 
 def load(folder: str | Path) -> Model:
     """The module of a run or of an imported or exported folder, in evaluation mode."""
-    from bertc.interop import load as run
+    from bertc.interop.loading import load as run
 
     return run(Path(folder))

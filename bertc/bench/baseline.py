@@ -13,9 +13,10 @@ from torch import Tensor
 
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop import Obstacle, layout
 from bertc.interop.exporting import hf_config
+from bertc.interop.layout import layout
 from bertc.interop.names import TITLES, hf_class
+from bertc.interop.obstacle import Obstacle
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.passes import Plan

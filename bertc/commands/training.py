@@ -229,7 +229,7 @@ def export_(
     run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
 ) -> None:
     """Write a run's model as a Hugging Face folder, or refuse, naming what stands in the way."""
-    from bertc.interop import export_run
+    from bertc.interop.runs import export_run
 
     typer.echo(export_run(run, to).summary())
 
@@ -240,6 +240,6 @@ def import_(
     out: Annotated[Path, typer.Option(help="the run folder to write")],
 ) -> None:
     """Read a Hugging Face folder into a run folder."""
-    from bertc.interop import import_run
+    from bertc.interop.runs import import_run
 
     typer.echo(import_run(folder, out).summary())

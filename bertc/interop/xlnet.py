@@ -4,13 +4,14 @@ Axes of its tensors: h hidden, n heads, d head_dim. bertc's are (n * d, h), as e
 """
 
 import math
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from bertc.interop.obstacle import Obstacle
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.encoder import Encoder
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
 _BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
@@ -62,13 +63,13 @@ def stored_shape(encoder: Encoder, name: str, shape: tuple[int, ...]) -> tuple[i
     return (*shape[:-1], *by_head) if name.endswith(_BY_HEAD) else shape
 
 
-def stored(encoder: Encoder, name: str, tensor: Tensor) -> Tensor:
+def stored(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
     """A tensor of ours as the layout has it."""
     turned = tensor.T if name.endswith(_INWARD) else tensor
     return turned.reshape(stored_shape(encoder, name, tuple(tensor.shape)))
 
 
-def taken(name: str, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def taken(name: str, tensor: "Tensor", shape: tuple[int, ...]) -> "Tensor":
     """A tensor of the layout as ours of a shape."""
     if name.startswith("encoder.attention.") and name.endswith(_INWARD):
         return tensor.reshape(shape[1], shape[0]).T.contiguous()

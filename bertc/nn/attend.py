@@ -8,7 +8,6 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from einops import rearrange
-from torch.nn.attention.varlen import varlen_attn
 
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import rows_at
@@ -98,6 +97,8 @@ def _side_by_side(x_bnqd: torch.Tensor) -> torch.Tensor:
 def _varlen(
     query_bnsd: torch.Tensor, key_bnsd: torch.Tensor, value_bnsd: torch.Tensor, bounds: Bounds
 ) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
+
     query, key, value = (
         rearrange(x, "b n s d -> (b s) n d") for x in (query_bnsd, key_bnsd, value_bnsd)
     )

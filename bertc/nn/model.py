@@ -111,7 +111,8 @@ def build(resolved: Resolved, device: str = "cpu") -> Model:
         RuntimeError: if what was built is not what the weight table counts.
     """
     table = model_weights(resolved)
-    with torch.device("meta"):
+    # Values are drawn on the CPU, so that they do not depend on the device.
+    with torch.device("meta" if device == "meta" else "cpu"):
         model = Model(resolved)
     counted = {weight.name: weight.shape for weight in table}
     built = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
@@ -119,8 +120,6 @@ def build(resolved: Resolved, device: str = "cpu") -> Model:
         differing = sorted(counted.items() ^ built.items())
         raise RuntimeError(f"the modules differ from the weight table: {differing[:4]}")
     if device != "meta":
-        # Values are drawn on the CPU, so that they do not depend on the device.
-        model = model.to_empty(device="cpu")
         initialise(model, table, resolved.run.seed)
         model = model.to(device)
     return model

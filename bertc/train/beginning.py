@@ -13,7 +13,7 @@ from bertc.compress import WeightMap, fit, told_otherwise
 from bertc.data import Vocabulary
 from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError
-from bertc.interop import read_model
+from bertc.interop.loading import read_model
 from bertc.ir.answer import Answer, Labels, Tags
 from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import Drawn, FromRun

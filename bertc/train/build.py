@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from bertc.estimate.units import bytes_text
-from bertc.interop import export_model
+from bertc.interop.exporting import export_model
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model

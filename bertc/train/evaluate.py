@@ -6,7 +6,7 @@ import torch
 
 from bertc.data import RunningData, TaskData, TextData, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.passes import World

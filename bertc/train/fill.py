@@ -11,7 +11,7 @@ import torch
 
 from bertc.data import Vocabulary
 from bertc.diagnostics import DataError, UsageError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.objective import Mlm
 from bertc.ir.resolved import NetworkName, learner
 from bertc.nn import Model, Order, Reading

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bertc.interop import export_model
+from bertc.interop.exporting import export_model
 from bertc.train import metrics
 from bertc.train.evaluation import Evaluation
 from bertc.train.patience import describe

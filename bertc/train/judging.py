@@ -6,7 +6,7 @@ from pathlib import Path
 from bertc.data import TaskData, TaskSet, encode
 from bertc.data.layouts import judged_parts, part_examples
 from bertc.diagnostics import MissingInputError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
 from bertc.tasks.metrics import judge

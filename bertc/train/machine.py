@@ -83,15 +83,18 @@ def determinism() -> Iterator[None]:
 
     Where a CUDA kernel has no such order, it is used all the same.
     """
-    before = torch.are_deterministic_algorithms_enabled()
+    before = torch.get_deterministic_debug_mode()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     # Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no
     # scheduling by load, and no choice of a kernel by address (Developer Guide, "Obtaining
     # Numerically Reproducible Results"); naming the number of threads forbids it to take fewer.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     os.environ.setdefault("MKL_CBWR", "AUTO")
+    # The compiler has a mode of its own, read when it is loaded; torch.use_deterministic_algorithms
+    # would load it, which takes longer than all else that a run begins with.
+    os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")
     torch.set_num_threads(torch.get_num_threads())
-    torch.use_deterministic_algorithms(True, warn_only=torch.cuda.is_available())
+    torch.set_deterministic_debug_mode("warn" if torch.cuda.is_available() else "error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         with warnings.catch_warnings():
@@ -101,5 +104,5 @@ def determinism() -> Iterator[None]:
             warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
             yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        torch.set_deterministic_debug_mode(before)
         torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from bertc.data import TaskSet, encode
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
 from bertc.diagnostics import CannotWriteError, DataError, MissingColumnError, UsageError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.own_task import AnyTask
 from bertc.ir.task import Glue, Squad

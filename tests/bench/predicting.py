@@ -21,7 +21,8 @@ from transformers import pipeline
 
 from bertc.data import TaskSet, encode
 from bertc.data.layouts import read_examples
-from bertc.interop import export_run, load
+from bertc.interop.loading import load
+from bertc.interop.runs import export_run
 from bertc.train.answering import answer
 from bertc.train.asked import task_of
 from bertc.train.placing import placed, vocabulary_of

@@ -15,7 +15,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import Silent, prepare
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.resolved import Resolved
 from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
 from bertc.train.loop import train

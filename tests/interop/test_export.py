@@ -11,7 +11,11 @@ import transformers
 from safetensors.torch import load_file
 
 from bertc.diagnostics import CannotWriteError, DataError, UsageError
-from bertc.interop import Obstacle, export_model, import_model, layout, load
+from bertc.interop.exporting import export_model
+from bertc.interop.importing import import_model
+from bertc.interop.layout import layout
+from bertc.interop.loading import load
+from bertc.interop.obstacle import Obstacle
 from bertc.ir.embedding import LearnedPositions
 from bertc.ir.norm import PreNorm
 from bertc.ir.resolved import Resolved

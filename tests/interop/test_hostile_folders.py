@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
-from bertc.interop import import_model, load
 from bertc.interop.config import IGNORED, ONLY
+from bertc.interop.importing import import_model
+from bertc.interop.loading import load
 from tests.interop.hf_models import SMALL, XLM, case
 
 

@@ -9,7 +9,9 @@ import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bertc.interop import export_model, import_model, load
+from bertc.interop.exporting import export_model
+from bertc.interop.importing import import_model
+from bertc.interop.loading import load
 from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.model import model_weights
 from bertc.nn import Model

@@ -10,7 +10,9 @@ import transformers
 from safetensors.torch import save_file
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.interop import export_model, export_run, import_run, load
+from bertc.interop.exporting import export_model
+from bertc.interop.loading import load
+from bertc.interop.runs import export_run, import_run
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAttention
 from tests.interop.hf_models import SMALL, case

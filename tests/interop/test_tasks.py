@@ -10,7 +10,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertc.diagnostics import DataError
-from bertc.interop import export_model, import_model, load
+from bertc.interop.exporting import export_model
+from bertc.interop.importing import import_model
+from bertc.interop.loading import load
 from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.answer import Answer, Choice, Labels, Span, Tags
 from bertc.ir.attention import RelativeAttention

@@ -11,7 +11,10 @@ from torch.utils._pytree import tree_map
 
 from bertc.api import resolve
 from bertc.diagnostics import DataError
-from bertc.interop import Obstacle, import_model, layout, load
+from bertc.interop.importing import import_model
+from bertc.interop.layout import layout
+from bertc.interop.loading import load
+from bertc.interop.obstacle import Obstacle
 from bertc.nn import Memory, Model, Reading
 from bertc.objectives import corrupt
 from tests.interop.hf_models import XLNET, Case, case

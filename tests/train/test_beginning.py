@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 import bertc
 from bertc.api import resolve
 from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
-from bertc.interop import export_run, import_run, read_model
+from bertc.interop.loading import read_model
+from bertc.interop.runs import export_run, import_run
 from bertc.ir.data import TokenizerFile, WordPiece
 from bertc.ir.embedding import LearnedPositions
 from bertc.ir.growth import FromRun, Identity, Interleave

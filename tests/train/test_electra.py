@@ -8,7 +8,8 @@ import transformers
 from safetensors.torch import load_file
 
 from bertc.diagnostics import StoppedError
-from bertc.interop import import_run, load, read_model
+from bertc.interop.loading import load, read_model
+from bertc.interop.runs import import_run
 from bertc.ir.encoder import Dropout
 from bertc.ir.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
 from bertc.ir.growth import FromGenerator

@@ -5,7 +5,7 @@ import torch
 
 from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.data import TokenizerFile
 from bertc.ir.generator import GeneratorNetwork, UnigramGenerator

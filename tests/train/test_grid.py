@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bertc import cli
-from bertc.interop import read_model
+from bertc.interop.loading import read_model
 from bertc.train import loop
 from bertc.train.grid import folder_name
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertc.diagnostics import ResumeRefusedError, StoppedError
-from bertc.interop import read_model
+from bertc.interop.loading import read_model
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.embedding import NoPositions
 from bertc.ir.generator import GeneratorNetwork

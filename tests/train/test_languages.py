@@ -10,7 +10,7 @@ import transformers
 
 from bertc.api import resolve
 from bertc.diagnostics import StoppedError, UsageError
-from bertc.interop import load
+from bertc.interop.loading import load
 from bertc.train.fill import fill
 from bertc.train.loop import train
 from bertc.train.step import TrainStep

@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved, Stage
-from bertc.nn import Model, Reading, attend, build
+from bertc.nn import Model, Reading, build
 from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
 from bertc.objectives.columns import Replacements
 from bertc.objectives.corruption import asking
@@ -172,7 +172,7 @@ def one_by_one(
 def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved, _, together = both(SPECS[1])
     statistics, gradients = results(resolved, together)
-    monkeypatch.setattr(attend, "varlen_attn", one_by_one)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
     monkeypatch.setattr("bertc.nn.encoder.can_varlen", lambda device, dtype: True)
     found, moved = results(resolved, together)
     torch.testing.assert_close(found, statistics, atol=1e-5, rtol=1e-5)

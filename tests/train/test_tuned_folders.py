@@ -13,7 +13,8 @@ from bertc.cli import app
 from bertc.data.layouts import training_examples
 from bertc.data.task_sets import learned_from
 from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
-from bertc.interop import export_run, import_run, read_model
+from bertc.interop.loading import read_model
+from bertc.interop.runs import export_run, import_run
 from bertc.train.beginning import source_of
 from bertc.train.evaluate import evaluate_run
 from bertc.train.loop import train
