@@ -73,6 +73,17 @@ def test_checking_and_estimating_never_load_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
+def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
+    code = (
+        "import sys, bertc.outside, bertc.interop.config, bertc.interop.program, bertc.data.layouts;"
+        "import bertc.data.task_sets; assert 'torch' not in sys.modules;"
+        "import bertc.train.predict, bertc.train.loop, bertc.nn;"
+        "bad = {'torch._dynamo', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules);"
+        "assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
 def test_files_and_functions_stay_small() -> None:
     lengths = {path: len(path.read_text().splitlines()) for path in FILES}
     assert statistics.median(lengths.values()) < 150
