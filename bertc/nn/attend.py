@@ -15,7 +15,7 @@ from bertc.nn.visible import Bounds, Ordered, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores that are made together on an eager CPU: its caches then still hold them when the
-softmax and the dropout read them, and those of 512 tokens take half the time."""
+softmax and the dropout read them, and those of 512 tokens take a third less time."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
