@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.folders import RESOLVED, refuse_several
 from bertc.interop.importing import check_names, import_model
 from bertc.interop.json_file import read_json
 from bertc.interop.names import part_of, parts_of
@@ -16,7 +17,6 @@ from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 from bertc.nn import Model, build
 
-RESOLVED = "resolved.json"
 MAX_JSON_BYTES = 16 * 2**20
 
 
@@ -32,16 +32,6 @@ def load(folder: Path) -> Model:
     return model.eval()
 
 
-def _refuse_several(folder: Path) -> None:
-    """A grid's folder holds its points."""
-    runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
-    if runs and not (folder / "config.json").is_file():
-        raise MissingInputError(
-            f"{folder} is a folder of {len(runs)} runs",
-            help=f"name one: {', '.join(map(str, runs[:3]))}",
-        )
-
-
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     """The program and tensors of a run (its newest sound checkpoint) or of a model folder.
 
@@ -55,7 +45,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if not folder.is_dir():
         raise MissingInputError(f"{folder} is no folder", help="name a run or a model folder")
     if not (folder / RESOLVED).is_file():
-        _refuse_several(folder)
+        refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
     resolved = read_resolved(folder / RESOLVED)

@@ -7,8 +7,9 @@ from bertc.diagnostics import MissingInputError
 from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
+from bertc.interop.folders import RESOLVED
 from bertc.interop.importing import Imported, import_model
-from bertc.interop.loading import RESOLVED, read_model
+from bertc.interop.loading import read_model
 from bertc.interop.names import LayoutName
 from bertc.interop.tokenizer import tokenizer_files
 from bertc.passes.vocabulary import FILE_NAMES

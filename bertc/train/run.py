@@ -23,6 +23,7 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
+from bertc.interop.folders import RESOLVED, refuse_several
 from bertc.ir.resolved import Resolved
 from bertc.train import durable
 from bertc.train.changes import refuse_another_program
@@ -41,7 +42,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.spec = path / "spec.bertc"
-        self.resolved = path / "resolved.json"
+        self.resolved = path / RESOLVED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.metrics = path / "metrics.jsonl"
@@ -102,12 +103,7 @@ class RunFolder:
             DataError: if the file is not a resolved program.
         """
         if not self.holds_a_run:
-            runs = sorted(path.parent for path in self.path.glob(f"*/{self.resolved.name}"))
-            if runs:  # those of a grid
-                raise MissingInputError(
-                    f"{self.path} is a folder of {len(runs)} runs",
-                    help=f"name one: {', '.join(map(str, runs[:3]))}",
-                )
+            refuse_several(self.path)
             raise MissingInputError(
                 f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
             )
