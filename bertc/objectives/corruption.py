@@ -36,13 +36,12 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
     token_ids_bs, masks = _hide(stage, inputs, real_bs, translated_b, tables, key)
-    languages_bs = inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
     reading = Reading(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
         attention_mask=real_bs if stage.padded and not stage.pack else None,
         sequence_ids=_number(inputs, real_bs) if stage.pack else None,
-        language_ids=languages_bs if stage.encoder.languages else None,
+        language_ids=_languages(inputs) if stage.encoder.languages else None,
         backward=inputs.backward if stage.ways > 1 else None,
     )
     columns = Columns(reading, inputs.token_ids, pairs=None, mlm=masks, sbo=None)
@@ -152,6 +151,11 @@ def _ask(inputs: Inputs) -> Questions:
     used_bm = inputs.starts < inputs.token_ids.shape[1]
     positions_bm = torch.where(used_bm, inputs.starts, 0)
     return Questions(positions_bm, inputs.pair_labels, used_bm.float())
+
+
+def _languages(inputs: Inputs) -> torch.Tensor:
+    """The language (b, s) of each token."""
+    return inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
 
 
 def _number(inputs: Inputs, real_bs: torch.Tensor) -> torch.Tensor:

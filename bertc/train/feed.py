@@ -17,6 +17,14 @@ Parts = TypeVar("Parts", bound=tuple[Any, ...])
 Made = TypeVar("Made")
 
 
+TOKENS_AT_ONCE = 1 << 18
+"""Tokens to fetch and corrupt together, in padded rows.
+
+With so many the operations take far longer than it takes to ask for them, and to change threads
+in between; on a CPU that outweighs that its nearest caches no longer hold them.
+"""
+
+
 class Batch(NamedTuple):
     """What one step reads."""
 
@@ -37,14 +45,6 @@ class Batches(Protocol):
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
     """The rows of a batch as tensors on ``device``."""
     return _on_device(_host_inputs(batch, pinned=False), device)
-
-
-def tokens_at_once(device: torch.device) -> int:
-    """Tokens to corrupt together, in padded rows.
-
-    On a CPU what its caches hold, else what keeps a device busy for longer than it takes to ask.
-    """
-    return 1 << 15 if device.type == "cpu" else 1 << 18
 
 
 def split(parts: Parts, rows: int) -> list[Parts]:
@@ -85,7 +85,7 @@ def corruption(stage: Stage, tables: Tables, seed: int, microbatch: int) -> Corr
 
     def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
         unit = batch if batch % microbatch else microbatch
-        fitting = tokens_at_once(inputs.token_ids.device) // (stage.seq * unit)
+        fitting = TOKENS_AT_ONCE // (stage.seq * unit)
         parts: list[Columns] = []
         for rows in split(inputs, max(1, fitting) * unit):
             whole = corrupt(stage, rows, tables, mask_key(seed))
@@ -153,7 +153,7 @@ class Feed(Ahead[Inputs]):
         corrupt: Corruption,
         rows: slice | None = None,
     ) -> None:
-        at_once = max(1, tokens_at_once(device) // (data.batch * data.seq))
+        at_once = max(1, TOKENS_AT_ONCE // (data.batch * data.seq))
         pinned = device.type == "cuda"
 
         def fetch(step: int) -> Inputs:
