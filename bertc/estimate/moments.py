@@ -19,9 +19,10 @@ from bertc.ir.encoder import Encoder
 from bertc.ir.head_cost import head_kept
 from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sbo
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.resolved import Network, Stage
+from bertc.ir.resolved import Network, Stage, batches_at_once
 
 LONG = 8
+ID, SEGMENT = 4, 1  # of a token, as its text was fetched
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
 CHUNK = 2**19
@@ -239,18 +240,20 @@ class Step:
 
 
 def batch_bytes(stage: Stage, room: Room) -> int:
-    """The rows of a step as text and as corrupted, and on a CPU the next step's, read ahead."""
+    """The rows made together as text and as corrupted, and on a CPU those read ahead of them."""
     told = Mlm | Clm | Plm | Sbo | Rtd
     reads = sum(isinstance(term.objective, told) for term in stage.objective)
     rows = 2 * LONG * stage.seq  # token ids and segment ids
     # Positions or boundaries, targets and weights of what is predicted.
     predicted = stage.predictions() * reads * (2 * LONG + FP32)
     corrupted = LONG * stage.seq * len(stage.networks()) + predicted
-    return (
-        stage.batch
-        * stage.rows_an_example
-        * (rows * (2 if room.device == "cpu" else 1) + corrupted)
-    )
+    if stage.tasks:
+        at_once, ahead = 1, rows
+    else:
+        at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, room.device))
+        ahead = (ID + SEGMENT) * stage.seq
+    beside = ahead if room.device == "cpu" else 0
+    return at_once * stage.batch * stage.rows_an_example * (rows + corrupted + beside)
 
 
 def memory_bytes(stage: Stage, room: Room) -> int:

@@ -67,6 +67,16 @@ def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
             assert_never(objective)
 
 
+def batches_at_once(tokens: int, device: str) -> int:
+    """Batches of so many tokens of text, padding included, that are fetched and corrupted together.
+
+    A call takes the same time for few rows as for many, and the thread that fetches ahead and the
+    one that trains change places less often. On a CPU they are few enough to weigh little beside a
+    small model; on a GPU they keep it busy for longer than it takes to ask.
+    """
+    return max(1, (1 << 16 if device == "cpu" else 1 << 18) // tokens)
+
+
 class Stage(Node):
     """One phase of a run and the networks it trains. ``first_step`` counts from the run's start.
 

@@ -10,19 +10,11 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch
-from bertc.ir.resolved import Stage
+from bertc.ir.resolved import Stage, batches_at_once
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
 Made = TypeVar("Made")
-
-
-TOKENS_AT_ONCE = 1 << 18
-"""Tokens to fetch and corrupt together, in padded rows.
-
-With so many the operations take far longer than it takes to ask for them, and to change threads
-in between; on a CPU that outweighs that its nearest caches no longer hold them.
-"""
 
 
 class Batch(NamedTuple):
@@ -85,9 +77,9 @@ def corruption(stage: Stage, tables: Tables, seed: int, microbatch: int) -> Corr
 
     def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
         unit = batch if batch % microbatch else microbatch
-        fitting = TOKENS_AT_ONCE // (stage.seq * unit)
+        fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[Columns] = []
-        for rows in split(inputs, max(1, fitting) * unit):
+        for rows in split(inputs, fitting * unit):
             whole = corrupt(stage, rows, tables, mask_key(seed))
             cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
             parts += cut if len(cut) > 1 else [_apart(whole)]
@@ -153,7 +145,7 @@ class Feed(Ahead[Inputs]):
         corrupt: Corruption,
         rows: slice | None = None,
     ) -> None:
-        at_once = max(1, TOKENS_AT_ONCE // (data.batch * data.seq))
+        at_once = batches_at_once(data.batch * data.seq, device.type)
         pinned = device.type == "cuda"
 
         def fetch(step: int) -> Inputs:

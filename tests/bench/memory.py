@@ -2,8 +2,8 @@
 
     python -m tests.bench.memory [--process] [--only TEXT] [--json FILE]
 
-Each configuration runs masking, forward, backward and update of the real step, twice, with a batch
-read ahead as a run has it. Figures are above what was in use before the model was made:
+Each configuration runs masking, forward, backward and update of the real step, twice, with batches
+read ahead as a run has them. Figures are above what was in use before the model was made:
 
     allocated   the most that torch's allocator had given out at any moment, from its own ledger
     process     with --process, from processes of their own: the most main memory held (VmHWM), with
@@ -28,8 +28,10 @@ from torch.profiler import ProfilerActivity, profile
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.ir.resolved import Resolved
+from bertc.train.feed import Feed
 from bertc.train.machine import determinism
-from tests.bench.rig import make_step, random_rows
+from bertc.train.synthetic import RandomText
+from tests.bench.rig import make_step
 
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"
@@ -105,12 +107,11 @@ def process_bytes(resolved: Resolved) -> int:
 def _steps(resolved: Resolved) -> None:
     stage = resolved.stages[0]
     step = make_step(resolved, stage.microbatch or stage.batch)
-    vocab = resolved.encoder.vocab_size
-    with determinism():
-        waiting = random_rows(stage, vocab)
+    text = RandomText(stage, resolved.encoder.vocab_size)
+    cpu = torch.device("cpu")
+    with determinism(), Feed(text, 0, stage.steps, cpu, step.corrupt) as feed:
         for number in range(STEPS):
-            inputs, waiting = waiting, random_rows(stage, vocab, number + 1)
-            step(step.read(inputs), number, 1e-4)
+            step(feed.take(), number, 1e-4)
 
 
 def _status(field: str) -> int:

@@ -62,7 +62,9 @@ def test_batches_are_the_same_however_many_are_made_at_once(
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))
     ]
-    monkeypatch.setattr(feed, "TOKENS_AT_ONCE", batches_at_once * BATCH * SEQ)
+    monkeypatch.setattr(
+        feed, "batches_at_once", lambda tokens, _: max(1, batches_at_once * BATCH * SEQ // tokens)
+    )
     data = cast(StageData, Text())
     with Feed(data, first, STEPS, CPU, corrupt, rows) as batches:
         for expected in alone:
