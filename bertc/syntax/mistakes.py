@@ -48,6 +48,11 @@ ELSEWHERE = {
     "warmup_ratio": "warmup",
     "max_grad_norm": "clip",
     "doc_stride": "stride",
+    "train_file": "train",
+    "data": "train",
+    "validation_file": "dev",
+    "validation": "dev",
+    "test_file": "test",
 }
 """What other tools call settings, and arguments of their kinds."""
 
@@ -155,7 +160,8 @@ def unknown_argument(
 ) -> None:
     """A named argument that the kind does not have."""
     assert argument.name is not None, "an unnamed argument takes a known name"
-    near = nearest(argument.name.text, shapes)
+    other = ELSEWHERE.get(argument.name.text.lower(), "")
+    near = other if other in shapes else nearest(argument.name.text, shapes)
     known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
     found.error(
         "E104",
