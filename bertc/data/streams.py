@@ -53,7 +53,8 @@ def opened(path: Path) -> Iterator[Opened]:
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise MissingInputError(f"cannot read {path}: {error.strerror}") from None
+        where = "" if path.is_absolute() else f"names of files begin in {Path.cwd()}"
+        raise MissingInputError(f"cannot read {path}: {error.strerror}", where) from None
     with raw:
         try:
             yield Opened(path, raw, _unpacked(path, raw))
