@@ -14,6 +14,8 @@ from bertc.train.results import Group, Run, Score, Seen, Summary, find_runs, gro
 
 WIDEST = 10_000
 """Characters of a line; a table takes no more than it needs."""
+SETTINGS_WIDE = 80
+"""Characters that settings may take as columns; more of them are written one below another."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,10 @@ class Results:
 
     def as_table(self) -> str:
         """A row a group: mean, deviation and best of each score over the seeds."""
-        table = Table()
-        settings, averages = list(self.groups[0].settings), [g.glue for g in self.groups]
-        for name in ("run", *settings):
+        table, averages = Table(), [group.glue for group in self.groups]
+        settings = list(self.groups[0].settings)
+        one_below_another = sum(map(self._width, settings)) > SETTINGS_WIDE
+        for name in ("run", *(["settings"] if one_below_another else settings)):
             table.add_column(name)
         table.add_column("seeds", justify="right")
         for score in self.scores:
@@ -39,18 +42,24 @@ class Results:
         if any(average is not None for average in averages):
             table.add_column("GLUE", justify="right")
         for group, average in zip(self.groups, averages, strict=True):
-            first = [group.place, *(group.settings[name] for name in settings)]
+            told = ["\n".join(_told(group))] if one_below_another else group.settings.values()
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
-            table.add_row(*first, _seeds(group), *cells, *last)
+            table.add_row(group.place, *told, _seeds(group), *cells, *last)
         console = Console(width=WIDEST, highlight=False, no_color=True)
         with console.capture() as captured:
             console.print(table)
         lines = [line.rstrip() for line in captured.get().splitlines()]
         return "\n".join([*lines, *self._notes()])
 
+    def _width(self, setting: str) -> int:
+        """Characters of a setting's column."""
+        return max(len(setting), *(len(group.settings[setting]) for group in self.groups))
+
     def _notes(self) -> list[str]:
         shown = "mean ± deviation and best over the seeds, of the last evaluations"
+        if any(run.earlier for group in self.groups for run in group.runs):
+            shown += " of each stage"
         better = any(group.best for group in self.groups)
         return [shown + ("; below them those of the best evaluations" if better else "")]
 
@@ -109,8 +118,11 @@ def heading(score: Score) -> str:
 
 def label(group: Group) -> str:
     """A group in a line or a few."""
-    told = [f"{name}={text}" for name, text in group.settings.items() if text]
-    return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
+    return "\n".join([*(_told(group) or [group.place]), *filter(None, [group.standing])])
+
+
+def _told(group: Group) -> list[str]:
+    return [f"{name}={text}" for name, text in group.settings.items() if text]
 
 
 def _seeds(group: Group) -> str:
@@ -166,6 +178,7 @@ def _run(run: Run) -> dict[str, Any]:
         "finished": run.finished,
         "last": _evaluation(run.last),
         "best": _evaluation(run.best),
+        "earlier": [_evaluation(seen) for seen in run.earlier],
     }
 
 

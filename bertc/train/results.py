@@ -40,7 +40,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. ``last`` is its last evaluation, ``best`` the best of the same stage."""
+    """A run folder. ``last`` is its last evaluation, ``best`` the best of the same stage, and
+    ``earlier`` are the last of the stages before.
+    """
 
     folder: Path
     resolved: Resolved
@@ -48,6 +50,13 @@ class Run:
     finished: bool
     last: Seen | None
     best: Seen | None
+    earlier: tuple[Seen, ...] = ()
+
+    @property
+    def came_to(self) -> dict[Score, float]:
+        """What was shown last of each score."""
+        seen = [*self.earlier, *filter(None, [self.last])]
+        return {score: value for each in seen for score, value in each.values.items()}
 
     @property
     def standing(self) -> str:
@@ -99,7 +108,7 @@ class Group:
     @cached_property
     def last(self) -> dict[Score, Summary]:
         """What the last evaluations showed."""
-        return _summaries([run.last for run in self.runs if run.last])
+        return _summaries([run.came_to for run in self.runs])
 
     @cached_property
     def best(self) -> dict[Score, tuple[Summary, tuple[int, ...]]]:
@@ -114,7 +123,7 @@ class Group:
             if any(best.rank > last.rank for last, best in pairs):
                 shown = [best for _, best in pairs]
                 steps = tuple(sorted({best.step for best in shown}))
-                found[score] = _summaries(shown)[score], steps
+                found[score] = _summaries([best.values for best in shown])[score], steps
         return found
 
     @property
@@ -172,8 +181,8 @@ def _read(path: Path) -> Run:
     resolved = folder.read_resolved()
     lines = metrics.read(folder.metrics)
     seen = [line for line in lines if line["kind"] == "eval"]
-    seen = [line for line in seen if line["stage"] == seen[-1]["stage"]]
-    told = [_seen(line, resolved) for line in seen]
+    told = [_seen(line, resolved) for line in seen if line["stage"] == seen[-1]["stage"]]
+    ends = {line["stage"]: line for line in seen}
     return Run(
         path,
         resolved,
@@ -181,6 +190,7 @@ def _read(path: Path) -> Run:
         folder.is_finished(resolved),
         told[-1] if told else None,
         max(told, key=lambda each: each.rank) if told else None,
+        tuple(_seen(line, resolved) for line in list(ends.values())[:-1]),
     )
 
 
@@ -198,9 +208,9 @@ def _seen(line: Mapping[str, Any], resolved: Resolved) -> Seen:
     return Seen(line["step"], mean_score(stage, scores) if scores else -line["loss"], values)
 
 
-def _summaries(seen: Sequence[Seen]) -> dict[Score, Summary]:
-    scores = dict.fromkeys(score for each in seen for score in each.values)
-    return {s: _summary(s, [each.values[s] for each in seen if s in each.values]) for s in scores}
+def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
+    scores = dict.fromkeys(score for each in seen for score in each)
+    return {s: _summary(s, [each[s] for each in seen if s in each]) for s in scores}
 
 
 def _summary(score: Score, values: list[float]) -> Summary:

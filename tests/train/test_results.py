@@ -43,8 +43,9 @@ def run(tiny, tmp_path):
 
 
 def line(resolved, step, part, value):
-    found = {"kind": "eval", "step": step, "stage": resolved.stages[-1].name, "loss": value}
-    tasks = resolved.stages[-1].tasks
+    stage = resolved.trained_at(step)
+    found = {"kind": "eval", "step": step, "stage": stage.name, "loss": value}
+    tasks = stage.tasks
     scores = {t.title: {part: dict.fromkeys(t.metrics, value)} for t in tasks}
     losses = {t.title: 1 - value for t in tasks} or {"mlm": value}
     return {**found, "losses": losses, **({"scores": scores} if scores else {})}
@@ -93,6 +94,36 @@ def test_settings_of_stages_are_columns(run, tmp_path):
         run(name, {12: 0.5}, stages=stages, batch=8)
     settings = [group["settings"] for group in as_json(tmp_path)["groups"]]
     assert settings == [{"task.batch": "4"}, {"task.batch": "8"}]
+
+
+def test_of_a_chain_each_stage_says_what_it_came_to(run, tmp_path):
+    stages = {
+        "text": {"steps": 4, "objective": (Term(objective=Mlm()),)},
+        "first": {"steps": 4, "objective": glue("sst2")},
+        "then": {"steps": 4, "objective": glue("rte")},
+    }
+    shown = {3: 5.5, 4: 5.0, 6: 0.9, 8: 0.8, 10: 0.7, 12: 0.6}
+    for seed in (1, 2):
+        run(f"chain{seed}", shown, stages=stages, seed=seed)
+    found = only(as_json(tmp_path))
+    last = [(s.get("loss") or s["task"], s["mean"], s["runs"]) for s in found["last"]]
+    assert last == [("mlm", 5.0, 2), ("sst2", 0.8, 2), ("rte", 0.6, 2)]
+    (best,) = found["best"]
+    assert (best["task"], best["mean"], best["steps"]) == ("rte", 0.7, [10])
+    steps = [[e["step"] for e in (*r["earlier"], r["last"])] for r in found["runs"]]
+    assert steps == [[4, 8, 12], [4, 8, 12]]
+    assert "of the last evaluations of each stage" in results([tmp_path]).as_table()
+
+
+def test_many_settings_stand_one_below_another(run, tmp_path):
+    names = ("beginning", "continuing", "finishing")
+    own = {name: {"steps": 4, "batch": 8 - i, "seq": 24 - i} for i, name in enumerate(names)}
+    run("chain", {12: 0.5}, stages=own)
+    run("single", {12: 0.5}, objective=glue("rte"), optimizer=Adam(lr=1e-3, warmup=2))
+    table = results([tmp_path]).as_table()
+    assert "│ beginning.batch=8  " in table
+    assert "│ finishing.batch=6  " in table
+    assert max(map(len, table.splitlines())) < 200
 
 
 def test_runs_of_a_task_that_differ_never_share_a_row(run, tmp_path):
