@@ -44,6 +44,10 @@ class Evaluation:
     """The losses by language (``en``) or direction (``en-fr``), where there are several."""
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     """Of tasks, by the part they are judged by and by metric."""
+    always: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The label or tag that all of a part were given ("" of spans: that there is none), by task and
+    part, where it is one: such a model has learned nothing of its examples yet.
+    """
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of metrics."""
@@ -54,11 +58,23 @@ class Evaluation:
 
 def score_lines(evaluation: Evaluation) -> list[str]:
     """The scores of tasks, a line a part."""
+    same = always_lines(evaluation)
     return [
-        f"{task} {part}: " + ", ".join(f"{metric} {value:.4f}" for metric, value in found.items())
+        f"{task} {part}: "
+        + ", ".join(f"{metric} {value:.4f}" for metric, value in found.items())
+        + (f" ({same[task, part]})" if (task, part) in same else "")
         for task, parts in evaluation.scores.items()
         for part, found in parts.items()
     ]
+
+
+def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
+    """By task and part the one answer that all examples were given, where it is one."""
+    return {
+        (task, part): f"every answer is {f'`{said}`' if said else 'that there is none'}"
+        for task, parts in evaluation.always.items()
+        for part, said in parts.items()
+    }
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Evaluation of tasks: what a model answers to the parts they are judged by, and how well."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.data import TaskData, TaskSet, encode
@@ -9,6 +10,7 @@ from bertc.diagnostics import MissingInputError
 from bertc.interop.loading import load
 from bertc.ir.resolved import Stage
 from bertc.nn import Model
+from bertc.tasks.gold import Given
 from bertc.tasks.metrics import judge
 from bertc.train.answering import Within, answer
 from bertc.train.asked import task_of
@@ -29,13 +31,15 @@ def evaluate_tasks(
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
     """
-    losses, accuracy, scores, total = {}, {}, {}, 0
+    losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
     for own in data.sets:
         found, parts = {}, []
         for part, (examples, rows) in own.parts.items():
             pad = data.vocabulary.pad
             answers = answer(model, stage, own, examples, rows, pad, stop, within=within)
             found[part] = judge(own.task, examples, answers.given)
+            if (said := _one_for_all(answers.given)) is not None:
+                always.setdefault(own.task.title, {})[part] = said
             parts.append((len(examples), answers))
             total += len(examples)
         if not parts:
@@ -46,7 +50,14 @@ def evaluate_tasks(
         scores[title] = found
     weights = {term.name: term.weight for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
-    return Evaluation(loss, losses, accuracy, total, scores=scores)
+    return Evaluation(loss, losses, accuracy, total, scores=scores, always=always)
+
+
+def _one_for_all(given: Sequence[Given]) -> str | None:
+    """The label, tag or span that is all that several examples were given."""
+    said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
+    only = said.pop() if len(said) == 1 and len(given) > 1 else None
+    return only if isinstance(only, str) else None
 
 
 def evaluate_files(run: Path, told: str, device: str = "auto") -> Evaluation:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bertc.train.display import clock
-from bertc.train.evaluation import Evaluation
+from bertc.train.evaluation import Evaluation, always_lines
 
 LARGEST_SHOWN = 50.0
 """Nats whose exponential is still worth a number."""
@@ -38,6 +38,8 @@ class Report:
             if self.evaluation is not None:
                 if self.evaluation.scores:
                     console.print(_scores(self.evaluation))
+                    for (task, part), same in always_lines(self.evaluation).items():
+                        console.print(f"{task} {part}: {same}", markup=False, soft_wrap=True)
                 else:
                     console.print(_table(self.evaluation))
                 if self.evaluation.languages:
