@@ -217,11 +217,9 @@ def _write_hf(
     if beside:
         write_tensors(fresh / BESIDE, beside)
     vocabulary.save(fresh)
-    notes = tuple(
-        f"{chosen.name} has no {part}: its weights are beside, in {BESIDE}"
-        for part in sorted(parts_of(beside))
-    )
-    return Exported(fresh, name, chosen.name, notes)
+    others = ", ".join(sorted(parts_of(beside)))
+    note = f"{chosen.name} has no place for {others}: kept beside, in {BESIDE}, which bertc reads"
+    return Exported(fresh, name, chosen.name, (note,) if beside else ())
 
 
 Target = tuple[LayoutName, HfClass]

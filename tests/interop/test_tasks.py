@@ -260,11 +260,9 @@ def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path: Path) -> None:
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(), tmp_path)
     assert exported.architecture == "BertForTokenClassification"
-    beside = [note.split(":")[0] for note in exported.notes]
-    assert beside == [
-        f"BertForTokenClassification has no {part}"
-        for part in ("mlm", "mnli", "nsp", "pooler", "squad")
-    ]
+    (note,) = exported.notes
+    lost = "mlm, mnli, nsp, pooler, squad"
+    assert note.startswith(f"BertForTokenClassification has no place for {lost}: ")
     back = import_model(tmp_path)
     assert back.tensors.keys() == weights.keys()
     assert all(torch.equal(back.tensors[name], weights[name]) for name in weights)
