@@ -82,20 +82,25 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
             },
         )
         progress.end()
-        for note in _notes(own, len(learned), stage.seq):
+        for note in _notes(own, len(learned), stage):
             progress.note(f"{task.title}: {note}")
         sets.append(own)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
 
 
-def _notes(own: TaskSet, examples: int, seq: int) -> list[str]:
-    """What was lost of the text, and of what is asked."""
+def _notes(own: TaskSet, examples: int, stage: Stage) -> list[str]:
+    """What was lost of the text, and of what is asked; what there is too little of."""
     parts = {"training": (examples, own.train)}
     parts |= {name: (len(found), rows) for name, (found, rows) in own.parts.items()}
     notes = [] if own.parts else ["no part to be judged by: no score will be told"]
+    if stage.batch > own.units:
+        times = stage.batch / own.units
+        notes.append(
+            f"a batch of {stage.batch:,} reads the {own.units:,} there are {times:.1f} times"
+        )
     for name, (count, rows) in parts.items():
         if rows.cut:
-            notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {seq} tokens")
+            notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {stage.seq} tokens")
         if rows.lost and own.task.answer.kind == "span":
             notes.append(
                 f"the answers of {rows.lost:,} of {count:,} {name} examples stand in no window as a"

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from bertc.data import TaskData, TaskSet, encode
+import bertc
+from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
 from bertc.data.task import cut, gather, in_order_of_length
+from bertc.data.task_sets import read_tasks
 from bertc.data.template import template_of
 from bertc.data.vocabulary import from_tokenizer
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
@@ -218,3 +220,29 @@ def test_all_rows_are_read_once_in_order_of_length(bert):
     batches = list(in_order_of_length(own, own.train, 160, 32, 0))
     assert sorted(row for batch in batches for row in batch.rows) == list(range(77))
     assert all(batch.token_ids.size <= 160 for batch in batches)
+
+
+def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
+    said = []
+
+    class Told(Silent):
+        def note(self, message):
+            said.append(message)
+
+    (tmp_path / "short.tsv").write_text("text\tlabel\nw1 w2\tno\nw3 w4 w5 w6 w7 w8 w9\tyes\n")
+    (tmp_path / "asked.jsonl").write_text(
+        '{"context": "w1 w2 w3 w4 w5 w6", "question": "a", "answer": "w1 w2 w3 w4 w5"'
+        ', "start": 0}\n'
+    )
+    own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
+    spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
+    read_tasks(bertc.resolve(spec).stages[0], bert, 1, Told())
+    assert said == [
+        "classify: no part to be judged by: no score will be told",
+        "classify: a batch of 5 reads the 2 there are 2.5 times",
+        "classify: 1 of 2 training examples are cut to 8 tokens",
+        "read: no part to be judged by: no score will be told",
+        "read: a batch of 5 reads the 2 there are 2.5 times",
+        "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
+        " has longer windows, a smaller stride more of them",
+    ]
