@@ -138,5 +138,8 @@ def serve() -> None:
             argument = pickle.load(questions)
         except EOFError:
             return
-        pickle.dump(work(argument), answers, pickle.HIGHEST_PROTOCOL)
-        answers.flush()
+        try:
+            pickle.dump(work(argument), answers, pickle.HIGHEST_PROTOCOL)
+            answers.flush()
+        except BrokenPipeError:  # the process that asked was killed
+            os._exit(1)

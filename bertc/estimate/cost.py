@@ -47,7 +47,8 @@ def estimate(
     Raises:
         UsageError: if no device of that name is known, or there are more than examples in a batch.
     """
-    target = device_named(device)
+    world = World(devices, largest_divisor(devices, PER_HOST))
+    target = device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
     room = Room(
         target.memory_bytes,
@@ -56,7 +57,6 @@ def estimate(
         compiles(resolved, target.kind),
         resolved.run.recompute,
     )
-    world = World(devices, largest_divisor(devices, PER_HOST))
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(

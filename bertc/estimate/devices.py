@@ -79,19 +79,19 @@ CPU_MFU = 0.9
 CPU_KEPT_SECONDS = 1.1e-9
 CPU_WEIGHT_SECONDS = 1.8e-9
 CPU_SOURCE = (
-    "eager steps 64 to 768 wide on a server CPU with AVX-512: products at 0.9 of 200 GFLOP/s a "
+    "eager steps 64 to 768 wide on a server CPU with AVX-512: products at 0.9 of 200 GFLOP/s a\n"
     "core in bf16, 100 in fp32; 1.1 ns a byte kept for backward, 1.8 ns a weight applied or moved"
 )
 
 
-def device_named(name: str) -> Device:
-    """The device of that name; ``cpu`` is this machine's.
+def device_named(name: str, processes: int = 1) -> Device:
+    """The device of that name; ``cpu`` is this machine's, shared by so many processes.
 
     Raises:
         UsageError: if there is none.
     """
     if name.lower() == "cpu":
-        return this_cpu()
+        return this_cpu(processes)
     if name.lower() in ACCELERATORS:
         return ACCELERATORS[name.lower()]
     near = difflib.get_close_matches(name.lower(), NAMES, n=1)
@@ -106,21 +106,33 @@ def accelerator_called(title: str) -> Device | None:
     return next((device for name, device in ACCELERATORS.items() if name in names), None)
 
 
-def this_cpu() -> Device:
-    """The CPU bertc runs on: its usable cores, its memory, and whether bf16 is fast."""
+def available_cores() -> int:
+    """Cores of this machine that its processes may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def this_cpu(processes: int = 1) -> Device:
+    """What one of so many processes has of the CPU bertc runs on: cores, memory, fast bf16 or not.
+
+    ``OMP_NUM_THREADS`` says how many cores one may use, as it does to torch.
+    """
     flags = _cpu_flags()
     fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
     fp32_flops = FP32_FLOPS_PER_CORE if "avx512f" in flags else FP32_FLOPS_PER_CORE / 2
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores, threads = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal() and int(threads):
+        cores = min(cores, int(threads))
     return Device(
         name="cpu",
-        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        bf16_flops=BF16_FLOPS_PER_CORE * (cores or 1) if fast_bf16 else 0.0,
-        fp32_flops=fp32_flops * (cores or 1),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes,
+        bf16_flops=BF16_FLOPS_PER_CORE * cores if fast_bf16 else 0.0,
+        fp32_flops=fp32_flops * cores,
         mfu=CPU_MFU,
-        mfu_source=f"{cores or 1} cores of this machine; {CPU_SOURCE}",
-        kept_seconds=CPU_KEPT_SECONDS / (cores or 1),
-        weight_seconds=CPU_WEIGHT_SECONDS / (cores or 1),
+        mfu_source=f"{cores:.2g} of {available_cores()} cores for each process; {CPU_SOURCE}",
+        kept_seconds=CPU_KEPT_SECONDS / cores,
+        weight_seconds=CPU_WEIGHT_SECONDS / cores,
     )
 
 

@@ -18,8 +18,8 @@ NETWORK_BYTES = 50e9
 LINK_SHARE = 0.8
 """Of what a link promises, what large messages are assumed to get."""
 TALK_SOURCE = (
-    "Messages: fp32 in rings, at 0.8 of NVLink or PCIe within a machine of up to 8 devices and of\n"
-    "400 Gb/s a device between machines, none of it hidden behind computing."
+    "Messages: fp32 in rings, at 0.8 of NVLink, PCIe or main memory within a machine of up to 8\n"
+    "devices and of 400 Gb/s a device between machines, none of it hidden behind computing."
 )
 
 

@@ -25,13 +25,21 @@ def as_json(estimates: Sequence[Estimate]) -> str:
 def as_table(estimates: Sequence[Estimate]) -> str:
     """One estimate by part and stage; several side by side, with differences to the first."""
     lines = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
-    return "\n".join((*lines, "", *assumptions(estimates[0])))
+    fitting = (_does_not_fit(one) for one in estimates)
+    return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
+
+
+def _does_not_fit(estimate: Estimate) -> str:
+    if estimate.memory.largest_microbatch:
+        return ""
+    return f"{estimate.name} does not fit on {estimate.time.device}, not with one example at once."
 
 
 def assumptions(estimate: Estimate) -> tuple[str, ...]:
     """What the figures rest on, a line each."""
-    target = device_named(estimate.time.device)
     spread = estimate.spread
+    target = device_named(estimate.time.device, spread.per_host if spread else 1)
+    messages = ", messages counted," if spread else ""
     return (
         *(
             (
@@ -49,9 +57,10 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
             if stage.row_tokens < stage.seq
         ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
-        "that fits, or at the spec's own.",
-        f"Time on {target.name} at an assumed MFU of {estimate.time.assumed_mfu:.2g}, "
-        "without evaluations:",
+        "that fits, or at the spec's own;",
+        "its peak is that of the fullest moment of a step, not the sum of its parts.",
+        f"Time on {target.name} without evaluations, products at {target.mfu:.2g} of the peak: in "
+        f"{estimate.name}{messages} an MFU of {estimate.time.assumed_mfu:.2g}.",
         f"{target.mfu_source}.",
     )
 

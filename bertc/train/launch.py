@@ -12,6 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from bertc.diagnostics import StoppedError
+from bertc.estimate.devices import available_cores
 from bertc.train.checkpoints import how_to_resume
 from bertc.train.orphan import LAUNCHER
 from bertc.train.run import RunFolder
@@ -30,8 +31,7 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     Raises:
         StoppedError: if one was killed.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (cores or 1) // processes)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
     os.environ[LAUNCHER] = str(os.getpid())
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING_SECONDS))
     if sys.platform in LOOPBACK:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from bertc.estimate import largest_microbatches, layout
-from bertc.estimate.devices import this_cpu
+from bertc.estimate.devices import available_cores, this_cpu
 from bertc.ir.resolved import Resolved
 from bertc.passes import ALONE, Machine, Plan, World, plan
 
@@ -20,21 +20,21 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
 
     Main memory is shared by the ``processes`` of this machine.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     if wanted != "cpu" and torch.cuda.is_available():
         return Machine(
             device="cuda",
             name=torch.cuda.get_device_name(),
             memory_bytes=torch.cuda.get_device_properties(0).total_memory,
             fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
-            cores=cores or 1,
+            cores=cores,
         )
     return Machine(
         device="cpu",
         name=_processor(),
         memory_bytes=_free_memory_bytes() // processes,
         fast_bf16=this_cpu().bf16_flops > 0,
-        cores=cores or 1,
+        cores=cores,
     )
 
 

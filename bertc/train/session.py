@@ -157,12 +157,12 @@ class Watched:
 
     def begin(self, task: str, total: int, unit: str) -> None:
         """A part of the preparation starts."""
-        self._stop.check()
+        self._stop.check_alone()
         self._display.begin(task, total, unit)
 
     def advance(self, amount: int) -> None:
         """``amount`` more of it is done."""
-        self._stop.check()
+        self._stop.check_alone()
         self._display.advance(amount)
 
     def end(self) -> None:

@@ -70,6 +70,15 @@ class Stop:
         if self._agreed:
             raise self.error("stopped")
 
+    def check_alone(self) -> None:
+        """As ``check`` where the other processes only wait for this one: they need not agree.
+
+        Raises:
+            StoppedError: with the exit code of the signal.
+        """
+        self._agreed = self._agreed or self.received
+        self.check()
+
     def error(self, message: str) -> StoppedError:
         """The error that ends the run with the exit code of the signal."""
         kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError

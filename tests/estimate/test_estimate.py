@@ -1,14 +1,16 @@
 """The estimate as JSON and as tables, its devices and times, and what it never loads."""
 
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bertc.api import points, resolve
 from bertc.diagnostics import UsageError
-from bertc.estimate import as_json, as_table, device_named, estimate
+from bertc.estimate import as_json, as_table, device_named, devices, estimate
 from bertc.estimate.devices import NAMES
 from bertc.estimate.units import duration_text
 
@@ -63,9 +65,39 @@ def test_one_estimate_shows_parts_and_stages() -> None:
         "stage short",
         "stage long",
         "micro-batch",
-        "assumed MFU of 0.4",
+        "an MFU of 0.4",
     ):
         assert expected in text
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    _, _, shown = readme.partition("$ bertc estimate ")
+    command, shown = shown.split("```")[0].split("\n", 1)
+    *specs, option, device = shlex.split(command)
+    assert option == "--device"
+    assert shown == as_table([estimate(resolve(spec), device) for spec in specs]) + "\n"
+
+
+def test_what_does_not_fit_is_told() -> None:
+    large = estimate(resolve("bert-base", ["layers=100", "hidden=8192"]), "l4")
+    assert "bert-base does not fit on l4, not with one example at once" in as_table([large])
+    assert "does not fit" not in as_table([estimate(resolve("bert-base"), "l4")])
+
+
+def test_processes_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "available_cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    whole, half = device_named("cpu"), device_named("cpu", 2)
+    assert half.fp32_flops == whole.fp32_flops / 2
+    assert half.memory_bytes == whole.memory_bytes // 2
+    assert half.kept_seconds == 2 * whole.kept_seconds
+    assert device_named("cpu", 8).fp32_flops == whole.fp32_flops / 8
+    one, two = (estimate(resolve("bert-mini"), "cpu", devices=n).time for n in (1, 2))
+    assert 0.95 < two.seconds_per_step / one.seconds_per_step < 1.2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert device_named("cpu").fp32_flops == whole.fp32_flops / 4
+    assert device_named("cpu", 2).fp32_flops == whole.fp32_flops / 4
 
 
 def test_several_estimates_show_differences_to_the_first() -> None:
