@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,20 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def _in_a_folder(path: Path | None) -> Path | None:
+    """Refused before the work that is to be kept there."""
+    if path and not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.parent}")
+    return path
+
+
+def file_to_write(help: str) -> Any:
+    """An option that names a file, in a folder that is there."""
+    return typer.Option(help=help, dir_okay=False, callback=_in_a_folder)
+
+
 ProfileOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
 ]

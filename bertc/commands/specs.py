@@ -15,6 +15,7 @@ from bertc.commands.options import (
     SpecArgument,
     SpecsArgument,
     app,
+    file_to_write,
     in_color,
 )
 from bertc.diagnostics import SpecError
@@ -141,7 +142,7 @@ def bench(
     compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
     profile: ProfileOption = None,
     json: JsonOption = False,
-    out: Annotated[Path | None, typer.Option(help="a file for the JSON")] = None,
+    out: Annotated[Path | None, file_to_write("a file for the JSON")] = None,
 ) -> None:
     """Time the training step of a spec on random tokens, beside other systems in turns."""
     from bertc.api import resolve
@@ -151,6 +152,6 @@ def bench(
     report = run(
         resolve(spec, overrides), against=against, rounds=rounds, compiled=compile, profile=profile
     )
+    typer.echo(report.as_json() if json else report.summary())
     if out:
         report.write(out)
-    typer.echo(report.as_json() if json else report.summary())

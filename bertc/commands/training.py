@@ -16,6 +16,7 @@ from bertc.commands.options import (
     SetOption,
     SpecArgument,
     app,
+    file_to_write,
     in_color,
 )
 from bertc.diagnostics import BertcError, UsageError
@@ -147,15 +148,15 @@ def slurm(
 def results_(
     folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
     json: JsonOption = False,
-    plot: Annotated[Path | None, typer.Option(help="a PNG file for a picture of it")] = None,
+    plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
 ) -> None:
     """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
     from bertc.train.compare import results
 
     found = results(folders)
+    typer.echo(found.as_json() if json else found.as_table())
     if plot:
         found.plot(plot)
-    typer.echo(found.as_json() if json else found.as_table())
 
 
 @app.command("eval")

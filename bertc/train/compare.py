@@ -33,8 +33,7 @@ class Results:
         """A row a group: mean, deviation and best of each score over the seeds."""
         table, averages = Table(), [group.glue for group in self.groups]
         settings = list(self.groups[0].settings)
-        one_below_another = sum(map(self._width, settings)) > SETTINGS_WIDE
-        for name in ("run", *(["settings"] if one_below_another else settings)):
+        for name in ("run", *(["settings"] if self._many_settings else settings)):
             table.add_column(name)
         table.add_column("seeds", justify="right")
         for score in self.scores:
@@ -42,7 +41,7 @@ class Results:
         if any(average is not None for average in averages):
             table.add_column("GLUE", justify="right")
         for group, average in zip(self.groups, averages, strict=True):
-            told = ["\n".join(_told(group))] if one_below_another else group.settings.values()
+            told = ["\n".join(_told(group))] if self._many_settings else group.settings.values()
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
             table.add_row(group.place, *told, _seeds(group), *cells, *last)
@@ -52,9 +51,11 @@ class Results:
         lines = [line.rstrip() for line in captured.get().splitlines()]
         return "\n".join([*lines, *self._notes()])
 
-    def _width(self, setting: str) -> int:
-        """Characters of a setting's column."""
-        return max(len(setting), *(len(group.settings[setting]) for group in self.groups))
+    @property
+    def _many_settings(self) -> bool:
+        """Whether columns of settings would take too much of a line."""
+        columns = {n: [g.settings[n] for g in self.groups] for n in self.groups[0].settings}
+        return sum(max(map(len, (n, *own))) for n, own in columns.items()) > SETTINGS_WIDE
 
     def _notes(self) -> list[str]:
         shown = "mean ± deviation and best over the seeds, of the last evaluations"
@@ -66,6 +67,11 @@ class Results:
     def as_json(self) -> str:
         """All of it as one JSON object."""
         return json.dumps({"schema": 1, "groups": [_group(g) for g in self.groups]}, indent=1)
+
+    def _label(self, group: Group) -> str:
+        """A group in a line or a few."""
+        told = [] if self._many_settings else _told(group)
+        return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
 
     def plot(self, path: Path) -> None:
         """Draw the scores of each group with their deviations, as a PNG.
@@ -90,7 +96,7 @@ class Results:
                 capsize=4,
                 label=heading(score).replace("\n", " "),
             )
-        axes.set_xticks(range(len(self.groups)), [label(group) for group in self.groups])
+        axes.set_xticks(range(len(self.groups)), [self._label(group) for group in self.groups])
         axes.tick_params(axis="x", labelrotation=20 if len(self.groups) > 3 else 0)
         axes.grid(alpha=0.3)
         if scores:
@@ -114,11 +120,6 @@ def heading(score: Score) -> str:
         return f"{score[0]}\nheld-out loss"
     task, part, metric = score
     return f"{task} {part}\n{metric}"
-
-
-def label(group: Group) -> str:
-    """A group in a line or a few."""
-    return "\n".join([*(_told(group) or [group.place]), *filter(None, [group.standing])])
 
 
 def _told(group: Group) -> list[str]:

@@ -1,5 +1,6 @@
 """Writing that survives a kill or a power cut, and says why when it cannot."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -10,6 +11,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from bertc.diagnostics import CannotWriteError
+
+TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -63,7 +66,12 @@ def writing(path: Path, needed_bytes: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _cannot_write(path, needed_bytes, error.strerror or "unknown reason") from error
+        reason = error.strerror or "unknown reason"
+        if error.errno not in TOO_LITTLE_ROOM:
+            raise CannotWriteError(
+                f"cannot write {path}: {reason}", "choose another place"
+            ) from None
+        raise _cannot_write(path, needed_bytes, reason) from error
     except SafetensorError as error:
         raise _cannot_write(path, needed_bytes, _reason(str(error))) from error
 

@@ -78,7 +78,7 @@ def train(
     """
     cache, folder, (rank, world) = cache or cache_folder(), RunFolder(out), world_here()
     with (
-        Stop(shared=world.size > 1) as stop,
+        Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,
         closing(choose(quiet or rank > 0)) as display,
         determinism(),
         kept_memory(),
@@ -218,22 +218,30 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
 
     An evaluation that is cut short is not lost: the checkpoint says that it is still due.
     """
-    run, progress, stop = session.resolved.run, session.progress, session.ranks.stop
+    run, progress = session.resolved.run, session.progress
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
-    try:
+    with _saved_when_stopped(session):
         if evaluation_due and not phase.judged:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             found = _evaluate(session, phase)
             if phase.stage.patience:
                 heed(session, phase.stage, found)
-        stop.check()
-    except StoppedError:
-        session.save()
-        with session.ranks.alike():
-            raise stop.error(f"stopped after step {progress.step:,}, and saved") from None
+        session.ranks.stop.check()
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
+
+
+@contextmanager
+def _saved_when_stopped(session: Session) -> Iterator[None]:
+    """Inside, what stops the run saves it as it was after its last step."""
+    try:
+        yield
+    except StoppedError:
+        session.save()
+        message = f"stopped after step {session.progress.step:,}, and saved"
+        with session.ranks.alike():
+            raise session.ranks.stop.error(message) from None
 
 
 def _evaluate(session: Session, phase: _Phase) -> Evaluation:
@@ -264,7 +272,7 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
 
 
 def _step(session: Session, phase: _Phase, batch: Batch, learning_rate: float) -> StepResult:
-    with _naming_what_fits(session, phase, batch.inputs):
+    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
         return phase.step(batch, session.progress.step, learning_rate)
 
 

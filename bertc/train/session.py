@@ -316,8 +316,8 @@ def plan_of(
             if began.device == plan.device:
                 plan = replace(plan, precision=began.precision)
             display.note(
-                f"warning: the run began on {_where(began)} and goes on on {_where(plan)}; "
-                "the result will differ in the last digits"
+                f"warning: begun on {_where(began)}, now on {_where(plan)}: "
+                "results differ in the last digits"
             )
         if began.processes == plan.processes:
             _restore_threads(lock["threads"], display)

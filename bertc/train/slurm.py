@@ -18,6 +18,7 @@ _SCRIPT = """\
 #SBATCH --output={name}-%j.log
 #SBATCH --signal=B:TERM@{grace}
 
+# For sbatch, where the paths of the spec begin, with the environment of bertc active.
 # The run folder, the text and the cache ($BERTC_CACHE) are to lie on a disk that all machines see.
 set -u
 head_node=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

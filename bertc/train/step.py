@@ -215,6 +215,7 @@ class TrainStep:
 
         Raises:
             DataError: if a loss or the gradient is not finite; the weights are as before.
+            StoppedError: between two micro-batches, if someone asked for it; so are they then.
         """
         stage, names = self._stage, kinds(self._stage)
         missing = self._missing(len(batch.columns))
@@ -287,6 +288,7 @@ class TrainStep:
         sums, last = [], len(columns) + missing - 1
         before, memories = self._memories(columns), list[Memory | None]()
         for index, part in enumerate(columns + columns[-1:] * missing):
+            self._ranks.stop.check()  # of several processes none has agreed to it here
             part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(columns)
             place = (index, first) if first else (index,)

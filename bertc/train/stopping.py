@@ -31,14 +31,15 @@ class Stop:
     """While entered, SIGTERM and SIGINT set a flag; a second one ends the process at once.
 
     A ``shared`` stop is that of one of several processes: the flag counts when all have agreed on
-    it, and a second signal is the launcher's repeating the first.
+    it, and a second signal is the launcher's repeating the first. Unless ``quiet``, the first is
+    acknowledged on the standard error.
     """
 
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT)
 
-    def __init__(self, shared: bool = False) -> None:
+    def __init__(self, shared: bool = False, quiet: bool = True) -> None:
         self.received = 0
-        self._shared, self._agreed = shared, 0
+        self._shared, self._quiet, self._agreed = shared, quiet, 0
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
 
@@ -105,6 +106,9 @@ class Stop:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.received and not self._shared:
             os._exit(128 + number)
+        if not self._quiet and not self.received:
+            # Past the streams of Python, one of which may be what this interrupts.
+            os.write(2, b"stopping\n" if self._shared else b"stopping; once more ends at once\n")
         self.received = number
         if not self._shared or self._leaving_is_safe:
             self._agreed = number

@@ -30,6 +30,7 @@ from bertc.passes import World
 from bertc.train import loop, ranks
 from bertc.train.loop import train
 from bertc.train.machine import make_plan
+from bertc.train.session import Watched
 from bertc.train.step import TrainStep
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
@@ -256,9 +257,25 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
     sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
     assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
     train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
-    assert "began on cpu in 2 processes and goes on on cpu;" in capsys.readouterr().err
+    assert "begun on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
     for name in ("by one", "by three"):
         assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
+
+
+def ask_while_preparing(rank):
+    real = Watched.begin
+
+    def begin(self, *task):
+        signal.raise_signal(signal.SIGINT)
+        real(self, *task)
+
+    Watched.begin = begin
+
+
+def test_preparing_stops_though_the_others_only_wait(together, tiny, tmp_path):
+    codes, said = together(2, tiny(), harm=ask_while_preparing)
+    assert (codes, said) == ([130, 75], [(0, "stopped")])
+    assert not (tmp_path / "run" / "lock.json").exists()
 
 
 def poison(rank):

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from bertc.diagnostics import StoppedError
+from bertc.train import loop
 from bertc.train.stopping import Stop
 
 
@@ -30,6 +31,45 @@ def test_a_second_signal_leaves_at_once(monkeypatch):
         assert left == []
         signal.raise_signal(signal.SIGINT)
     assert left == [130]
+
+
+def test_the_first_signal_is_acknowledged(capfd):
+    with Stop(quiet=False), Stop(shared=True, quiet=False) as shared:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert not shared.requested, "the others have not agreed"
+        with pytest.raises(StoppedError):
+            shared.check_alone()
+    with Stop(quiet=False):
+        signal.raise_signal(signal.SIGTERM)
+    with Stop():
+        signal.raise_signal(signal.SIGTERM)
+    assert capfd.readouterr().err == "stopping\nstopping; once more ends at once\n"
+
+
+def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypatch, same_run):
+    resolved, cache = tiny(microbatch=2), tmp_path / "cache"
+    loop.train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    made, calls = loop.make_objective, []
+
+    def counted(*arguments):
+        objective = made(*arguments)
+
+        def call(*columns):
+            calls.append(1)
+            if len(calls) == 4 * 5 + 2:
+                signal.raise_signal(signal.SIGTERM)
+            return objective(*columns)
+
+        return call
+
+    monkeypatch.setattr(loop, "make_objective", counted)
+    with pytest.raises(StoppedError, match="stopped after step 5, and saved") as caught:
+        loop.train(resolved, tmp_path / "stopped", cache=cache, quiet=True)
+    assert caught.value.exit_code == 143
+    assert len(calls) == 4 * 5 + 2
+    loop.train(resolved, tmp_path / "stopped", cache=cache, quiet=True, resume=True)
+    same_run(tmp_path / "straight", tmp_path / "stopped")
 
 
 def long_call(stop):
