@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
-from bertc.estimate import largest_microbatches, layout
-from bertc.estimate.devices import available_cores, this_cpu
+from bertc.data import Corpus, TaskData
+from bertc.estimate import Estimate, estimate, largest_microbatches, layout
+from bertc.estimate.devices import accelerator_called, available_cores, this_cpu
 from bertc.ir.resolved import Resolved
 from bertc.passes import ALONE, Machine, Plan, World, plan
 
@@ -36,6 +37,16 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
         fast_bf16=this_cpu().bf16_flops > 0,
         cores=cores,
     )
+
+
+def cost_here(resolved: Resolved, plan: Plan, corpus: Corpus, world: World) -> Estimate:
+    """What a run is expected to cost on this machine; on a GPU nobody knows, on an H200."""
+    known = None if plan.device == "cpu" else accelerator_called(torch.cuda.get_device_name())
+    name = "cpu" if plan.device == "cpu" else known.name if known else "h200"
+    lengths = [
+        data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
+    ]
+    return estimate(resolved, name, devices=world.size, lengths=lengths)
 
 
 def _processor() -> str:

@@ -3,16 +3,15 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bertc.data import TaskData, prepare
+from bertc.data import prepare
 from bertc.diagnostics import CannotWriteError
-from bertc.estimate import estimate
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
 from bertc.train import durable
 from bertc.train.beginning import source_of
 from bertc.train.display import Display
-from bertc.train.machine import make_plan
+from bertc.train.machine import cost_here, make_plan
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.run import RunFolder, admit
@@ -42,17 +41,14 @@ def rehearse(
     _try_to_write(out, copies * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))
     source = source_of(resolved, corpus.vocabulary)
-    stages = [corpus.stage(index) for index in range(len(resolved.stages))]
-    lengths = [data.row_length if isinstance(data, TaskData) else data.seq for data in stages]
-    device = "h200" if plan.device == "cuda" else "cpu"
-    cost = estimate(resolved, device, devices=ranks.world.size, lengths=lengths)
+    cost = cost_here(resolved, plan, corpus, ranks.world)
     notes = [
         f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "
         f"at the peak and {duration_text(cost.time.seconds_total)} on {cost.time.device}",
         *(f"on {plan.device}: {reason}" for reason in plan.reasons),
     ]
     notes += source.lines() if source else ()
-    for index, (stage, data) in enumerate(zip(resolved.stages, stages, strict=True)):
+    for index, (stage, data) in enumerate(zip(resolved.stages, corpus.stages, strict=True)):
         data.train(0)
         passes = stage.steps * stage.batch / data.examples
         notes.append(

@@ -1,0 +1,17 @@
+"""What a run says before its first step."""
+
+from bertc.estimate import estimate
+from bertc.estimate.units import duration_text
+from bertc.train import session
+from bertc.train.loop import train
+
+
+def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
+    resolved, cache = tiny(steps=2), tmp_path / "cache"
+    train(resolved, tmp_path / "short", cache=cache)
+    assert "estimated to take" not in capsys.readouterr().err
+    monkeypatch.setattr(session, "WORTH_TELLING", 0)
+    train(resolved, tmp_path / "long", cache=cache)
+    seconds = estimate(resolved, "cpu").time.seconds_total
+    told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"
+    assert told in capsys.readouterr().err
