@@ -11,7 +11,6 @@ from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.estimate.units import duration_text
 from bertc.ir.growth import FromRun
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
@@ -23,18 +22,15 @@ from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, held, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.growth import described, grown
-from bertc.train.machine import cost_here, make_plan
+from bertc.train.machine import make_plan
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
 from bertc.train.remembered import Remembered, shapes, taken_up
 from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, State, begin, restore
 from bertc.train.stopping import Stop
-from bertc.train.surroundings import note_beginning, versions
+from bertc.train.surroundings import note_beginning, tell_time, versions
 from bertc.train.tables import vocabulary_tables
-
-WORTH_TELLING = 60.0
-"""Estimated seconds of a run from which they are told: those of tiny models are too few."""
 
 
 @dataclass
@@ -207,10 +203,7 @@ def open_session(
         note_beginning(resolved, folder, spec_text, lock, plan, corpus, source)
         for text in source.lines() if source else ():
             display.note(text)
-        time = cost_here(resolved, plan, corpus, ranks.world).time
-        if time.seconds_total > WORTH_TELLING:
-            told = duration_text(time.seconds_total)
-            display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
+        tell_time(resolved, plan, corpus, display, ranks.world)
 
     device = torch.device(plan.device)
     stage = resolved.trained_at(ranks.share(found.step if found else 0))

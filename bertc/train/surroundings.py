@@ -1,4 +1,4 @@
-"""What decides the result of a run beside its program, and is held in its lock."""
+"""What decides the result of a run beside its program, and is held in its lock; and its time."""
 
 import platform
 from dataclasses import asdict
@@ -8,14 +8,18 @@ from typing import Any
 import torch
 
 from bertc.data import Corpus
+from bertc.estimate.units import duration_text
 from bertc.ir.resolved import Resolved
-from bertc.passes import Plan
+from bertc.passes import Plan, World
 from bertc.train import changes
 from bertc.train.beginning import Source
-from bertc.train.machine import detect
+from bertc.train.display import Display
+from bertc.train.machine import cost_here, detect
 from bertc.train.run import RunFolder
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
+WORTH_TELLING = 60.0
+"""Estimated seconds of a run from which they are told: those of tiny models are too few."""
 
 
 def note_beginning(
@@ -41,6 +45,16 @@ def note_beginning(
     else:
         corpus.vocabulary.save(folder.tokenizer)
         folder.write_lock(_surroundings(resolved, plan, corpus, source))
+
+
+def tell_time(
+    resolved: Resolved, plan: Plan, corpus: Corpus, display: Display, world: World
+) -> None:
+    """Say what a run is expected to take before it begins."""
+    time = cost_here(resolved, plan, corpus, world).time
+    if time.seconds_total > WORTH_TELLING:
+        told = duration_text(time.seconds_total)
+        display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
 
 
 def _surroundings(

@@ -109,14 +109,14 @@ def test_stopped_it_goes_on_with_the_points_that_are_left(
         patch.setattr(loop, "_step", stop)
         code, out, err = call("train", spec, "--out", "stopped")
     assert (code, out) == (143, "")
-    assert "stopped after step 3, and saved" in err
+    assert "stopped after step 2, and saved" in err
     assert not (tmp_path / "stopped" / "seed=3").exists()
     code, out, err = call("results", "stopped")
-    assert "unfinished: 3/4" in out
+    assert "unfinished: 2/4" in out
     code, out, err = call("train", spec, "--out", "stopped", "--resume")
     assert code == 0
     assert "seed=1: finished" in err
-    assert "resuming at step 3 of 4" in err
+    assert "resuming at step 2 of 4" in err
     for name in ("seed=1", "seed=2", "seed=3"):
         same_run(tmp_path / "straight" / name, tmp_path / "stopped" / name)
 

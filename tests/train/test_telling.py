@@ -2,7 +2,7 @@
 
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text
-from bertc.train import session
+from bertc.train import surroundings
 from bertc.train.loop import train
 
 
@@ -10,7 +10,7 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     resolved, cache = tiny(steps=2), tmp_path / "cache"
     train(resolved, tmp_path / "short", cache=cache)
     assert "estimated to take" not in capsys.readouterr().err
-    monkeypatch.setattr(session, "WORTH_TELLING", 0)
+    monkeypatch.setattr(surroundings, "WORTH_TELLING", 0)
     train(resolved, tmp_path / "long", cache=cache)
     seconds = estimate(resolved, "cpu").time.seconds_total
     told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"
