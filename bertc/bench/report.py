@@ -13,7 +13,7 @@ import torch
 
 from bertc.bench.measure import Timing, quartiles
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.devices import accelerator_called
+from bertc.estimate.devices import accelerator_called, nearest_to
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.passes import Machine, Plan
@@ -46,8 +46,7 @@ class BenchReport:
         """What bertc says of this step without running it, for the micro-batch that was run."""
         stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
         run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
-        device = accelerator_called(self.surroundings.machine.name)
-        name = "cpu" if self.plan.device == "cpu" else device.name if device else "h200"
+        name = nearest_to(self.plan.device, self.surroundings.machine.name)
         return estimate(self.resolved.model_copy(update={"stages": (stage,), "run": run}), name)
 
     @property

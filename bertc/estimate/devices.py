@@ -106,6 +106,12 @@ def accelerator_called(title: str) -> Device | None:
     return next((device for name, device in ACCELERATORS.items() if name in names), None)
 
 
+def nearest_to(kind: Literal["cpu", "cuda"], title: str) -> str:
+    """The name to estimate by of the device that is here; an H200 for a GPU that is not known."""
+    known = accelerator_called(title)
+    return "cpu" if kind == "cpu" else known.name if known else "h200"
+
+
 def available_cores() -> int:
     """Cores of this machine that its processes may use."""
     if hasattr(os, "sched_getaffinity"):

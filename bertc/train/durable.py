@@ -69,7 +69,8 @@ def writing(path: Path, needed_bytes: int) -> Iterator[None]:
         reason = error.strerror or "unknown reason"
         if error.errno not in TOO_LITTLE_ROOM:
             raise CannotWriteError(
-                f"cannot write {path}: {reason}", "choose another place"
+                f"cannot write {path}: {reason}",
+                help="choose another place; what was saved before is intact",
             ) from None
         raise _cannot_write(path, needed_bytes, reason) from error
     except SafetensorError as error:

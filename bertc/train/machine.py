@@ -11,7 +11,7 @@ import torch
 
 from bertc.data import Corpus, TaskData
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.devices import accelerator_called, available_cores, this_cpu
+from bertc.estimate.devices import available_cores, nearest_to, this_cpu
 from bertc.ir.resolved import Resolved
 from bertc.passes import ALONE, Machine, Plan, World, plan
 
@@ -41,12 +41,11 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
 
 def cost_here(resolved: Resolved, plan: Plan, corpus: Corpus, world: World) -> Estimate:
     """What a run is expected to cost on this machine; on a GPU nobody knows, on an H200."""
-    known = None if plan.device == "cpu" else accelerator_called(torch.cuda.get_device_name())
-    name = "cpu" if plan.device == "cpu" else known.name if known else "h200"
+    title = "" if plan.device == "cpu" else torch.cuda.get_device_name()
     lengths = [
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
     ]
-    return estimate(resolved, name, devices=world.size, lengths=lengths)
+    return estimate(resolved, nearest_to(plan.device, title), devices=world.size, lengths=lengths)
 
 
 def _processor() -> str:
