@@ -17,7 +17,7 @@ from bertc.estimate.devices import accelerator_called, nearest_to
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.passes import Machine, Plan
-from bertc.train import durable
+from bertc.storage import durable
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"

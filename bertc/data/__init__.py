@@ -6,7 +6,6 @@ from bertc.data.encode import TaskRows, encode
 from bertc.data.progress import Progress, Silent
 from bertc.data.running import RunningData
 from bertc.data.stage import StageData
-from bertc.data.store import default_cache
 from bertc.data.task import TaskBatch, TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
 
@@ -24,7 +23,6 @@ __all__ = [
     "TaskData",
     "TaskSet",
     "Vocabulary",
-    "default_cache",
     "encode",
     "prepare",
 ]

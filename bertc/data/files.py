@@ -21,7 +21,8 @@ from bertc.data.streams import (
 from bertc.data.tables import FORMATS, Columns, Wanted, records
 from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences
-from bertc.passes.inputs import files_named, instead_of
+from bertc.passes.inputs import instead_of
+from bertc.storage.paths import files_matching
 
 NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
 """Endings of files that are no plain text, whatever bytes they hold."""
@@ -59,7 +60,7 @@ def found(name: str) -> list[Path]:
         MissingInputError: none does.
         DataError: one has an ending of what is neither text nor rows of columns.
     """
-    paths = sorted(files_named(name), key=str)
+    paths = sorted(files_matching(name), key=str)
     if not paths:
         raise MissingInputError(*instead_of(name))
     for path in paths:

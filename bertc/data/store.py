@@ -1,7 +1,6 @@
 """Folders that are either whole or not there: made aside, synced, renamed, checked when opened."""
 
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -13,22 +12,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertc.data.progress import Progress
-from bertc.diagnostics import CannotWriteError, DataError
+from bertc.diagnostics import DataError
+from bertc.storage import durable
+from bertc.storage.paths import is_taken
 
 MANIFEST = "manifest.json"
 CHECKED_BYTES = 64 << 20
 """Files up to this size are hashed at every opening; of larger ones the size is checked."""
 WAIT_SECONDS = 0.2
+ELSEWHERE = "choose another place with BERTC_CACHE=FOLDER"
 
 Facts = Mapping[str, Any]
-
-
-def default_cache() -> Path:
-    """``$BERTC_CACHE``, else ``bertc`` in the user's cache folder."""
-    if chosen := os.environ.get("BERTC_CACHE"):
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "bertc"
 
 
 def fingerprint(*facts: Any) -> str:
@@ -50,21 +44,26 @@ def obtain(
     """
     if (facts := _intact(folder)) is not None:
         return facts
-    with _writing(folder, expected_bytes), _alone(folder, progress):
+    with durable.writing(folder, expected_bytes, ELSEWHERE):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return _obtained_alone(folder, make, progress)
+
+
+def _obtained_alone(folder: Path, make: Callable[[Path], Facts], progress: Progress) -> Facts:
+    with _alone(folder, progress):
         if (facts := _intact(folder)) is not None:
             return facts
-        if folder.exists():
+        if is_taken(folder):
             progress.note(f"{folder} is damaged and made anew")
-            shutil.rmtree(folder)
+            durable.remove(folder)
         for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
-            shutil.rmtree(leftover)
+            durable.remove(leftover)
         temporary = folder.parent / f"{folder.name}.tmp-{os.getpid()}"
         temporary.mkdir()
         try:
             facts = make(temporary)
             _seal(temporary, facts)
-            os.rename(temporary, folder)
-            _sync(folder.parent)
+            durable.rename(temporary, folder)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
@@ -86,13 +85,13 @@ def _seal(folder: Path, facts: Facts) -> None:
     """Write the manifest and push everything to the disk."""
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        _sync(path)
-        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, _sha256(path)]
+        durable.sync(path)
+        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, durable.digest(path)]
     content = json.dumps({"facts": facts, "files": files}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
     (folder / MANIFEST).write_text(f"{digest}\n{content}\n", encoding="utf-8")
-    _sync(folder / MANIFEST)
-    _sync(folder)
+    durable.sync(folder / MANIFEST)
+    durable.sync(folder)
 
 
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
@@ -107,24 +106,11 @@ def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | No
             if path.stat().st_size != size_bytes:
                 return None
             small = limit_bytes is None or size_bytes <= limit_bytes
-            if small and _sha256(path) != expected:
+            if small and durable.digest(path) != expected:
                 return None
     except (OSError, ValueError):
         return None
     return dict(manifest["facts"])
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager
@@ -146,27 +132,3 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def _writing(folder: Path, expected_bytes: int) -> Iterator[None]:
-    """Turn what the system says of a disk into an error a user can act on."""
-    elsewhere = "choose another place with BERTC_CACHE=FOLDER"
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if expected_bytes > shutil.disk_usage(folder.parent).free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        yield
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise CannotWriteError(
-                f"cannot write to {folder.parent}: {os.strerror(error.errno)}", elsewhere
-            ) from None
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        free_bytes = shutil.disk_usage(folder.parent).free
-        raise CannotWriteError(
-            f"no room for {folder}: about {expected_bytes:,} bytes are needed, "
-            f"{free_bytes:,} are free",
-            f"free some, or {elsewhere}",
-        ) from None

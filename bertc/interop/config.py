@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.diagnostics import DataError, UnsafeError
-from bertc.interop.json_file import read_json, shown
 from bertc.interop.names import LayoutName
 from bertc.interop.spelling import SPELLINGS, common_names
 from bertc.ir.base import Probability, Width
 from bertc.ir.ffn import Activation
 from bertc.ir.norm import Epsilon
 from bertc.ir.settings import Heads
+from bertc.storage.json_file import read_json, shown
 
 MAX_BYTES = 2**20
 VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]

@@ -1,14 +1,15 @@
 """A folder that appears whole or not at all."""
 
-import errno
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, CannotWriteError, UsageError
+from bertc.diagnostics import UsageError
+from bertc.storage import durable
 
+ELSEWHERE = "name another folder"
 EXPORTED = frozenset(
     {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
 )
@@ -27,33 +28,18 @@ def replacing(folder: Path) -> Iterator[Path]:
     """
     folder = folder.absolute()
     fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
-    try:
+    with durable.writing(folder, elsewhere=ELSEWHERE):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-        yield fresh
-        _refuse_to_lose(folder, fresh)
-        for path in (*fresh.rglob("*"), fresh):
-            _sync(path)
-        _take_place(folder, fresh)
-    except BertcError:
-        raise
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def cannot_write(path: Path, error: Exception) -> CannotWriteError:
-    """What to tell a user about a failed write."""
-    # safetensors raises its own error, with the system's words inside
-    if os.strerror(errno.ENOSPC) in str(error):
-        return CannotWriteError(f"{path}: the disk is full", help="free some space")
-    reason = getattr(error, "strerror", None)
-    return CannotWriteError(
-        f"{path} cannot be written" + (f": {reason.lower()}" if reason else ""),
-        help="name another folder",
-    )
+        try:
+            durable.remove(fresh)
+            fresh.mkdir()
+            yield fresh
+            _refuse_to_lose(folder, fresh)
+            for path in (*fresh.rglob("*"), fresh):
+                durable.sync(path)
+            _take_place(folder, fresh)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _refuse_to_lose(folder: Path, fresh: Path) -> None:
@@ -70,14 +56,6 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
         )
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _take_place(folder: Path, fresh: Path) -> None:
     if folder.exists():
         old = fresh.with_suffix(".old")
@@ -87,4 +65,4 @@ def _take_place(folder: Path, fresh: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     else:
         fresh.rename(folder)
-    _sync(folder.parent)
+    durable.sync(folder.parent)

@@ -10,7 +10,6 @@ from torch import Tensor
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.config import HfConfig, read_config
 from bertc.interop.exporting import BESIDE
-from bertc.interop.json_file import shown_name
 from bertc.interop.names import BUFFERS, COPIES, MODULES, UNREAD, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
@@ -31,6 +30,7 @@ from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
+from bertc.storage.json_file import shown_name
 
 MOST_NAMED = 5
 RTD_WEIGHT = 50.0  # configure_pretraining.py disc_weight

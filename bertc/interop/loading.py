@@ -9,13 +9,13 @@ from torch import Tensor
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folders import RESOLVED, refuse_several
 from bertc.interop.importing import check_names, import_model
-from bertc.interop.json_file import read_json
 from bertc.interop.names import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 from bertc.nn import Model, build
+from bertc.storage.json_file import read_json
 
 MAX_JSON_BYTES = 16 * 2**20
 

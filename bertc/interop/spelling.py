@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.interop.json_file import shown
 from bertc.interop.names import TITLES, LayoutName
+from bertc.storage.json_file import shown
 
 SPELLINGS: dict[LayoutName, dict[str, str]] = {
     "xlm": {

@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.diagnostics import DataError
 from bertc.interop.config import MAX_BYTES, HfConfig
-from bertc.interop.json_file import read_json, shown, shown_name
 from bertc.interop.names import HfClass, part_of
 from bertc.interop.task_classes import DROPOUT, TASK_CLASSES, TaskClass
 from bertc.ir.answer import Labels, Tags
 from bertc.ir.base import Probability
 from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Name
+from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)

@@ -12,8 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError, UnsafeError
-from bertc.interop.folder import cannot_write
-from bertc.interop.json_file import parse_json
+from bertc.interop.folder import ELSEWHERE
+from bertc.storage import durable
+from bertc.storage.json_file import parse_json
 
 MAX_HEADER_BYTES = 16 * 2**20
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -126,13 +127,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    try:
+    with durable.writing(path, elsewhere=ELSEWHERE):
         path.touch()
         mode = path.stat().st_mode
         save_file(ready, path, metadata={"format": "pt"})
         path.chmod(mode)  # safetensors would leave the file to its owner alone
-    except (SafetensorError, OSError) as error:
-        raise cannot_write(path, error) from None
 
 
 def _shape(shape: tuple[int, ...]) -> str:

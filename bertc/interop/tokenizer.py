@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.interop.json_file import read_json
 from bertc.passes.vocabulary import FILE_NAMES, LARGEST_FILE_BYTES
+from bertc.storage.json_file import read_json
 
 FILES = (
     *FILE_NAMES,

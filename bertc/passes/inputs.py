@@ -1,15 +1,12 @@
 """Whether the text that a spec names is there: looked for, not read."""
 
-import glob
-from collections.abc import Iterator
-from pathlib import Path
-
 from bertc.diagnostics import Diagnostics, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Program
 from bertc.passes.stages import stage_views
 from bertc.passes.vocabulary import nowhere_to_begin
+from bertc.storage.paths import files_matching, is_folder, user_path
 
 
 def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
@@ -19,27 +16,21 @@ def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
     and installed packages are not looked for.
     """
     init, known = program.settings["init"].value, {each.code for each in diagnostics.found}
-    if isinstance(init, FromRun) and not Path(init.path).is_dir() and "E265" not in known:
+    if isinstance(init, FromRun) and not is_folder(init.path) and "E265" not in known:
         nowhere_to_begin(program, diagnostics)
     for stage in stage_views(program):
         given = stage.given("data")
         assert given is not None, "the defaults are filled in"
         for index, share in enumerate(given.value):
             for name, argument in _named(share.corpus):
-                if next(files_named(name), None) is None:
+                if next(files_matching(name), None) is None:
                     span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
                     _missing(name, span, diagnostics)
 
 
-def files_named(name: str) -> Iterator[Path]:
-    """The files that a name or a pattern of names finds, in no order."""
-    pattern = str(Path(name).expanduser())
-    return (Path(p) for p in glob.iglob(pattern, recursive=True) if Path(p).is_file())
-
-
 def instead_of(name: str) -> tuple[str, str]:
     """Why a name finds no file, and what to write."""
-    if Path(name).expanduser().is_dir():
+    if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
     return f"no file matches {name}", "check the path"
 

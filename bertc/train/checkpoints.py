@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.base import Weight
-from bertc.train import durable
+from bertc.storage import durable
 
 WEIGHTS, OPTIMIZER, MEMORY, BEST, PROGRESS, MANIFEST = (
     "weights.safetensors",

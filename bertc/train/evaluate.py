@@ -10,6 +10,7 @@ from bertc.interop.loading import load
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.passes import World
+from bertc.storage.paths import cache_folder
 from bertc.train.checkpoints import newest
 from bertc.train.display import choose
 from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
@@ -18,7 +19,7 @@ from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, cache_folder, identity
+from bertc.train.run import RunFolder, identity
 from bertc.train.session import Watched, plan_of
 from bertc.train.state import Progress
 from bertc.train.step import make_objective

@@ -16,6 +16,7 @@ from bertc.ir.model import model_weights
 from bertc.ir.optimizer import Lamb
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Inputs
+from bertc.storage.paths import cache_folder
 from bertc.train.clock import Clock
 from bertc.train.display import choose
 from bertc.train.engines import trained_names
@@ -40,7 +41,7 @@ from bertc.train.profile import profiling
 from bertc.train.ranks import joined, world_here
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, admit, cache_folder
+from bertc.train.run import RunFolder, admit
 from bertc.train.schedules import rate
 from bertc.train.session import Session, open_session
 from bertc.train.step import StepResult, TrainStep, make_objective

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from bertc.train import durable
+from bertc.storage import durable
 
 
 @dataclass

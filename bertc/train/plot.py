@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from bertc.train import durable
+from bertc.storage import durable
 
 
 def plot(lines: list[dict[str, Any]], path: Path) -> None:

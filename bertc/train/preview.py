@@ -13,10 +13,10 @@ from bertc.data.task import cut, gather
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
+from bertc.storage.paths import cache_folder
 from bertc.train.display import choose
 from bertc.train.evaluation import named
 from bertc.train.feed import to_inputs
-from bertc.train.run import cache_folder
 from bertc.train.session import Watched
 from bertc.train.stopping import Stop
 from bertc.train.tables import vocabulary_tables

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from bertc.train import durable
+from bertc.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
 """Steps that pass unseen, steps that only wake the profiler, and those that it keeps."""

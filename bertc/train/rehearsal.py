@@ -4,11 +4,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertc.data import prepare
-from bertc.diagnostics import CannotWriteError
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
-from bertc.train import durable
+from bertc.storage import durable
+from bertc.storage.paths import existing_folder
 from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.machine import cost_here, make_plan
@@ -61,9 +61,8 @@ def rehearse(
 
 
 def _try_to_write(out: Path, needed_bytes: int) -> None:
-    existing = next(p for p in (out, *out.absolute().parents) if p.exists())
-    try:
-        with durable.writing(out, needed_bytes), TemporaryDirectory(dir=existing) as folder:
-            durable.write(Path(folder) / "test", b"test")
-    except CannotWriteError as error:
-        raise CannotWriteError(error.message, help="make room or choose another --out") from error
+    with (
+        durable.writing(out, needed_bytes, elsewhere="choose another --out"),
+        TemporaryDirectory(dir=existing_folder(out)) as folder,
+    ):
+        durable.write(Path(folder) / "test", b"test")

@@ -25,15 +25,8 @@ from bertc.diagnostics import (
 )
 from bertc.interop.folders import RESOLVED, refuse_several
 from bertc.ir.resolved import Resolved
-from bertc.train import durable
+from bertc.storage import durable
 from bertc.train.changes import refuse_another_program
-
-
-def cache_folder() -> Path:
-    """Where tokenised text is kept: $BERTC_CACHE, else bertc in the user's cache folder."""
-    if chosen := os.environ.get("BERTC_CACHE"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertc"
 
 
 class RunFolder:

@@ -10,7 +10,8 @@ import torch
 
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.base import Normal, Weight
-from bertc.train import checkpoints, durable
+from bertc.storage import durable
+from bertc.train import checkpoints
 
 TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
@@ -226,7 +227,7 @@ def test_a_file_that_cannot_grow_names_path_need_and_room(tmp_path, limit_bytes)
 
 def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
     save(tmp_path, 1)
-    monkeypatch.setattr(durable, "_free", lambda path: 1000)
+    monkeypatch.setattr(durable, "_free_bytes", lambda path: 1000)
     with pytest.raises(CannotWriteError, match=r"disk is full .*needed, 1,000 free"):
         save(tmp_path, 2)
     assert newest_step(tmp_path) == 1

@@ -410,12 +410,12 @@ def test_a_dry_run_trains_nothing_and_leaves_nothing(go, tiny, tmp_path):
 
 def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
     from bertc.diagnostics import CannotWriteError
-    from bertc.train import durable
+    from bertc.storage import durable
 
     go(tiny(), "taken")
     with pytest.raises(UsageError, match="holds a run already"):
         go(tiny(), "taken", dry_run=True)
-    monkeypatch.setattr(durable, "_free", lambda path: 10)
+    monkeypatch.setattr(durable, "_free_bytes", lambda path: 10)
     with pytest.raises(CannotWriteError, match="10 free"):
         go(tiny(), dry_run=True)
 

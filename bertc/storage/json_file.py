@@ -5,7 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError, MissingInputError
+from bertc.diagnostics import DataError
+from bertc.storage.plain_file import read_bytes
 
 LONGEST_INTEGER = 30
 
@@ -14,17 +15,12 @@ def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
     """The object in a JSON file of at most ``max_bytes``.
 
     Raises:
-        MissingInputError: if there is no such file.
+        MissingInputError: if it is not there, no plain file, or may not be read.
         DataError: if it is no JSON object, or too large.
     """
-    if not path.is_file():
-        raise MissingInputError(f"{path} is not there", help="name a folder that has one")
+    content = read_bytes(path, max_bytes)
     try:
-        with path.open("rb") as file:
-            return parse_json(file.read(max_bytes + 1), max_bytes)
-    except OSError as error:
-        reason = (error.strerror or "").lower()
-        raise MissingInputError(f"{path} cannot be read: {reason}") from None
+        return parse_json(content, max_bytes)
     except ValueError as error:
         raise DataError(f"{path} {error}", help="copy the file again from its source") from None
 

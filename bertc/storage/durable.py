@@ -1,0 +1,122 @@
+"""Writing that survives a kill or a power cut, and says why when it cannot."""
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertc.diagnostics import BertcError, CannotWriteError
+from bertc.storage.paths import existing_folder
+
+TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""Errors of the machine, not of the place that is written."""
+
+ANOTHER_OUT = "choose another --out; what was saved before is intact"
+SAVED_BEFORE = ", and --resume goes on from there"
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+"""Libraries in Rust (safetensors, tokenizers) raise errors of their own that say it in the text."""
+
+
+def write(path: Path, content: bytes) -> None:
+    """Put ``content`` into a new file and wait until the disk has it."""
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a finished file or folder its name; the moment from which it exists."""
+    os.rename(source, target)
+    sync(target.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link (its target stays) or a folder with all in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def replace(path: Path, content: bytes, elsewhere: str = ANOTHER_OUT) -> None:
+    """Write a file so that a reader finds the old content or the new, never a part.
+
+    Raises:
+        CannotWriteError: naming the file, the reason, and ``elsewhere`` as the remedy.
+    """
+    aside = path.with_name(f".tmp-{path.name}")
+    with writing(path, len(content), elsewhere):
+        remove(aside)
+        try:
+            write(aside, content)
+            os.replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def writing(path: Path, needed_bytes: int = 0, elsewhere: str = ANOTHER_OUT) -> Iterator[None]:
+    """Let the block write ``needed_bytes`` at ``path``; a failure says why and what is free.
+
+    Raises:
+        CannotWriteError: before anything is written if the disk has less room, or when it fails.
+    """
+    try:
+        if needed_bytes > _free_bytes(path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield
+    except BertcError:
+        raise
+    except Exception as error:
+        number = system_error(error)
+        if number is None or number in TOO_LITTLE_ELSE:
+            raise
+        raise _cannot_write(path, number, needed_bytes, elsewhere) from error
+
+
+def system_error(error: BaseException) -> int | None:
+    """The number of the system's error behind an error, also of a library that wraps it."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = _SYSTEM_ERROR.search(str(error))
+    return int(found[1]) if found else None
+
+
+def _free_bytes(path: Path) -> int:
+    """Bytes free on the disk that holds ``path`` or will."""
+    return shutil.disk_usage(existing_folder(path)).free
+
+
+def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> CannotWriteError:
+    if number not in TOO_LITTLE_ROOM:
+        return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
+    free = _free_bytes(path)
+    room = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
+    why = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
+    goes_on = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""
+    return CannotWriteError(
+        f"cannot write {path}: {why} ({room})", help=f"make room, or {elsewhere}{goes_on}"
+    )

@@ -1,0 +1,116 @@
+"""Reading of plain files, bounded: no device, pipe or folder is waited for, or read without end."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.storage.paths import StrPath
+
+_REASONS = {
+    errno.ENOENT: "it is not there",
+    errno.ENOTDIR: "it is not there",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.ELOOP: "it is a link that leads to itself",
+    errno.ENAMETOOLONG: "its name is too long",
+    errno.EISDIR: "it is a folder",
+}
+_KINDS = {
+    stat.S_IFDIR: "it is a folder",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+    stat.S_IFIFO: "it is a pipe",
+    stat.S_IFSOCK: "it is a socket",
+}
+
+
+@contextmanager
+def opened(path: StrPath) -> Iterator[BinaryIO]:
+    """Open a plain file for reading; a failure to read it inside the block is told as well.
+
+    Raises:
+        MissingInputError: it is not there, no plain file, or may not be read.
+    """
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise _unreadable(path, _KINDS.get(stat.S_IFMT(found.st_mode), "it is no plain file"))
+        with open(path, "rb", opener=_without_waiting) as file:
+            yield file
+    except OSError as error:
+        raise _unreadable(path, reason(error)) from None
+    except ValueError as error:
+        if "null byte" not in str(error) and "surrogates" not in str(error):
+            raise
+        raise _unreadable(path, "no file has such a name") from None
+
+
+def read_bytes(path: StrPath, max_bytes: int) -> bytes:
+    """The content of a plain file.
+
+    Raises:
+        MissingInputError: it is not there, no plain file, or may not be read.
+        DataError: it is larger than ``max_bytes``.
+    """
+    with opened(path) as file:
+        # Looked at first: what is far too large is not read at all.
+        if os.fstat(file.fileno()).st_size <= max_bytes:
+            content = file.read(max_bytes + 1)
+            if len(content) <= max_bytes:
+                return content
+    raise DataError(f"{path} is larger than {_amount(max_bytes)}")
+
+
+def read_text(path: StrPath, max_bytes: int) -> str:
+    """The text of a plain file in UTF-8; ends of lines stay as they are.
+
+    Raises:
+        MissingInputError: it is not there, no plain file, or may not be read.
+        DataError: it is larger than ``max_bytes``, or not UTF-8.
+    """
+    content = read_bytes(path, max_bytes)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
+        raise DataError(
+            f"{path}:{line}: byte 0x{content[error.start]:02x} is not UTF-8",
+            help="save the file as UTF-8",
+        ) from None
+
+
+def size_bytes(path: StrPath) -> int:
+    """The size of a plain file.
+
+    Raises:
+        MissingInputError: it is not there, no plain file, or may not be read.
+    """
+    with opened(path) as file:
+        return os.fstat(file.fileno()).st_size
+
+
+def reason(error: OSError) -> str:
+    """Why the system refuses a file, in the words of all messages."""
+    words = _REASONS.get(error.errno or 0)
+    return words or (error.strerror or "it cannot be read").lower()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # A pipe that took the file's place since it was looked at would wait for a writer.
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _unreadable(path: StrPath, why: str) -> MissingInputError:
+    if why == _REASONS[errno.ENOENT]:
+        return MissingInputError(f"{Path(path)} is not there", help="check the path")
+    return MissingInputError(f"cannot read {Path(path)}: {why}", help="check the path")
+
+
+def _amount(max_bytes: int) -> str:
+    mib, rest = divmod(max_bytes, 2**20)
+    return f"{max_bytes:,} bytes" if rest or not mib else f"{mib:,} MiB"

@@ -1,0 +1,115 @@
+"""No name and no kind of file makes a question about it raise, wait, or read without end."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from bertc.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
+from bertc.storage import durable, paths
+from bertc.storage.json_file import read_json
+from bertc.storage.plain_file import read_bytes, read_text, size_bytes
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, Path]:
+    """Names that are no plain files, by why they are none."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"x")
+    here = os.getcwd()
+    os.chdir(tmp_path)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    os.chdir(here)
+    names = ("loop", "dangling", "folder", "pipe", "socket", "no", "x" * 300, "a\0b", "\ud800")
+    return {name: tmp_path / name for name in names} | {
+        "device": Path("/dev/zero"),
+        "below a file": tmp_path / "file" / "x",
+        "no such user": paths.user_path("~nouser-of-bertc/x"),
+    }
+
+
+def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> None:
+    for name, path in places.items():
+        for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
+            with pytest.raises(MissingInputError) as caught:
+                read(path)
+            assert caught.value.help == "check the path", name
+            assert "Errno" not in caught.value.message, name
+        assert not paths.is_file(path), name
+        assert paths.is_folder(path) == (name == "folder")
+        assert list(paths.files_matching(path)) == [], name
+        assert paths.real_path(path)
+        assert paths.existing_folder(path).is_dir()
+
+
+def test_reading_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bytes(path, 5) == b"12345"
+    with pytest.raises(DataError, match="is larger than 4 bytes"):
+        read_bytes(path, 4)
+    os.truncate(path, 2**40)  # sparse
+    with pytest.raises(DataError, match="is larger than 1 MiB"):
+        read_text(path, 2**20)
+
+
+def test_text_is_utf8_and_keeps_the_ends_of_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes("a\r\n\x85é\n".encode())
+    assert read_text(path, 100) == "a\r\n\x85é\n"
+    path.write_bytes(b"a\nb\xe9")
+    with pytest.raises(DataError, match=r"file:2: byte 0xe9 is not UTF-8"):
+        read_text(path, 100)
+
+
+def test_a_folder_that_was_removed_is_no_place_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(MissingInputError, match="was removed"):
+        paths.existing_folder("x")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        Exception("No space left on device (os error 28)"),  # as tokenizers says it
+    ],
+)
+def test_every_librarys_words_for_a_full_disk_are_told_alike(
+    tmp_path: Path, error: Exception
+) -> None:
+    with (
+        pytest.raises(CannotWriteError, match="disk is full .7 bytes needed, .* free") as f,
+        durable.writing(tmp_path / "x" / "y", 7, elsewhere="name another folder"),
+    ):
+        raise error
+    assert f.value.help == "make room, or name another folder"
+
+
+def test_what_is_no_failure_to_write_passes_through(tmp_path: Path) -> None:
+    for error in (BertcError("full (os error 28)"), ValueError("x"), OSError(errno.ENOMEM, "x")):
+        with pytest.raises(type(error)) as caught, durable.writing(tmp_path):
+            raise error
+        assert caught.value is error
+
+
+def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to("kept")
+    (tmp_path / ".tmp-link").mkdir()
+    durable.replace(tmp_path / "link", b"new")
+    assert (tmp_path / "link").read_bytes() == b"new"
+    (tmp_path / "again").symlink_to("kept")
+    for name in ("again", "link", "never"):
+        durable.remove(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
