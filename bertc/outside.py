@@ -10,9 +10,8 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from bertc.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.diagnostics import Diagnostics, MissingInputError
+from bertc.interop.folders import read_resolved
 from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
@@ -25,6 +24,7 @@ from bertc.ir.task import Glue, Tagging, Task
 from bertc.passes.extends import extends
 from bertc.passes.recipes import FAMILIES, Family
 from bertc.passes.stages import stage_views
+from bertc.storage.paths import is_taken
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
@@ -67,12 +67,9 @@ def network_of(folder: Path) -> dict[str, Any]:
     What is wrong with the folder is told where its weights are read.
     """
     resolved, config = folder / "resolved.json", folder / "config.json"
-    if resolved.is_file():
-        try:
-            return _of_run(Resolved.model_validate_json(resolved.read_bytes()))
-        except ValidationError as error:
-            raise DataError(f"{resolved} is not a resolved program of this bertc") from error
-    if config.is_file():
+    if is_taken(resolved):
+        return _of_run(read_resolved(resolved))
+    if is_taken(config):
         return _of_config(folder)
     return {}
 

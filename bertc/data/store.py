@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertc.data.progress import Progress
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, MissingInputError
 from bertc.storage import durable
 from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_text, size_bytes
 
 MANIFEST = "manifest.json"
 CHECKED_BYTES = 64 << 20
 """Files up to this size are hashed at every opening; of larger ones the size is checked."""
 WAIT_SECONDS = 0.2
+LARGEST_MANIFEST_BYTES = 64 << 20
 ELSEWHERE = "choose another place with BERTC_CACHE=FOLDER"
 
 Facts = Mapping[str, Any]
@@ -97,18 +99,19 @@ def _seal(folder: Path, facts: Facts) -> None:
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
     """The facts of a folder whose files are those of its manifest, else None."""
     try:
-        digest, content, end = (folder / MANIFEST).read_text(encoding="utf-8").split("\n")
+        text = read_text(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
+        digest, content, end = text.split("\n")
         if end or hashlib.sha256(content.encode()).hexdigest() != digest:
             return None
         manifest = json.loads(content)
-        for name, (size_bytes, expected) in manifest["files"].items():
+        for name, (size, expected) in manifest["files"].items():
             path = folder / name
-            if path.stat().st_size != size_bytes:
+            if size_bytes(path) != size:
                 return None
-            small = limit_bytes is None or size_bytes <= limit_bytes
+            small = limit_bytes is None or size <= limit_bytes
             if small and durable.digest(path) != expected:
                 return None
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MissingInputError, DataError):
         return None
     return dict(manifest["facts"])
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from bertc.data.source import PIECE_BYTES
-from bertc.diagnostics import DataError, MissingInputError
+from bertc.diagnostics import DataError
+from bertc.storage import plain_file
 
 LONGEST_LINE_BYTES = 64 << 20
 """A longer line is refused: it must fit in memory several times over."""
@@ -50,18 +51,13 @@ def opened(path: Path) -> Iterator[Opened]:
         MissingInputError: it cannot be opened.
         DataError: its packing is damaged, noticed here or while it is read.
     """
-    try:
-        raw = path.open("rb")
-    except OSError as error:
-        where = "" if path.is_absolute() else f"names of files begin in {Path.cwd()}"
-        raise MissingInputError(f"cannot read {path}: {error.strerror}", where) from None
-    with raw:
+    with plain_file.opened(path) as raw:
         try:
             yield Opened(path, raw, _unpacked(path, raw))
-        except (EOFError, zlib.error, OSError) as error:
+        except (EOFError, zlib.error, OSError):
             raise DataError(
-                f"cannot unpack {path}: {_reason(error)}",
-                "the file may be cut short; copy or download it again",
+                f"cannot unpack {path}: it is damaged, cut short, or not what its ending says",
+                "copy or download it again",
             ) from None
 
 
@@ -75,10 +71,6 @@ def _unpacked(path: Path, raw: BinaryIO) -> BinaryIO:
             return cast(BinaryIO, pyarrow.CompressedInputStream(raw, "zstd"))
         case _:
             return raw
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else "it ends too early"
 
 
 def lines(file: Opened) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, lines, suffix
 from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
+from bertc.storage.foreign import told_as
 
 FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
 """Endings of files whose rows have columns; what ends otherwise is text."""
@@ -161,7 +162,6 @@ def _jsonl(file: Opened, wanted: Wanted) -> Iterator[Row]:
 
 
 def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
-    import pyarrow
     from pyarrow import parquet
 
     with tempfile.TemporaryFile() as plain:
@@ -169,7 +169,7 @@ def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
         if file.path.suffix in PACKED:  # the format is read from its end
             shutil.copyfileobj(file.stream, plain)
             stream = plain
-        try:
+        with told_as(f"{file.path}: not a whole Parquet file", "copy it again, or write it again"):
             found = parquet.ParquetFile(stream)
             names = found.schema_arrow.names
             at = found_at(names, str(file.path), wanted)
@@ -181,6 +181,3 @@ def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
                     number += 1
                     cells = tuple(row[names[i]] if i >= 0 else None for i in at)
                     yield Row(f"{file.path}: row {number}", cells)
-        except (pyarrow.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise DataError(f"{file.path}: not a whole Parquet file: {reason}") from None

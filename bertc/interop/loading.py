@@ -1,13 +1,11 @@
 """Weights with their program, from a run folder or a model folder of either layout."""
 
-import hashlib
 from pathlib import Path
 
-from pydantic import ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import RESOLVED, refuse_several
+from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
 from bertc.interop.importing import check_names, import_model
 from bertc.interop.names import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
@@ -15,7 +13,9 @@ from bertc.interop.tensors import check_entry, find_weights, read_header, read_t
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 from bertc.nn import Model, build
+from bertc.storage import durable
 from bertc.storage.json_file import read_json
+from bertc.storage.paths import is_file, is_folder, is_taken
 
 MAX_JSON_BYTES = 16 * 2**20
 
@@ -42,21 +42,21 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         DataError: if a file is damaged, or files do not belong together.
         UnsafeError: if the weights are pickled or the configuration names code.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise MissingInputError(f"{folder} is no folder", help="name a run or a model folder")
-    if not (folder / RESOLVED).is_file():
+    if not is_taken(folder / RESOLVED):
         refuse_several(folder)
         imported = import_model(folder)
         return imported.resolved, imported.tensors
     resolved = read_resolved(folder / RESOLVED)
-    if checkpoint := _newest_checkpoint(folder / "checkpoints"):
-        step = int(checkpoint.name.removeprefix("step-"))
+    if newest := _newest_checkpoint(folder / "checkpoints"):
+        step, checkpoint = newest
         resolved = resolved.as_in(resolved.trained_at(step))
         return resolved, _read_own(checkpoint / "weights.safetensors", resolved)
-    model = folder / "model" if (folder / "model").is_dir() else folder
-    if (model / "config.json").is_file():
+    model = folder / "model" if is_folder(folder / "model") else folder
+    if is_file(model / "config.json"):
         tensors = import_model(model).tensors
-        if (model / GENERATOR / RESOLVED).is_file():
+        if is_file(model / GENERATOR / RESOLVED):
             tensors = joined(resolved, tensors, read_model(model / GENERATOR)[1])
         shapes = {weight.name: weight.shape for weight in model_weights(resolved)}
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
@@ -72,21 +72,6 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     return resolved, _read_own(find_weights(model), resolved)
 
 
-def read_resolved(path: Path) -> Resolved:
-    """The program in a ``resolved.json``.
-
-    Raises:
-        DataError: if it is none.
-    """
-    try:
-        return Resolved.model_validate(read_json(path, MAX_JSON_BYTES))
-    except ValidationError:
-        raise DataError(
-            f"{path} is no resolved program of this version of bertc",
-            help="take the folder from its source again",
-        ) from None
-
-
 def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
     """Tensors stored under their bertc names; whole heads may be absent."""
     header = read_header(path)
@@ -98,12 +83,12 @@ def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
     return read_tensors(path, {name: name for name in table})
 
 
-def _newest_checkpoint(parent: Path) -> Path | None:
+def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
     """The newest checkpoint whose weights have the checksum that its manifest states."""
-    steps = sorted(parent.glob("step-*"), key=lambda path: path.name, reverse=True)
-    for folder in steps:
+    steps = checkpoint_folders(parent)
+    for step, folder in steps:
         if _is_sound(folder):
-            return folder
+            return step, folder
     if steps:
         raise DataError(
             f"no checkpoint in {parent} is sound", help="start the run again, or restore a copy"
@@ -115,7 +100,6 @@ def _is_sound(folder: Path) -> bool:
     try:
         manifest = read_json(folder / "manifest.json", MAX_JSON_BYTES)
         stated = manifest["content"]["files"]["weights.safetensors"]["sha256"]
-        with (folder / "weights.safetensors").open("rb") as file:
-            return bool(hashlib.file_digest(file, "sha256").hexdigest() == stated)
-    except (OSError, KeyError, TypeError, DataError, MissingInputError):
+        return bool(durable.digest(folder / "weights.safetensors") == stated)
+    except (KeyError, TypeError, DataError, MissingInputError):
         return False

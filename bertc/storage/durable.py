@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError
 from bertc.storage.paths import existing_folder
+from bertc.storage.plain_file import opened
 
 TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
@@ -72,8 +73,12 @@ def replace(path: Path, content: bytes, elsewhere: str = ANOTHER_OUT) -> None:
 
 
 def digest(path: Path) -> str:
-    """sha256 of a file."""
-    with open(path, "rb") as file:
+    """sha256 of a plain file.
+
+    Raises:
+        MissingInputError: if it is not there, no plain file, or may not be read.
+    """
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

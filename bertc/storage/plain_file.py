@@ -5,11 +5,11 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.storage.paths import StrPath
+from bertc.storage.paths import StrPath, working_folder
 
 _REASONS = {
     errno.ENOENT: "it is not there",
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 @contextmanager
-def opened(path: StrPath) -> Iterator[BinaryIO]:
+def opened(path: StrPath) -> Iterator[BufferedReader]:
     """Open a plain file for reading; a failure to read it inside the block is told as well.
 
     Raises:
@@ -40,14 +40,16 @@ def opened(path: StrPath) -> Iterator[BinaryIO]:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise _unreadable(path, _KINDS.get(stat.S_IFMT(found.st_mode), "it is no plain file"))
-        with open(path, "rb", opener=_without_waiting) as file:
-            yield file
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
         raise _unreadable(path, reason(error)) from None
-    except ValueError as error:
-        if "null byte" not in str(error) and "surrogates" not in str(error):
-            raise
+    except ValueError:
         raise _unreadable(path, "no file has such a name") from None
+    with file:
+        try:
+            yield file
+        except OSError as error:
+            raise _unreadable(path, reason(error)) from None
 
 
 def read_bytes(path: StrPath, max_bytes: int) -> bytes:
@@ -106,9 +108,11 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _unreadable(path: StrPath, why: str) -> MissingInputError:
+    message = f"cannot read {Path(path)}: {why}"
     if why == _REASONS[errno.ENOENT]:
-        return MissingInputError(f"{Path(path)} is not there", help="check the path")
-    return MissingInputError(f"cannot read {Path(path)}: {why}", help="check the path")
+        message = f"{Path(path)} is not there"
+    begin = "" if os.path.isabs(path) else f"; names of files begin in {working_folder()}"
+    return MissingInputError(message, help=f"check the path{begin}")
 
 
 def _amount(max_bytes: int) -> str:

@@ -14,9 +14,9 @@ the new one has been read back. Nothing is pickled.
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.folders import checkpoint_folders
 from bertc.ir.base import Weight
 from bertc.storage import durable
+from bertc.storage.json_file import parse_json, read_json
+from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_bytes, reason
 
 WEIGHTS, OPTIMIZER, MEMORY, BEST, PROGRESS, MANIFEST = (
     "weights.safetensors",
@@ -83,7 +87,7 @@ def save(
     content = {name: tensors for name, tensors in parts.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
-        shutil.rmtree(temporary, ignore_errors=True)
+        durable.remove(temporary)
         temporary.mkdir()
         try:
             _write(temporary, step, content, progress, facts)
@@ -137,19 +141,15 @@ def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
 
 def _remove(folder: Path) -> None:
     """Renamed first, so that a kill in the middle leaves nothing that looks like a checkpoint."""
-    if folder.exists():
+    if is_taken(folder):
         doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
-        shutil.rmtree(doomed, ignore_errors=True)
+        durable.remove(doomed)
         folder.rename(doomed)
-        shutil.rmtree(doomed)
+        durable.remove(doomed)
 
 
 def _folders(parent: Path) -> list[Path]:
-    """All folders named as checkpoints, the newest first."""
-    if not parent.is_dir():
-        return []
-    named = [p for p in parent.iterdir() if re.fullmatch(r"step-\d{8,18}", p.name)]
-    return sorted(named, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+    return [folder for _, folder in checkpoint_folders(parent)]
 
 
 def how_to_resume(parent: Path) -> str:
@@ -163,7 +163,8 @@ def how_to_resume(parent: Path) -> str:
 def remove_unfinished(parent: Path) -> None:
     """Remove what a killed run had not finished writing or removing."""
     for path in parent.glob(f"{_TEMPORARY}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):
+            durable.remove(path)
 
 
 def newest(parent: Path, run: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
@@ -187,10 +188,10 @@ def verify(folder: Path) -> Checkpoint:
     Raises:
         DataError: naming the file and what is wrong with it.
     """
-    for reason in _faults(folder):
-        raise DataError(f"damaged checkpoint {folder}: {reason}")
+    for fault in _faults(folder):
+        raise DataError(f"damaged checkpoint {folder}: {fault}")
     content = _read_manifest(folder)
-    progress = json.loads((folder / PROGRESS).read_bytes())
+    progress = read_json(folder / PROGRESS, JSON_LIMIT_BYTES)
     return Checkpoint(folder, content["step"], progress, content["facts"])
 
 
@@ -207,7 +208,7 @@ def _faults(folder: Path) -> Iterator[str]:
                 yield f"{name} is not a plain file"
         try:
             content = _read_manifest(folder)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError, DataError):
             yield f"{MANIFEST} is damaged"
             return
         if folder.name != f"step-{content['step']:08d}":
@@ -221,16 +222,15 @@ def _faults(folder: Path) -> Iterator[str]:
             if durable.digest(path) != stated["sha256"]:
                 yield f"{name} is not what was written"
     except OSError as error:
-        yield f"cannot be read ({error.strerror})"
+        yield reason(error)
+    except MissingInputError as error:
+        yield error.message
 
 
 def _read_manifest(folder: Path) -> Any:
     """The content of a manifest whose own checksum holds, to the byte."""
-    path = folder / MANIFEST
-    if path.stat().st_size > JSON_LIMIT_BYTES:
-        raise ValueError("too large")
-    raw = path.read_bytes()
-    content = json.loads(raw)["content"]
+    raw = read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES)
+    content = parse_json(raw, JSON_LIMIT_BYTES)["content"]
     if raw != _manifest(content["step"], content["files"], content["facts"]):
         raise ValueError("checksum differs")
     return content

@@ -11,7 +11,7 @@ from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.passes import World
 from bertc.storage.paths import cache_folder
-from bertc.train.checkpoints import newest
+from bertc.train.checkpoints import PROGRESS, newest
 from bertc.train.display import choose
 from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
 from bertc.train.judging import evaluate_files, evaluate_tasks
@@ -19,8 +19,9 @@ from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
+from bertc.train.resumed_plan import plan_of
 from bertc.train.run import RunFolder, identity
-from bertc.train.session import Watched, plan_of
+from bertc.train.session import Watched
 from bertc.train.state import Progress
 from bertc.train.step import make_objective
 from bertc.train.stopping import Stop
@@ -65,7 +66,7 @@ def evaluate_run(
             kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
             display.note(f"an imported model names no text of its own: reading {', '.join(kinds)}")
         corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
-        if lock and lock["data"] != corpus.fingerprint:
+        if lock and lock.data != corpus.fingerprint:
             raise DataError(
                 "the text is not the one that this run was trained on",
                 help="restore the files, so that held-out text is text the model has not seen",
@@ -118,4 +119,4 @@ def _of_text(
 def _progress(folder: RunFolder, resolved: Resolved) -> Progress:
     """How far the run got; an imported one has not begun."""
     found, _ = newest(folder.checkpoints, identity(resolved))
-    return Progress.of(found.progress) if found else Progress()
+    return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import fields
-from typing import Any
 
 from torch import Tensor
 
@@ -23,7 +22,7 @@ def finish(session: Session) -> Report:
     """
     folder, progress = session.folder, session.progress
     tensors = session.weights()
-    lines: list[dict[str, Any]] = []
+    lines: list[metrics.Line] = []
     notes: tuple[str, ...] = ()
     if session.ranks.first:
         notes = _write(session, tensors)
@@ -51,7 +50,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
     return exported.notes
 
 
-def _last_evaluation(lines: list[dict[str, Any]]) -> Evaluation | None:
+def _last_evaluation(lines: list[metrics.Line]) -> Evaluation | None:
     """The last line about held-out text, as a value again."""
     for line in reversed(lines):
         if line["kind"] == "eval":

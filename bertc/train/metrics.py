@@ -4,20 +4,69 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Required, Self
 
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from bertc.diagnostics import DataError
 from bertc.storage import durable
+from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_bytes
+
+LARGEST_BYTES = 2**30
+FINITE = ConfigDict(strict=True, allow_inf_nan=False)
+"""How what runs wrote is read again: nothing is converted, and no loss is NaN."""
+Count = Annotated[int, Field(ge=0, le=2**62)]
+
+
+class Ended(TypedDict):
+    """How a stage with patience ended."""
+
+    step: Count
+    ended: Count
+    end: Count
+
+
+class Line(TypedDict, total=False):
+    """A line: means of training steps, or an evaluation (see ``evaluation.Evaluation``)."""
+
+    __pydantic_config__ = FINITE  # type: ignore[misc]
+
+    kind: Required[Literal["train", "eval"]]
+    step: Required[Count]
+    stage: Required[str]
+    loss: Required[float]
+    losses: Required[dict[str, float]]
+    tokens: Count
+    seconds: float
+    grad_norm: float
+    lr: float
+    accuracy: dict[str, float]
+    examples: Count
+    unigram_loss: float
+    unigram_losses: dict[str, float]
+    base_rate: dict[str, float]
+    languages: dict[str, dict[str, float]]
+    scores: dict[str, dict[str, dict[str, float]]]
+    always: dict[str, dict[str, str]]
+    best: Ended
+
+
+_LINE = TypeAdapter(Line)
 
 
 @dataclass
 class Sums:
     """What the steps since the last line add up to; all of a line but its address."""
 
-    steps: int = 0
+    __pydantic_config__ = FINITE
+
+    steps: Count = 0
     loss: float = 0.0
     grad_norm: float = 0.0
     losses: dict[str, float] = field(default_factory=dict)
-    counted: dict[str, int] = field(default_factory=dict)
+    counted: dict[str, Annotated[int, Field(ge=1)]] = field(default_factory=dict)
     """Steps that had a loss of each kind."""
 
     def add(self, loss: float, losses: dict[str, float], grad_norm: float) -> None:
@@ -88,12 +137,30 @@ class Unwritten:
         return 0
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """All whole lines of a metrics file; none if there is no file."""
-    if not path.exists():
+def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
+    """All whole lines of a metrics file, or of its first bytes; none if there is no file.
+
+    Raises:
+        MissingInputError: if it cannot be read.
+        DataError: if a line is not what a run writes; names it.
+    """
+    if not is_taken(path):
         return []
-    raw = path.read_bytes()
-    return [json.loads(line) for line in raw[: raw.rfind(b"\n") + 1].splitlines()]
+    raw = read_bytes(path, LARGEST_BYTES)[:limit_bytes]
+    lines = raw[: raw.rfind(b"\n") + 1].split(b"\n")[:-1]
+    return [_line(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def _line(raw: bytes, place: str) -> Line:
+    try:
+        return _LINE.validate_json(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        part = ".".join(map(str, first["loc"]))
+        what = f"{part} is missing or not what a run writes" if part else "it is no JSON object"
+        raise DataError(
+            f"{place} is damaged: {what}", help="restore a copy, or remove the line"
+        ) from None
 
 
 def _whole_lines(path: Path, limit_bytes: int) -> int:

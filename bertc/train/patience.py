@@ -1,11 +1,10 @@
 """``patience``: a stage of tasks ends with the weights of its best evaluation, perhaps early."""
 
-from collections.abc import Mapping
-
 from bertc.data import TaskData
 from bertc.diagnostics import DataError
 from bertc.ir.resolved import Stage
 from bertc.train.evaluation import Evaluation
+from bertc.train.metrics import Ended
 from bertc.train.results import mean_score
 from bertc.train.session import Session
 from bertc.train.state import Best
@@ -49,12 +48,12 @@ def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
         session.best = {}
         return
     session.go_back_to_best()
-    told = {"step": best.step, "ended": ended, "end": end}
+    told = Ended(step=best.step, ended=ended, end=end)
     session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": told})
     session.display.note(describe(told))
 
 
-def describe(told: Mapping[str, int]) -> str:
+def describe(told: Ended) -> str:
     """How a stage ended, in a line."""
     early = "stopped early at" if told["ended"] < told["end"] else "ended at"
     return f"{early} step {told['ended']:,} of {told['end']:,}: best at step {told['step']:,}"

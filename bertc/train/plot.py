@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from bertc.storage import durable
+from bertc.train.metrics import Line
 
 
-def plot(lines: list[dict[str, Any]], path: Path) -> None:
+def plot(lines: list[Line], path: Path) -> None:
     """Draw training and held-out losses of each objective from lines of metrics, as a PNG.
 
     Raises:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
-from bertc.diagnostics import MissingInputError
+from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.resolved import Resolved, Stage
 from bertc.ir.settings import STAGE_SETTINGS, Settings
+from bertc.storage.paths import is_folder, real_path
 from bertc.train import metrics
 from bertc.train.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
 from bertc.train.run import RunFolder, identity
@@ -157,9 +157,9 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
         DataError: if the files of a run are damaged.
     """
     for folder in folders:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise MissingInputError(f"there is no folder {folder}", help="check the path")
-    paths = {path.resolve(): path for folder in folders for path in _run_folders(folder)}
+    paths = {real_path(path): path for folder in folders for path in _run_folders(folder)}
     if not paths:
         raise MissingInputError(
             f"no run in {', '.join(map(str, folders))}", help="bertc train SPEC --out DIR makes one"
@@ -181,7 +181,9 @@ def _read(path: Path) -> Run:
     resolved = folder.read_resolved()
     lines = metrics.read(folder.metrics)
     seen = [line for line in lines if line["kind"] == "eval"]
-    told = [_seen(line, resolved) for line in seen if line["stage"] == seen[-1]["stage"]]
+    told = [
+        _seen(line, resolved, folder.metrics) for line in seen if line["stage"] == seen[-1]["stage"]
+    ]
     ends = {line["stage"]: line for line in seen}
     return Run(
         path,
@@ -190,11 +192,11 @@ def _read(path: Path) -> Run:
         folder.is_finished(resolved),
         told[-1] if told else None,
         max(told, key=lambda each: each.rank) if told else None,
-        tuple(_seen(line, resolved) for line in list(ends.values())[:-1]),
+        tuple(_seen(line, resolved, folder.metrics) for line in list(ends.values())[:-1]),
     )
 
 
-def _seen(line: Mapping[str, Any], resolved: Resolved) -> Seen:
+def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
     """The scores of tasks; of objectives without any their losses."""
     scores: Scores = line.get("scores", {})
     values: dict[Score, float] = {
@@ -204,8 +206,28 @@ def _seen(line: Mapping[str, Any], resolved: Resolved) -> Seen:
         for metric, value in found.items()
     }
     values |= {(name,): loss for name, loss in line["losses"].items() if name not in scores}
-    stage = next(stage for stage in resolved.stages if stage.name == line["stage"])
+    stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
+    if stage is None or not _judges(stage, scores):
+        raise DataError(
+            f"{place} is not of this run: an evaluation at step {line['step']} of stage "
+            f"{line['stage'][:60]!r} has other scores than its program",
+            help="restore a copy of the run",
+        )
     return Seen(line["step"], mean_score(stage, scores) if scores else -line["loss"], values)
+
+
+def _judges(stage: Stage, scores: Scores) -> bool:
+    """Whether scores have what the tasks of a stage are ranked by, if they have any."""
+    known = [task for task in stage.tasks if task.title in scores]
+    return (
+        not scores
+        or bool(known)
+        and all(
+            parts and all(task.metrics[0] in found for found in parts.values())
+            for task in known
+            for parts in [scores[task.title]]
+        )
+    )
 
 
 def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:

@@ -7,14 +7,10 @@ tokenizer/       the vocabulary's files           losses.png      the losses ove
 """
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from bertc.diagnostics import (
     CannotWriteError,
@@ -23,10 +19,12 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
-from bertc.interop.folders import RESOLVED, refuse_several
+from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
 from bertc.ir.resolved import Resolved
 from bertc.storage import durable
+from bertc.storage.paths import is_file, is_folder, is_taken
 from bertc.train.changes import refuse_another_program
+from bertc.train.lock import Lock
 
 
 class RunFolder:
@@ -46,17 +44,16 @@ class RunFolder:
     @property
     def holds_a_run(self) -> bool:
         """Whether a run was started here. The resolved program is the first thing written."""
-        return self.resolved.exists()
+        return is_taken(self.resolved)
 
     @property
     def saved_step(self) -> int:
         """The step of the newest checkpoint, by its name; 0 without one."""
-        found = self.checkpoints.glob("step-*")
-        return max((int(p.name.removeprefix("step-")) for p in found), default=0)
+        return max((step for step, _ in checkpoint_folders(self.checkpoints)), default=0)
 
     def is_finished(self, resolved: Resolved) -> bool:
         """Whether the run of this program came to its end, which the plot is the last sign of."""
-        return self.plot.exists() and self.saved_step == resolved.steps
+        return is_file(self.plot) and self.saved_step == resolved.steps
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -100,24 +97,38 @@ class RunFolder:
             raise MissingInputError(
                 f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
             )
-        try:
-            return Resolved.model_validate_json(self.resolved.read_bytes())
-        except ValidationError as error:
-            raise DataError(f"{self.resolved} is not a resolved program of this bertc") from error
+        return read_resolved(self.resolved)
 
-    def read_lock(self) -> dict[str, Any]:
-        """What the run noted of its surroundings; empty before it did."""
-        if not self.lock.exists():
-            return {}
-        try:
-            lock: dict[str, Any] = json.loads(self.lock.read_bytes())
-        except ValueError as error:
-            raise DataError(f"{self.lock} is damaged", help="start a new run") from error
-        return lock
+    def read_lock(self) -> Lock | None:
+        """What the run noted of its surroundings; None before it did.
 
-    def write_lock(self, lock: dict[str, Any]) -> None:
-        """Note the surroundings of the run."""
-        durable.replace(self.lock, (json.dumps(lock, indent=1) + "\n").encode())
+        Raises:
+            MissingInputError, DataError: if it cannot be read, or is damaged.
+        """
+        return Lock.read(self.lock) if is_taken(self.lock) else None
+
+    def refuse_disorder(self) -> None:
+        """Refuse a folder in which something cannot be read or written that a run will.
+
+        Found out now, not when hours of training are to be saved.
+
+        Raises:
+            DataError: if there is a folder in a file's place, or the other way around.
+            CannotWriteError: if there is no permission.
+        """
+        folders = (self.checkpoints, self.tokenizer, self.model)
+        for path in (*folders, self.spec, self.resolved, self.lock, self.metrics, self.plot):
+            if not is_taken(path):
+                continue
+            if not (is_folder(path) if path in folders else is_file(path)):
+                expected = "folder" if path in folders else "plain file"
+                raise DataError(
+                    f"{path} is no {expected}", help="move it away, or restore a copy of the run"
+                )
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise CannotWriteError(
+                    f"cannot write {path}: permission denied", help="choose another --out"
+                )
 
 
 def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
@@ -143,6 +154,7 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
             f"{folder.path} holds a run already",
             help="--resume to go on with it, or another --out",
         )
+    folder.refuse_disorder()
     refuse_another_program(folder.read_resolved(), resolved)
 
 

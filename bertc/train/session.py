@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,17 +14,19 @@ from bertc.ir.growth import FromRun
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import Tables
-from bertc.passes import ALONE, Layout, Plan, World
-from bertc.train import checkpoints
+from bertc.passes import Layout, Plan, World
+from bertc.storage.paths import is_taken
+from bertc.train import checkpoints, metrics
 from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.engines import Engine, gathered, held, make_engine
 from bertc.train.foreach import Moments
 from bertc.train.growth import described, grown
-from bertc.train.machine import make_plan
+from bertc.train.lock import Lock
 from bertc.train.metrics import Metrics, Unwritten
 from bertc.train.ranks import Ranks
 from bertc.train.remembered import Remembered, shapes, taken_up
+from bertc.train.resumed_plan import plan_of
 from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, State, begin, restore
 from bertc.train.stopping import Stop
@@ -189,11 +190,12 @@ def open_session(
         ResumeRefusedError: if the data are not those that the run was started with.
         DataError: if there are checkpoints and every one of them is damaged.
     """
-    lock, found = {}, None
+    lock, found = None, None
     if ranks.first:
-        lock = folder.read_lock() if folder.holds_a_run else {}
+        lock = folder.read_lock() if folder.holds_a_run else None
         found = _newest(folder, resolved, display)
-    lock = ranks.share(lock)
+        _refuse_damage(folder, found)
+    lock = _shared(lock, ranks)
     with ranks.alike():
         plan = plan_of(resolved, lock, display, ranks.world)
     corpus = _prepared(resolved, cache, display, ranks)
@@ -214,7 +216,7 @@ def open_session(
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
     written = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
-    with written as metrics:
+    with written as lines:
         yield Session(
             resolved=resolved,
             folder=folder,
@@ -226,7 +228,7 @@ def open_session(
             moments=moments,
             progress=progress,
             stage=stage,
-            metrics=metrics,
+            metrics=lines,
             display=display,
             ranks=ranks,
             engine=engine,
@@ -290,7 +292,7 @@ def _newest(
             f"no checkpoint in {folder.checkpoints} is sound; the newest: {damaged[0].reason}",
             help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
         )
-    if found is None and folder.model.exists():
+    if found is None and is_taken(folder.model):
         raise UsageError(
             f"{folder.path} holds an imported model, not a training run",
             help="choose another --out",
@@ -298,46 +300,17 @@ def _newest(
     return found
 
 
-def plan_of(
-    resolved: Resolved, lock: dict[str, Any], display: Display, world: World = ALONE.world
-) -> Plan:
-    """How the run goes on: as it began, where this machine can, so that the same sums are made."""
-    plan = make_plan(resolved, world)
-    if lock:
-        began = Plan(**{**lock["plan"], **{n: tuple(lock["plan"][n]) for n in _TUPLES}})
-        asked = resolved.run.strategy
-        other = plan.processes > 1 and asked not in ("auto", began.strategy)
-        if _where(began) == _where(plan) and not other:
-            own = (stage.microbatch for stage in resolved.stages)
-            sizes = zip(own, plan.microbatches, began.microbatches, strict=True)
-            chosen = tuple(new if a else old for a, new, old in sizes)
-            recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
-            plan = replace(began, microbatches=chosen, recompute=recompute)
-        else:
-            if began.device == plan.device:
-                plan = replace(plan, precision=began.precision)
-            display.note(
-                f"warning: begun on {_where(began)}, now on {_where(plan)}: "
-                "results differ in the last digits"
-            )
-        if began.processes == plan.processes:
-            _restore_threads(lock["threads"], display)
-    display.note("; ".join([f"on {plan.device}", *plan.reasons]))
-    return plan
+def _shared(lock: Lock | None, ranks: Ranks) -> Lock | None:
+    content = ranks.share(lock and lock.content())
+    return Lock.of(content, Path("lock.json")) if content else None
 
 
-def _where(plan: Plan) -> str:
-    return plan.device if plan.processes == 1 else f"{plan.device} in {plan.processes} processes"
+def _refuse_damage(folder: RunFolder, found: checkpoints.Checkpoint | None) -> None:
+    """Refuse what the end of the run would stumble over, before its hours are spent.
 
-
-_TUPLES = ("microbatches", "recompute", "reasons")
-
-
-def _restore_threads(began: int, display: Display) -> None:
-    """Use as many threads as the run began with: another number sums in another order."""
-    if began != torch.get_num_threads():
-        display.note(
-            f"warning: the run began with {began} threads, here it would have "
-            f"{torch.get_num_threads()}; going on with {began}, for the same sums"
-        )
-        torch.set_num_threads(began)
+    Raises:
+        DataError: if the progress or the lines of metrics up to it are damaged.
+    """
+    if found:
+        progress = Progress.of(found.progress, str(found.folder / checkpoints.PROGRESS))
+        metrics.read(folder.metrics, progress.metrics_bytes)

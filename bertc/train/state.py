@@ -1,10 +1,13 @@
 """What a run has learned so far and where it stands: all that a checkpoint holds."""
 
+import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
+from bertc.diagnostics import DataError
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model, build
@@ -12,7 +15,7 @@ from bertc.train import checkpoints
 from bertc.train.beginning import Source
 from bertc.train.foreach import Moments
 from bertc.train.growth import move
-from bertc.train.metrics import Sums
+from bertc.train.metrics import FINITE, Count, Sums
 from bertc.train.optimizers import zero_moments
 from bertc.train.remembered import shapes
 
@@ -24,10 +27,12 @@ class Best:
     ``waited`` evaluations came after it.
     """
 
-    step: int
+    __pydantic_config__ = FINITE
+
+    step: Count
     score: float
     shown: dict[str, Any]
-    waited: int = 0
+    waited: Count = 0
 
 
 @dataclass
@@ -39,19 +44,38 @@ class Progress:
     patience, from its first evaluation to its end.
     """
 
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    evaluated: int = 0
-    metrics_bytes: int = 0
+    __pydantic_config__ = FINITE
+
+    step: Count = 0
+    tokens: Count = 0
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    evaluated: Count = 0
+    metrics_bytes: Count = 0
     sums: Sums = field(default_factory=Sums)
     best: Best | None = None
 
     @staticmethod
-    def of(content: Any) -> "Progress":
-        """From a checkpoint's JSON."""
-        best = Best(**content["best"]) if content.get("best") else None
-        return Progress(**{**content, "sums": Sums(**content["sums"]), "best": best})
+    def of(content: Any, place: str = "progress") -> "Progress":
+        """From a checkpoint's JSON.
+
+        Raises:
+            DataError: if a part of it is not what a run writes; names ``place`` and the part.
+        """
+        try:
+            found = TypeAdapter(Progress).validate_json(json.dumps(content))
+        except ValidationError as error:
+            part = ".".join(map(str, error.errors()[0]["loc"]))
+            raise _damaged(place, part) from None
+        if found.sums.losses.keys() != found.sums.counted.keys():
+            raise _damaged(place, "sums")
+        return found
+
+
+def _damaged(place: str, part: str) -> DataError:
+    return DataError(
+        f"{place} is damaged: {part} is missing or not what a run writes",
+        help="restore a copy of the checkpoint, or remove it to go on from an older one",
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +113,8 @@ def restore(checkpoint: checkpoints.Checkpoint, resolved: Resolved) -> State:
     moments = checkpoints.load_moments(folder / checkpoints.OPTIMIZER, table)
     model = build(resolved, "meta")
     model.load_state_dict(weights, assign=True)
-    progress, memory = Progress.of(checkpoint.progress), dict[str, Tensor]()
+    progress = Progress.of(checkpoint.progress, str(folder / checkpoints.PROGRESS))
+    memory = dict[str, Tensor]()
     stage = resolved.stage_at(progress.step)
     if stage.remembers(progress.step):
         memory = checkpoints.load_memory(folder / checkpoints.MEMORY, shapes(stage))

@@ -3,7 +3,6 @@
 import platform
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
 
 import torch
 
@@ -14,6 +13,7 @@ from bertc.passes import Plan, World
 from bertc.train import changes
 from bertc.train.beginning import Source
 from bertc.train.display import Display
+from bertc.train.lock import Lock
 from bertc.train.machine import cost_here, detect
 from bertc.train.run import RunFolder
 
@@ -26,7 +26,7 @@ def note_beginning(
     resolved: Resolved,
     folder: RunFolder,
     spec_text: str,
-    lock: dict[str, Any],
+    lock: Lock | None,
     plan: Plan,
     corpus: Corpus,
     source: Source | None,
@@ -36,15 +36,15 @@ def note_beginning(
         # Only now: a first try whose text cannot be read must not take the folder's name.
         folder.start(resolved, spec_text)
     if lock:
-        found = {"the text: fingerprint": (lock["data"], corpus.fingerprint)}
+        found = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
         if source:  # read again, for there is no checkpoint yet
-            found["the weights of init: sha256"] = (lock["init"], source.sha256)
+            found["the weights of init: sha256"] = (lock.init, source.sha256)
         changes.refuse(
             [f"{name} {old} -> {new}" for name, (old, new) in found.items() if old != new]
         )
     else:
         corpus.vocabulary.save(folder.tokenizer)
-        folder.write_lock(_surroundings(resolved, plan, corpus, source))
+        _surroundings(resolved, plan, corpus, source).write(folder.lock)
 
 
 def tell_time(
@@ -57,20 +57,17 @@ def tell_time(
         display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
 
 
-def _surroundings(
-    resolved: Resolved, plan: Plan, corpus: Corpus, source: Source | None
-) -> dict[str, Any]:
-    """What decides the result beside the program, for lock.json."""
-    return {
-        "schema": 1,
-        "resolved": resolved.fingerprint(),
-        "data": corpus.fingerprint,
-        "init": source.sha256 if source else "",
-        "threads": torch.get_num_threads(),
-        "plan": asdict(plan),
-        "machine": asdict(detect(resolved.run.device)),
-        "versions": versions(),
-    }
+def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus, source: Source | None) -> Lock:
+    """What decides the result beside the program."""
+    return Lock(
+        resolved=resolved.fingerprint(),
+        data=corpus.fingerprint,
+        init=source.sha256 if source else "",
+        threads=torch.get_num_threads(),
+        plan=plan,
+        machine=asdict(detect(resolved.run.device)),
+        versions=versions(),
+    )
 
 
 def versions() -> dict[str, str]:

@@ -50,17 +50,18 @@ def opened_file(path: Path) -> AbstractContextManager[Opened]:
 
 
 def _hf(source: Hf, wanted: Wanted) -> Iterator[Row]:
-    from bertc.data.hub import load
+    from bertc.data.hub import guarded, load
 
     rows = load(source)
     where = named(source)
-    names = rows.column_names
-    at = found_at(names, where, wanted)
-    classes = [_classes(rows.features[names[i]]) if i >= 0 else () for i in at]
-    for number, row in enumerate(rows, 1):
-        cells = [row[names[i]] if i >= 0 else None for i in at]
-        cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
-        yield Row(f"{where}: row {number}", tuple(cells))
+    with guarded(where):
+        names = rows.column_names
+        at = found_at(names, where, wanted)
+        classes = [_classes(rows.features[names[i]]) if i >= 0 else () for i in at]
+        for number, row in enumerate(rows, 1):
+            cells = [row[names[i]] if i >= 0 else None for i in at]
+            cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
+            yield Row(f"{where}: row {number}", tuple(cells))
 
 
 def _classes(feature: Any) -> Columns:

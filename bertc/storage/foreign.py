@@ -1,0 +1,24 @@
+"""Other libraries on strangers' bytes: whatever they raise is told in words of our own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bertc.diagnostics import BertcError, DataError
+
+
+@contextmanager
+def told_as(message: str, help: str) -> Iterator[None]:
+    """Raise a DataError in place of any error of the library that the block calls.
+
+    A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception.
+    The block has nothing but the calls.
+
+    Raises:
+        DataError: with ``message`` and ``help``.
+    """
+    try:
+        yield
+    except (BertcError, MemoryError):
+        raise
+    except Exception:
+        raise DataError(message, help) from None

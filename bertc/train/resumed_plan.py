@@ -1,0 +1,54 @@
+"""How a run goes on: on the plan it began with, as far as this machine can."""
+
+from dataclasses import replace
+
+import torch
+
+from bertc.ir.resolved import Resolved
+from bertc.passes import ALONE, Plan, World
+from bertc.train.display import Display
+from bertc.train.lock import Lock
+from bertc.train.machine import make_plan
+
+
+def plan_of(
+    resolved: Resolved, lock: Lock | None, display: Display, world: World = ALONE.world
+) -> Plan:
+    """How the run goes on: as it began, where this machine can, so that the same sums are made."""
+    plan = make_plan(resolved, world)
+    if lock:
+        lock.refuse_misfit(resolved)
+        began = lock.plan
+        asked = resolved.run.strategy
+        other = plan.processes > 1 and asked not in ("auto", began.strategy)
+        if _where(began) == _where(plan) and not other:
+            own = (stage.microbatch for stage in resolved.stages)
+            sizes = zip(own, plan.microbatches, began.microbatches, strict=True)
+            chosen = tuple(new if a else old for a, new, old in sizes)
+            recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
+            plan = replace(began, microbatches=chosen, recompute=recompute)
+        else:
+            if began.device == plan.device:
+                plan = replace(plan, precision=began.precision)
+            display.note(
+                f"warning: begun on {_where(began)}, now on {_where(plan)}: "
+                "results differ in the last digits"
+            )
+        if began.processes == plan.processes:
+            _restore_threads(lock.threads, display)
+    display.note("; ".join([f"on {plan.device}", *plan.reasons]))
+    return plan
+
+
+def _where(plan: Plan) -> str:
+    return plan.device if plan.processes == 1 else f"{plan.device} in {plan.processes} processes"
+
+
+def _restore_threads(began: int, display: Display) -> None:
+    """Use as many threads as the run began with: another number sums in another order."""
+    if began != torch.get_num_threads():
+        display.note(
+            f"warning: the run began with {began} threads, here it would have "
+            f"{torch.get_num_threads()}; going on with {began}, for the same sums"
+        )
+        torch.set_num_threads(began)

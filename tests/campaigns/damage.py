@@ -1,0 +1,328 @@
+"""Damage every file that commands read, in every way, and look for what nobody should meet.
+
+    nice python -m tests.campaigns.damage --jobs 2
+    nice python -m tests.campaigns.damage --class "run: resume" --every 10
+    nice python -m tests.campaigns.damage --case 1234          (prints what the command said)
+
+A case is a copy of a toy folder, one file of it damaged, one command in a forked child. It fails
+where the command ends with an internal error (70), by a signal, after more than 8 s of processor
+time (2 s of a spec), or waiting; says words of another library; or harms a file that was good.
+Prints a table by class and the failures; exits 1 if there are any.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.campaigns import damages, forking, material
+
+SLOW_SECONDS = {"check": 2.0, "estimate": 2.0}
+OTHER_SECONDS = 8.0
+KNOWN_CODES = {0, 1, 2, 65, 66, 74, 76, 77, 78}
+FOREIGN = re.compile(
+    r"Traceback|Errno|[Pp]ydantic|pyarrow|\bArrow|\bKeyError|\bTypeError|\bValueError|OSError"
+    r"|RuntimeError|Exception|thrift|HeaderToo|InvalidHeader|os error|codec can't|NoneType"
+    r"|line \d+ column \d+|expected value|invalid type|datasets\.[a-z]|Error:|Errors:|warn\("
+)
+"""Words of Python and of libraries; ``error:`` in lower case is bertc's own."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A folder of the material, the files of it to damage, and the commands that read them."""
+
+    name: str
+    folders: tuple[str, ...]
+    files: str
+    commands: dict[str, list[str]]
+
+
+_INIT = f"init='hf' {material.TASK} seq=32 batch=4 steps=4 device=cpu"
+_SET = f"{material.NETWORK} vocab=wordpiece(150) data=hf('{{}}') device=cpu"
+
+
+def _table(ending: str) -> str:
+    task = material.TASK.replace(".tsv", ending)
+    return f"init='hf' {task} seq=32 batch=4 steps=4 device=cpu"
+
+
+TARGETS = (
+    Target(
+        "run",
+        ("half",),
+        "half/**/*",
+        {
+            "resume": ["train", material.TEXT, "--out", "half", "--resume"],
+            "eval": ["eval", "half"],
+            "fill": ["fill", "half", "the [MASK] barn"],
+            "results": ["results", "half"],
+            "export": ["export", "half", "--to", "out"],
+        },
+    ),
+    Target(
+        "finished run",
+        ("done",),
+        "done/model/*",
+        {
+            "resume": ["train", material.TEXT, "--out", "done", "--resume"],
+            "init": ["train", _INIT.replace("'hf'", "'done'"), "--out", "out", "--dry-run"],
+        },
+    ),
+    Target(
+        "tuned run",
+        ("task",),
+        "task/*",
+        {
+            "predict": ["predict", "task", "dev.tsv"],
+            "eval": ["eval", "task"],
+        },
+    ),
+    Target(
+        "model folder",
+        ("hf",),
+        "hf/*",
+        {
+            "import": ["import", "hf", "--out", "out"],
+            "fill": ["fill", "hf", "the [MASK] barn"],
+            "check": ["check", _INIT],
+            "estimate": ["estimate", _INIT],
+            "init": ["train", _INIT, "--out", "out", "--dry-run"],
+        },
+    ),
+    Target(
+        "tuned model folder",
+        ("hf_task",),
+        "hf_task/*",
+        {"import": ["import", "hf_task", "--out", "out"]},
+    ),
+    Target(
+        "imported run",
+        ("imported",),
+        "imported/**/*",
+        {
+            "export": ["export", "imported", "--to", "out"],
+            "fill": ["fill", "imported", "the [MASK] barn"],
+        },
+    ),
+    Target(
+        "cache",
+        ("cache",),
+        "cache/**/*",
+        {"train": ["train", material.TEXT, "--out", "out", "--dry-run"]},
+    ),
+    Target(
+        "text",
+        (),
+        "text.txt",
+        {
+            "check": ["check", material.TEXT],
+            "train": ["train", material.TEXT, "--out", "out", "--dry-run"],
+        },
+    ),
+    *(
+        Target(
+            f"data set ({name})",
+            (name,),
+            f"{name}/**/*",
+            {
+                "check": ["check", _SET.format(name)],
+                "train": ["train", _SET.format(name), "--out", "out", "--dry-run"],
+            },
+        )
+        for name in ("saved", "several", "jsonl", "parquet")
+    ),
+    *(
+        Target(
+            f"table ({ending})",
+            ("hf", "task"),
+            f"train{ending}",
+            {
+                "check": ["check", _table(ending)],
+                "train": ["train", _table(ending), "--out", "out", "--dry-run"],
+                "predict": ["predict", "task", f"train{ending}"],
+            },
+        )
+        for ending in (".tsv", ".csv", ".jsonl", ".parquet")
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One damage of one file, and one command after it."""
+
+    number: int
+    target: Target
+    file: str
+    damage: str
+    command: str
+
+    @property
+    def title(self) -> str:
+        """The class it is counted in."""
+        return f"{self.target.name}: {self.command}"
+
+    def __str__(self) -> str:
+        words = " ".join(self.target.commands[self.command])
+        return f"--case {self.number}: {self.file}, {self.damage}; bertc {words}"
+
+
+def cases(root: Path) -> Iterator[Case]:
+    """Every case, numbered."""
+    number = 0
+    for target in TARGETS:
+        for file in sorted(root.glob(target.files)):
+            if not file.is_file() or file.suffix == ".lock" and target.name == "cache":
+                continue
+            for damage in damages.of(file):
+                for command in target.commands:
+                    yield Case(number, target, str(file.relative_to(root)), damage, command)
+                    number += 1
+
+
+def run_case(case: Case, root: Path) -> int:
+    """Copy, damage, run; the command's exit code, or 99 where a good file was harmed."""
+    place = Path(tempfile.mkdtemp(prefix="case-", dir=root.parent))
+    try:
+        for path in root.iterdir():
+            if path.is_file():
+                shutil.copy(path, place)
+            elif path.name in (*case.target.folders, "cache"):
+                shutil.copytree(path, place / path.name)
+        file = place / case.file
+        draw = random.Random(case.number)
+        damages.of(file)[case.damage](file, draw)
+        os.environ["BERTC_CACHE"] = str(place / "cache")
+        before = _good(place, case)
+        code = forking.command(case.target.commands[case.command], place)
+        for name, digest in _good(place, case).items() ^ before.items():
+            if name in before and code not in (0, 70):
+                print(f"HARMED: {name} {digest}", file=sys.stderr)
+                return 99
+        if case.command == "resume" and "step-00000004/" in case.file and code:
+            print("HARMED: the older checkpoint was good, and it was not resumed", file=sys.stderr)
+            return 99
+        return code
+    finally:
+        sys.stdout.flush()
+        os.chdir(root)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _good(place: Path, case: Case) -> dict[str, str]:
+    """The content of all files of the target that nobody damaged."""
+    found = {}
+    for folder in case.target.folders:
+        for path in sorted((place / folder).rglob("*")):
+            name = str(path.relative_to(place))
+            plain = path.is_file() and not path.is_symlink() and not name.startswith(case.file)
+            if plain and path.name not in (".lock", "metrics.jsonl") and path.stat().st_size < 1e8:
+                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def verdict(ended: "forking.Ended[Case]") -> str:
+    """Why a case failed; empty if it held."""
+    limit = SLOW_SECONDS.get(ended.task.command, OTHER_SECONDS)
+    match ended.code:
+        case _ if ended.waited:
+            return "hang"
+        case 99:
+            return "loss"
+        case 70:
+            return "internal error"
+        case code if code < 0:
+            return f"signal {-code}"
+        case code if code not in KNOWN_CODES:
+            return f"exit code {code}"
+    if ended.cpu_seconds > limit:
+        return f"slow ({ended.cpu_seconds:.1f} s)"
+    foreign = FOREIGN.search(ended.words)
+    return f"foreign words ({foreign[0]})" if foreign else ""
+
+
+def main() -> int:
+    """Make the material, run the cases, print the table."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--jobs", type=int, default=2)
+    options.add_argument("--every", type=int, default=1, help="a sample: each n-th case")
+    options.add_argument("--class", dest="title", default="", help="classes that contain this")
+    options.add_argument("--case", type=int, help="one case, with what it said")
+    options.add_argument("--keep", type=Path, help="folder for the material, used again")
+    chosen = options.parse_args()
+    began = time.monotonic()
+    forking.load_everything()
+    with tempfile.TemporaryDirectory(prefix="damage-") as name:
+        root = (chosen.keep or Path(name)) / "material"
+        if not root.exists():
+            _make(root)
+        picked = [
+            case
+            for case in cases(root)
+            if (case.number == chosen.case if chosen.case is not None else True)
+            and chosen.title in case.title
+            and (case.number % chosen.every == 0 or chosen.case is not None)
+        ]
+        failures, tried = _run(picked, root, chosen.jobs, chosen.case is not None)
+    _print(tried, failures, time.monotonic() - began)
+    return 1 if failures else 0
+
+
+def _make(root: Path) -> None:
+    def build(_: object) -> int:
+        os.environ["BERTC_CACHE"] = str(root / "cache")
+
+        def train(words: list[str]) -> None:
+            if code := forking.command(words, root):
+                raise SystemExit(f"{words} ended with {code}")
+
+        material.make(root, train)
+        return 0
+
+    (ended,) = forking.each(iter([root]), build, 1, 300.0)
+    if ended.code:
+        shutil.rmtree(root, ignore_errors=True)
+        raise SystemExit(f"the material cannot be made: {ended.words}")
+
+
+def _run(
+    picked: list[Case], root: Path, jobs: int, loud: bool
+) -> tuple[list[tuple[Case, str]], Counter[str]]:
+    failures, tried = [], Counter[str]()
+    cost = Counter[str]()
+    for ended in forking.each(iter(picked), lambda case: run_case(case, root), jobs, OTHER_SECONDS):
+        tried[ended.task.title] += 1
+        why = verdict(ended)
+        cost[ended.task.title] += ended.cpu_seconds
+        if loud:
+            print(f"{ended.task}\n{ended.words}exit code {ended.code}")
+        if why:
+            failures.append((ended.task, why))
+            last = ended.words.strip().splitlines()[-3:]
+            print(f"{why}: {ended.task}", *(f"    {line[:150]}" for line in last), sep="\n")
+            sys.stdout.flush()
+    print({t: round(cost[t] / n, 2) for t, n in tried.items()}, file=sys.stderr)
+    return failures, tried
+
+
+def _print(tried: Counter[str], failures: list[tuple[Case, str]], seconds: float) -> None:
+    lost = Counter(case.title for case, _ in failures)
+    print("\n| class | tried | held |\n|---|---|---|")
+    for title, count in tried.items():
+        print(f"| {title} | {count:,} | {count - lost[title]:,} |")
+    print(f"| all | {tried.total():,} | {tried.total() - len(failures):,} |")
+    print(f"{seconds:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

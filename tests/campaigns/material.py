@@ -1,0 +1,85 @@
+"""Toy folders that are damaged: runs, models, caches, data sets, tables. Made once, in a child."""
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+WORDS = ("hens", "ducks", "geese", "cackle", "quack", "hiss", "the", "old", "red", "barn", "pond")
+NETWORK = "layers=1 hidden=32 heads=2 ffn=64 seq=32 batch=4 steps=6"
+SETTINGS = (
+    "device=cpu compile=off save_every=2 eval_every=3 log_every=1 keep=3 eval_examples=8 "
+    "holdout=10% optimizer=adamw(lr=1e-3, warmup=1)"
+)
+TEXT = f'{NETWORK} vocab=wordpiece(150) data=files("text.txt", sentences=lines) {SETTINGS}'
+TASK = "task=classify('train.tsv', 'dev.tsv', text=review, label=stars)"
+
+
+def make(place: Path, train: Callable[[list[str]], None]) -> None:
+    """Fill a folder. ``train(words)`` runs a command there and must end well."""
+    place.mkdir(parents=True)
+    os.chdir(place)
+    draw = random.Random(7)
+    _write_text(place, draw)
+    _write_tables(place, draw)
+    train(["train", TEXT, "--out", "done"])
+    train(["train", f"init='done/model' {TASK} seq=32 batch=4 steps=4 device=cpu", "--out", "task"])
+    shutil.copytree("done/model", "hf")
+    shutil.copytree("task/model", "hf_task")
+    train(["import", "hf", "--out", "imported"])
+    _halve(place)
+    _write_sets(place, draw)
+
+
+def _sentence(draw: random.Random) -> str:
+    return " ".join(draw.choices(WORDS, k=draw.randint(4, 9))).capitalize() + "."
+
+
+def _write_text(place: Path, draw: random.Random) -> None:
+    documents = ["\n".join(_sentence(draw) for _ in range(6)) for _ in range(40)]
+    (place / "text.txt").write_text("\n\n".join(documents) + "\n")
+
+
+def _rows(draw: random.Random, count: int) -> list[tuple[str, str]]:
+    return [(_sentence(draw), draw.choice(["good", "bad"])) for _ in range(count)]
+
+
+def _write_tables(place: Path, draw: random.Random) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    for name in ("train", "dev"):
+        rows = _rows(draw, 12)
+        tsv = "".join(f"{review}\t{stars}\n" for review, stars in rows)
+        (place / f"{name}.tsv").write_text("review\tstars\n" + tsv)
+        (place / f"{name}.csv").write_text("review,stars\n" + tsv.replace("\t", ","))
+        lines = (json.dumps({"review": review, "stars": stars}) for review, stars in rows)
+        (place / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        columns = {"review": [r for r, _ in rows], "stars": [s for _, s in rows]}
+        parquet.write_table(pyarrow.table(columns), place / f"{name}.parquet")
+
+
+def _halve(place: Path) -> None:
+    """A run that was stopped: two checkpoints, no model yet."""
+    half = place / "half"
+    shutil.copytree(place / "done", half)
+    shutil.rmtree(half / "model")
+    (half / "losses.png").unlink()
+    shutil.rmtree(max((half / "checkpoints").iterdir()))
+
+
+def _write_sets(place: Path, draw: random.Random) -> None:
+    import datasets
+
+    texts = [_sentence(draw) for _ in range(60)]
+    datasets.disable_progress_bars()
+    whole = datasets.Dataset.from_dict({"text": texts})
+    whole.save_to_disk(str(place / "saved"))
+    datasets.DatasetDict({"train": whole, "test": whole}).save_to_disk(str(place / "several"))
+    for name in ("jsonl", "parquet"):
+        (place / name).mkdir()
+    lines = (json.dumps({"text": text}) for text in texts)
+    (place / "jsonl" / "train.jsonl").write_text("\n".join(lines) + "\n")
+    whole.to_parquet(str(place / "parquet" / "train.parquet"))
