@@ -123,9 +123,18 @@ class SentencePair(Node):
 
 
 class FullSentences(Node):
-    """Rows filled with whole sentences, across documents with a separator between (RoBERTa 4.2)."""
+    """As many whole sentences as fit, across documents with a separator between (RoBERTa 4.2)."""
 
     kind: Literal["full-sentences"] = "full-sentences"
+
+
+class Blocks(Node):
+    """Running text in blocks of equal length, which begin and end anywhere (XLM dataset.py).
+
+    Documents follow each other, a separator after each.
+    """
+
+    kind: Literal["blocks"] = "blocks"
 
 
 class DocSentences(Node):
@@ -172,14 +181,23 @@ class StreamPair(Node):
 
 
 Format = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment | Stream | StreamPair,
+    SegmentPair
+    | SentencePair
+    | FullSentences
+    | Blocks
+    | DocSentences
+    | SingleSegment
+    | Stream
+    | StreamPair,
     Field(discriminator="kind"),
 ]
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
 """Formats in which rows read on from batch to batch."""
-FULL = ("full-sentences", *RUNNING)
+FULL = ("blocks", *RUNNING)
 """Formats whose rows have no padding."""
+FILLED = ("full-sentences", *FULL)
+"""Formats whose rows go on from one document to the next, which leaves nothing to pack."""
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 

@@ -1,5 +1,6 @@
 """Rows of two texts keep BERT's and ALBERT's rules, rows of one SpanBERT's and RoBERTa's."""
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ from bertc.data.pairs import Fitting, Pair, segment_pairs, sentence_pairs
 from bertc.data.rows import Arrangement, _blocks
 from bertc.data.tokens import Tokens
 from bertc.ir.data import (
+    Blocks,
     DocSentences,
     Format,
     FullSentences,
@@ -169,9 +171,36 @@ def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
         yield texts(tokens, row)[0]
 
 
-def test_full_sentences_fill_every_row() -> None:
+@pytest.mark.parametrize("at_once", [40, 1 << 20])
+def test_full_sentences_are_as_many_whole_ones_as_fit(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("bertc.data.tokens.SENTENCES_AT_ONCE", at_once)
     tokens = corpus()
+    whole = [
+        (start, end) for _, bounds in tokens.bounds(30) for start, end in itertools.pairwise(bounds)
+    ]
+    wanted: list[list[int]] = []
+    for start, end in whole:
+        if not wanted or end - wanted[-1][0] > 30:
+            wanted.append([start, end])
+        wanted[-1][1] = end
+    found = [[a, a + length] for a, _, length, *_ in rows(tokens, FullSentences(), "none", 32)]
+    assert found == wanted
+    assert any(SEPARATOR in row for row in runs(tokens, FullSentences(), 32))
+
+
+def test_full_sentences_cut_those_longer_than_a_row_and_lose_nothing() -> None:
+    tokens = corpus(longest=80)
     made = list(runs(tokens, FullSentences(), 32))
+    assert max(map(len, made)) == 30
+    read = [t for row in made for t in row if t != SEPARATOR]
+    assert read == [t for t in tokens.ids.tolist() if t != SEPARATOR]
+
+
+def test_blocks_fill_every_row() -> None:
+    tokens = corpus()
+    made = list(runs(tokens, Blocks(), 32))
     assert {len(row) for row in made} == {30}
     assert {t for row in made for t in row} == set(tokens.ids.tolist())
     assert any(SEPARATOR in row for row in made)

@@ -13,7 +13,7 @@ from bertc.syntax import format_text
 
 SPECS = shipped_specs()
 SETTING = re.compile(r"(?:^|[{ ])([a-z_]+) ?= ?(?![=])")
-MOST_SETTINGS = 10
+MOST_SETTINGS = 11
 
 
 def lines(name: str) -> list[str]:
