@@ -129,8 +129,8 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
     match how.format:
-        case SegmentPair(short=short):
-            return segment_pairs(tokens, how.pairs, short, fitting)
+        case SegmentPair() as form:
+            return segment_pairs(tokens, how.pairs, form, fitting)
         case SentencePair():
             return sentence_pairs(tokens, how.pairs, fitting)
         case SingleSegment(short=short):

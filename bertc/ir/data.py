@@ -109,10 +109,14 @@ class Share(Node):
 
 
 class SegmentPair(Node):
-    """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR)."""
+    """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR).
+
+    ``short`` is the chance of a shorter target length, drawn once a document, or for each example.
+    """
 
     kind: Literal["segment-pair"] = "segment-pair"
     short: Probability = 0.1  # BERT --short_seq_prob
+    short_per: Literal["document", "example"] = "document"  # BERT create_pretraining_data.py
     positional = ("short",)
 
 
@@ -138,7 +142,7 @@ class Blocks(Node):
 
 
 class DocSentences(Node):
-    """Rows filled with whole sentences of one document, the last of each shorter (RoBERTa 4.2)."""
+    """As many whole sentences of one document as fit (RoBERTa 4.2, SpanBERT as released)."""
 
     kind: Literal["doc-sentences"] = "doc-sentences"
 
@@ -147,7 +151,7 @@ class SingleSegment(Node):
     """[CLS] x [SEP], x a contiguous run of one document (SpanBERT 3.3)."""
 
     kind: Literal["single-segment"] = "single-segment"
-    short: Probability = 0.0  # SpanBERT no_nsp_span_bert_dataset.py short_seq_prob
+    short: Probability = 0.0  # SpanBERT README, --short-seq-prob
     positional = ("short",)
 
 

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -90,7 +91,11 @@ def test_more_than_half_are_random_by_the_lone_sentences() -> None:
     tokens = corpus(documents=400, longest=30)
     made = rows(tokens, SegmentPair(short=0), "random-next", 24)
     fitting = Fitting(21, random.Random(5))
-    lone = sum(1 for *_, b_length, _ in segment_pairs(tokens, "none", 0, fitting) if not b_length)
+    lone = sum(
+        1
+        for *_, b_length, _ in segment_pairs(tokens, "none", SegmentPair(short=0), fitting)
+        if not b_length
+    )
     share = lone / len(rows(tokens, SegmentPair(short=0), "consecutive", 24))
     assert share > 0.1
     assert np.mean([label for *_, label in made]) > 0.5 + share / 4
@@ -115,7 +120,7 @@ def test_consecutive_pairs_read_every_token_once_but_for_the_cuts() -> None:
     fitting = Fitting(29, random.Random(0))
     read = [
         t
-        for row in segment_pairs(tokens, "consecutive", 0.1, fitting)
+        for row in segment_pairs(tokens, "consecutive", SegmentPair(), fitting)
         for text in texts(tokens, row)
         for t in text
     ]
@@ -126,7 +131,9 @@ def test_sentences_that_a_random_text_replaced_come_again() -> None:
     tokens = corpus(longest=8)
     own = {
         t
-        for row in segment_pairs(tokens, "random-next", 0, Fitting(61, random.Random(3)))
+        for row in segment_pairs(
+            tokens, "random-next", SegmentPair(short=0), Fitting(61, random.Random(3))
+        )
         for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
     }
     assert len(own) > 0.9 * tokens.count
@@ -137,6 +144,30 @@ def test_the_target_is_short_as_often_as_asked() -> None:
     full = rows(tokens, SegmentPair(short=0), "consecutive", 64)
     some = rows(tokens, SegmentPair(short=0.5), "consecutive", 64)
     assert len(some) > 1.2 * len(full)
+
+
+def short_rows(per: Literal["document", "example"]) -> tuple[float, set[bool]]:
+    """Rows beneath half of the target, and whether those of one document are alike in that."""
+    tokens = corpus(documents=300, longest=6)
+    short, mixed = [], set()
+    for _, group in itertools.groupby(
+        rows(tokens, SegmentPair(short=0.5, short_per=per), "consecutive", 64),
+        lambda row: document_of(tokens, row[0]),
+    ):
+        # The last row of a document is what is left of it.
+        below = [row[2] + row[3] < 30 for row in list(group)[:-1]]
+        short += below
+        mixed.add(0 < sum(below) < len(below))
+    return float(np.mean(short)), mixed
+
+
+def test_a_short_target_is_one_document_or_one_example() -> None:
+    """A short document has many rows, so that more than half of all rows are short."""
+    by_document, alike = short_rows("document")
+    by_example, differing = short_rows("example")
+    assert alike == {False}
+    assert differing == {False, True}
+    assert by_example < by_document - 0.1
 
 
 def test_cuts_take_both_ends_of_the_longer_text() -> None:
