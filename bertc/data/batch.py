@@ -51,11 +51,15 @@ def assemble(
     batch.token_ids[at, 0] = cls
     batch.pair_labels[at, 0] = rows["label"]
     a_lengths, longest = rows["a_length"], int(rows["a_length"].max())
-    if not rows["b_length"].any() and int(a_lengths.min()) == longest:
-        places = rows["a"][:, None] + np.arange(longest)
-        batch.token_ids[at, 1 : longest + 1] = ids.take(places, mode="wrap")
-        batch.token_ids[at, longest + 1] = sep
-        batch.lengths[at] = longest + 2
+    if not rows["b_length"].any():
+        lane_s = np.arange(longest)
+        tokens_bs = ids.take(rows["a"][:, None] + lane_s, mode="wrap")
+        if int(a_lengths.min()) < longest:
+            padding_bs = lane_s >= a_lengths[:, None]
+            tokens_bs = np.where(padding_bs, batch.token_ids[at, 1 : longest + 1], tokens_bs)
+        batch.token_ids[at, 1 : longest + 1] = tokens_bs
+        batch.token_ids[at, a_lengths + 1] = sep
+        batch.lengths[at] = a_lengths + 2
         return
     _side_by_side(ids, rows, batch, at, cls, sep)
 

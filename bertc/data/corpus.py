@@ -35,7 +35,7 @@ TextData = StageData | RunningData | StreamPairs
 AnyData = TextData | TaskData
 """The batches of a stage."""
 
-VERSION = 1
+VERSION = 2
 """Part of every fingerprint: raised when the same text would be prepared differently."""
 
 ROW_COPIES = 10

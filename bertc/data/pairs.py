@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bertc.data.tokens import Tokens
+from bertc.ir.data import SegmentPair
 from bertc.ir.objective import Pairs
 
 TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
@@ -44,17 +45,20 @@ class Fitting:
         return start + (self.rng.getrandbits(by).bit_count() if by else 0), length - by
 
 
-def segment_pairs(tokens: Tokens, pairs: Pairs, short: float, fitting: Fitting) -> Iterator[Pair]:
+def segment_pairs(
+    tokens: Tokens, pairs: Pairs, form: SegmentPair, fitting: Fitting
+) -> Iterator[Pair]:
     """Runs of sentences up to a target length, parted in two at a random sentence.
 
-    The target is drawn once a document. Where the second text comes from another document, the
-    sentences it replaces open the next row.
+    Where the second text comes from another document, the sentences it replaces open the next row.
     """
     rng, room = fitting.rng, fitting.room
     for document, bounds in tokens.bounds(room):
-        target = rng.randint(2, room) if rng.random() < short else room
+        target = rng.randint(2, room) if rng.random() < form.short else room
         start, last = 0, len(bounds) - 1
         while start < last:
+            if start and form.short_per == "example":
+                target = rng.randint(2, room) if rng.random() < form.short else room
             end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
             middle = start + (rng.randint(1, end - start - 1) if end - start > 1 else 1)
             first = (bounds[start], bounds[middle] - bounds[start])

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.pairs import Fitting, Pair, segment_pairs, sentence_pairs
-from bertc.data.tokens import Tokens, mapped
+from bertc.data.tokens import Offsets, Tokens, mapped
 from bertc.ir.address import key
 from bertc.ir.data import (
     PAIRED,
+    Blocks,
     DocSentences,
     Format,
     FullSentences,
@@ -63,7 +64,7 @@ class Arrangement:
                 return True
             case SentencePair():
                 return self.pairs in ("random-next", "swapped")
-            case FullSentences() | DocSentences() | Stream() | StreamPair():
+            case FullSentences() | Blocks() | DocSentences() | Stream() | StreamPair():
                 return False
 
 
@@ -95,6 +96,9 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
     if isinstance(how.format, FullSentences):
         yield from _full_sentences(tokens, fitting.room)
         return
+    if isinstance(how.format, Blocks):
+        yield from _even(tokens, fitting.room)
+        return
     rows = _rows(tokens, how, fitting)
     while block := list(itertools.islice(rows, ROWS_AT_ONCE)):
         yield np.array(block, dtype=ROW)
@@ -125,8 +129,8 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
     match how.format:
-        case SegmentPair(short=short):
-            return segment_pairs(tokens, how.pairs, short, fitting)
+        case SegmentPair() as form:
+            return segment_pairs(tokens, how.pairs, form, fitting)
         case SentencePair():
             return sentence_pairs(tokens, how.pairs, fitting)
         case SingleSegment(short=short):
@@ -136,6 +140,31 @@ def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
 
 
 def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
+    """As many whole sentences as fit, one row after the other through all documents.
+
+    The last row of some sentences is told once it is known what follows them.
+    """
+    starts = ends = np.empty(0, dtype=np.int64)
+    for more_starts, more_ends in tokens.pieces(room):
+        starts, ends = np.append(starts, more_starts), np.append(ends, more_ends)
+        beyond = np.searchsorted(ends, starts + room, side="right").tolist()
+        firsts = [0]
+        while (following := beyond[firsts[-1]]) < len(beyond):
+            firsts.append(following)
+        first = np.array(firsts)
+        yield _running(starts[first[:-1]], ends[first[1:] - 1])
+        starts, ends = starts[firsts[-1] :], ends[firsts[-1] :]
+    yield _running(starts[:1], ends[-1:])
+
+
+def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
+    """Rows of one text each."""
+    block = np.zeros(len(starts), dtype=ROW)
+    block["a"], block["a_length"] = starts, ends - starts
+    return block
+
+
+def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
     """Rows of ``room`` tokens, one after the other through all documents, all of them full.
 
     The last one starts early enough to be full. A part shorter than a row is read round and round.
@@ -143,10 +172,8 @@ def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
     total = len(tokens.ids) - 1  # a row ends with a separator of its own
     for start in range(0, max(total, 1), room * ROWS_AT_ONCE):
         starts = np.arange(start, min(total, start + room * ROWS_AT_ONCE), room)
-        block = np.zeros(len(starts), dtype=ROW)
-        block["a"] = np.minimum(starts, max(0, total - room))
-        block["a_length"] = room
-        yield block
+        starts = np.minimum(starts, max(0, total - room))
+        yield _running(starts, starts + room)
 
 
 def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:

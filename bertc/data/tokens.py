@@ -56,6 +56,22 @@ class Tokens:
                 bounds[-1] -= end == last  # the separator
                 yield document, _cut(bounds, longest)
 
+    def pieces(self, longest: int) -> Iterator[tuple[Offsets, Offsets]]:
+        """Where sentences start and where they end, of all documents, many at a time.
+
+        Those longer than ``longest`` are cut.
+        """
+        for first in range(0, len(self.sentences) - 1, SENTENCES_AT_ONCE):
+            bounds = np.array(self.sentences[first : first + SENTENCES_AT_ONCE + 1])
+            starts, ends = bounds[:-1], bounds[1:].copy()
+            reached = np.searchsorted(self.documents, [first, first + len(starts)], side="right")
+            last = self.documents[slice(*reached)] - 1 - first  # sentences of their documents
+            ends[last] -= 1  # the separator
+            parts = -(-(ends - starts) // longest)
+            nth = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+            starts = np.repeat(starts, parts) + nth * longest
+            yield starts, np.minimum(starts + longest, np.repeat(ends, parts))
+
     def sentence_end(self, sentence: int, last: int) -> int:
         """Where a sentence ends, given the first sentence after its document."""
         return int(self.sentences[sentence + 1]) - (sentence + 1 == last)

@@ -109,10 +109,14 @@ class Share(Node):
 
 
 class SegmentPair(Node):
-    """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR)."""
+    """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR).
+
+    ``short`` is the chance of a shorter target length, drawn once a document, or for each example.
+    """
 
     kind: Literal["segment-pair"] = "segment-pair"
     short: Probability = 0.1  # BERT --short_seq_prob
+    short_per: Literal["document", "example"] = "document"  # BERT create_pretraining_data.py
     positional = ("short",)
 
 
@@ -123,13 +127,22 @@ class SentencePair(Node):
 
 
 class FullSentences(Node):
-    """Rows filled with whole sentences, across documents with a separator between (RoBERTa 4.2)."""
+    """As many whole sentences as fit, across documents with a separator between (RoBERTa 4.2)."""
 
     kind: Literal["full-sentences"] = "full-sentences"
 
 
+class Blocks(Node):
+    """Running text in blocks of equal length, which begin and end anywhere (XLM dataset.py).
+
+    Documents follow each other, a separator after each.
+    """
+
+    kind: Literal["blocks"] = "blocks"
+
+
 class DocSentences(Node):
-    """Rows filled with whole sentences of one document, the last of each shorter (RoBERTa 4.2)."""
+    """As many whole sentences of one document as fit (RoBERTa 4.2, SpanBERT as released)."""
 
     kind: Literal["doc-sentences"] = "doc-sentences"
 
@@ -138,7 +151,7 @@ class SingleSegment(Node):
     """[CLS] x [SEP], x a contiguous run of one document (SpanBERT 3.3)."""
 
     kind: Literal["single-segment"] = "single-segment"
-    short: Probability = 0.0  # SpanBERT no_nsp_span_bert_dataset.py short_seq_prob
+    short: Probability = 0.0  # SpanBERT README, --short-seq-prob
     positional = ("short",)
 
 
@@ -172,14 +185,23 @@ class StreamPair(Node):
 
 
 Format = Annotated[
-    SegmentPair | SentencePair | FullSentences | DocSentences | SingleSegment | Stream | StreamPair,
+    SegmentPair
+    | SentencePair
+    | FullSentences
+    | Blocks
+    | DocSentences
+    | SingleSegment
+    | Stream
+    | StreamPair,
     Field(discriminator="kind"),
 ]
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
 """Formats in which rows read on from batch to batch."""
-FULL = ("full-sentences", *RUNNING)
+FULL = ("blocks", *RUNNING)
 """Formats whose rows have no padding."""
+FILLED = ("full-sentences", *FULL)
+"""Formats whose rows go on from one document to the next, which leaves nothing to pack."""
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
 

@@ -1,7 +1,7 @@
 """The pass of cross-checks: settings that are each right and cannot work together."""
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.data import FULL, PAIRED
+from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.dimensions import total_steps
@@ -212,11 +212,11 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             notes=note("the pooler is switched off here", stage.program.span("pooler")),
             help="pooler=true",
         )
-    full = stage.format.kind in FULL and not stage.translates
-    if stage.value("pack") and full:
+    filled = stage.format.kind in FILLED and not stage.translates
+    if stage.value("pack") and filled:
         diagnostics.error(
             "E216",
-            f"{stage.format.kind} rows are full, and pack = true",
+            f"{stage.format.kind} rows go on from document to document, and pack = true",
             stage.span("pack"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=doc-sentences, whose rows end with their document",

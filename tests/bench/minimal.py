@@ -176,7 +176,7 @@ def main() -> None:
     args = parser.parse_args()
     resolved = resolve(args.spec, [
         f"seq={args.seq}", f"batch={args.batch}", f"microbatch={args.batch}", "objective=mlm",
-        "format=full-sentences", "steps=1000", "compile=off", "precision=bf16", "device=cpu",
+        "format=blocks", "steps=1000", "compile=off", "precision=bf16", "device=cpu",
         f"positions=learned({args.seq})",
     ])  # fmt: skip
     contenders = [bertc(resolved, make_plan(resolved), "bertc"), by_hand(resolved)]

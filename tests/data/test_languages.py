@@ -134,7 +134,7 @@ def test_sampling_follows_the_power_of_the_share(
     made: Make, several: dict[str, str], exponent: float
 ) -> None:
     data = "+".join(several[name] for name in LANGUAGES)
-    corpus = made(SETTINGS, f"smoothing={exponent} steps=1000", data=data)
+    corpus = made(SETTINGS, f"smoothing={exponent} steps=1000 format=blocks", data=data)
     tokens = {facts["name"]: facts["train"]["tokens"] for facts in corpus.facts}
     shares = np.array(list(tokens.values())) / sum(tokens.values())
     wanted = shares**exponent / (shares**exponent).sum()

@@ -1,7 +1,9 @@
 """Rows of two texts keep BERT's and ALBERT's rules, rows of one SpanBERT's and RoBERTa's."""
 
+import itertools
 import random
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from bertc.data.pairs import Fitting, Pair, segment_pairs, sentence_pairs
 from bertc.data.rows import Arrangement, _blocks
 from bertc.data.tokens import Tokens
 from bertc.ir.data import (
+    Blocks,
     DocSentences,
     Format,
     FullSentences,
@@ -88,7 +91,11 @@ def test_more_than_half_are_random_by_the_lone_sentences() -> None:
     tokens = corpus(documents=400, longest=30)
     made = rows(tokens, SegmentPair(short=0), "random-next", 24)
     fitting = Fitting(21, random.Random(5))
-    lone = sum(1 for *_, b_length, _ in segment_pairs(tokens, "none", 0, fitting) if not b_length)
+    lone = sum(
+        1
+        for *_, b_length, _ in segment_pairs(tokens, "none", SegmentPair(short=0), fitting)
+        if not b_length
+    )
     share = lone / len(rows(tokens, SegmentPair(short=0), "consecutive", 24))
     assert share > 0.1
     assert np.mean([label for *_, label in made]) > 0.5 + share / 4
@@ -113,7 +120,7 @@ def test_consecutive_pairs_read_every_token_once_but_for_the_cuts() -> None:
     fitting = Fitting(29, random.Random(0))
     read = [
         t
-        for row in segment_pairs(tokens, "consecutive", 0.1, fitting)
+        for row in segment_pairs(tokens, "consecutive", SegmentPair(), fitting)
         for text in texts(tokens, row)
         for t in text
     ]
@@ -124,7 +131,9 @@ def test_sentences_that_a_random_text_replaced_come_again() -> None:
     tokens = corpus(longest=8)
     own = {
         t
-        for row in segment_pairs(tokens, "random-next", 0, Fitting(61, random.Random(3)))
+        for row in segment_pairs(
+            tokens, "random-next", SegmentPair(short=0), Fitting(61, random.Random(3))
+        )
         for t in texts(tokens, row)[0] + (texts(tokens, row)[1] if not row[4] else [])
     }
     assert len(own) > 0.9 * tokens.count
@@ -135,6 +144,30 @@ def test_the_target_is_short_as_often_as_asked() -> None:
     full = rows(tokens, SegmentPair(short=0), "consecutive", 64)
     some = rows(tokens, SegmentPair(short=0.5), "consecutive", 64)
     assert len(some) > 1.2 * len(full)
+
+
+def short_rows(per: Literal["document", "example"]) -> tuple[float, set[bool]]:
+    """Rows beneath half of the target, and whether those of one document are alike in that."""
+    tokens = corpus(documents=300, longest=6)
+    short, mixed = [], set()
+    for _, group in itertools.groupby(
+        rows(tokens, SegmentPair(short=0.5, short_per=per), "consecutive", 64),
+        lambda row: document_of(tokens, row[0]),
+    ):
+        # The last row of a document is what is left of it.
+        below = [row[2] + row[3] < 30 for row in list(group)[:-1]]
+        short += below
+        mixed.add(0 < sum(below) < len(below))
+    return float(np.mean(short)), mixed
+
+
+def test_a_short_target_is_one_document_or_one_example() -> None:
+    """A short document has many rows, so that more than half of all rows are short."""
+    by_document, alike = short_rows("document")
+    by_example, differing = short_rows("example")
+    assert alike == {False}
+    assert differing == {False, True}
+    assert by_example < by_document - 0.1
 
 
 def test_cuts_take_both_ends_of_the_longer_text() -> None:
@@ -169,9 +202,36 @@ def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
         yield texts(tokens, row)[0]
 
 
-def test_full_sentences_fill_every_row() -> None:
+@pytest.mark.parametrize("at_once", [40, 1 << 20])
+def test_full_sentences_are_as_many_whole_ones_as_fit(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("bertc.data.tokens.SENTENCES_AT_ONCE", at_once)
     tokens = corpus()
+    whole = [
+        (start, end) for _, bounds in tokens.bounds(30) for start, end in itertools.pairwise(bounds)
+    ]
+    wanted: list[list[int]] = []
+    for start, end in whole:
+        if not wanted or end - wanted[-1][0] > 30:
+            wanted.append([start, end])
+        wanted[-1][1] = end
+    found = [[a, a + length] for a, _, length, *_ in rows(tokens, FullSentences(), "none", 32)]
+    assert found == wanted
+    assert any(SEPARATOR in row for row in runs(tokens, FullSentences(), 32))
+
+
+def test_full_sentences_cut_those_longer_than_a_row_and_lose_nothing() -> None:
+    tokens = corpus(longest=80)
     made = list(runs(tokens, FullSentences(), 32))
+    assert max(map(len, made)) == 30
+    read = [t for row in made for t in row if t != SEPARATOR]
+    assert read == [t for t in tokens.ids.tolist() if t != SEPARATOR]
+
+
+def test_blocks_fill_every_row() -> None:
+    tokens = corpus()
+    made = list(runs(tokens, Blocks(), 32))
     assert {len(row) for row in made} == {30}
     assert {t for row in made for t in row} == set(tokens.ids.tolist())
     assert any(SEPARATOR in row for row in made)

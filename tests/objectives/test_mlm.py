@@ -167,8 +167,8 @@ def test_without_masking_nothing_changes() -> None:
 
 def test_padding_is_not_attended_to_where_there_is_any() -> None:
     inputs = rows(8, 32)
-    padded = program("mlm", 32, "format=single-segment").stages[0]
-    full = program("mlm", 32, "format=full-sentences").stages[0]
+    padded = program("mlm", 32, "format=full-sentences").stages[0]
+    full = program("mlm", 32, "format=blocks").stages[0]
     mask = corrupt(padded, inputs, tables(), 0).reading.attention_mask
     assert mask is not None
     assert torch.equal(mask, inputs.token_ids != PAD)
