@@ -15,14 +15,14 @@ from bertc.interop.folders import read_resolved
 from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
-from bertc.ir.objective import Plm, Rtd, Term
+from bertc.ir.objective import Plm, Rtd, Sbo, Term, Tlm
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll, ShareMap, ShareNone, Sharing
-from bertc.ir.task import Glue, Tagging, Task
+from bertc.ir.task import Family, Tagging, Task
 from bertc.passes.extends import extends
-from bertc.passes.recipes import FAMILIES, Family
+from bertc.passes.recipes import as_published
 from bertc.passes.stages import stage_views
 from bertc.storage.paths import is_taken
 
@@ -44,12 +44,9 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
     init = program.settings.get("init")
     if init is not None and isinstance(init.value, FromRun):
         program = _as_there(program, init)
-    given = program.settings.get("recipe")
-    electra = given is not None and given.value == "electra"
-    program = program.with_settings(_counted(program.settings, electra))
-    stages = (
-        replace(stage, settings=_counted(stage.settings, electra)) for stage in program.stages
-    )
+    program = as_published(program)
+    program = program.with_settings(_counted(program.settings))
+    stages = (replace(stage, settings=_counted(stage.settings)) for stage in program.stages)
     return replace(program, stages=tuple(stages))
 
 
@@ -83,8 +80,7 @@ def _of_config(folder: Path) -> dict[str, Any]:
     found = {name: settings[name].value for name in NETWORK if name in settings}
     if not found["languages"]:
         del found["languages"]
-    family = config.model_type
-    return {**found, "recipe": family if family in FAMILIES else "bert"}
+    return {**found, "recipe": config.model_type}
 
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
@@ -144,35 +140,24 @@ def _family(resolved: Resolved) -> Family:
         return "electra"
     if any(isinstance(objective, Plm) for objective in objectives):
         return "xlnet"
+    if any(isinstance(objective, Sbo) for objective in objectives):
+        return "spanbert"
+    if encoder.norm.kind == "pre" and not encoder.norm.affine:
+        return "stackingbert"
+    if any(isinstance(objective, Tlm) for objective in objectives) or encoder.languages:
+        return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
     return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
 
 
-def _counted(settings: Mapping[str, Given], electra: bool) -> dict[str, Given]:
-    """With the labels and the number of training examples of every task.
-
-    ELECTRA reads the pairs of MRPC and STS-B in both orders (configure_finetuning.py,
-    double_unordered).
-    """
+def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """With the labels and the number of training examples of every task."""
     given = settings.get("objective")
     if given is None:
         return dict(settings)
-    told = given.origin.parts
-    terms = tuple(
-        _read(_both_ways(term))
-        if electra and (number, "objective", "both_orders") not in told
-        else _read(term)
-        for number, term in enumerate(given.value)
-    )
+    terms = tuple(_read(term) for term in given.value)
     return {**settings, "objective": Given(terms, given.origin)}
-
-
-def _both_ways(term: Term) -> Term:
-    task = term.objective
-    if not isinstance(task, Glue) or task.task not in ("mrpc", "stsb"):
-        return term
-    return term.model_copy(update={"objective": task.model_copy(update={"both_orders": True})})
 
 
 def _read(term: Term) -> Term:

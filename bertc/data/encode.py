@@ -161,10 +161,10 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
-    """A row for each choice: passage, then question and choice, of which the end is kept.
+    """A row for each choice: passage, then question and choice, of which an end is kept.
 
     Where the question has a gap (``_``) the choice stands in it. Without a passage the question is
-    the first text and the choice the second.
+    one text and the choice the other. Either may stand first.
     """
     assert isinstance(task, Race | Choose), "who chooses has choices"
     assert isinstance(task.answer, Choice), "who chooses has choices"
@@ -179,16 +179,18 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             ]
         else:
             asked = list(example.choices)
-        (first, *others) = _ids(rows.vocabulary, [example.passage or example.question, *asked])
+        (passage, *others) = _ids(rows.vocabulary, [example.passage or example.question, *asked])
         shortened = False
         for place in range(task.answer.most):
             there = place < len(others)
-            second = others[place if there else 0]
+            choice = others[place if there else 0]
             if example.passage:
-                shortened |= len(second) > task.question
-                second = second[-task.question :]
-            kept = _fit(first, second, rows.room(2))
-            shortened |= kept != (first, second)
+                shortened |= len(choice) > task.question
+                end = task.keeps == "end"
+                choice = choice[-task.question :] if end else choice[: task.question]
+            pair = (passage, choice) if task.first == "passage" else (choice, passage)
+            kept = _fit(*pair, rows.room(2))
+            shortened |= kept != pair
             rows.add(number, _filled(rows.template, *kept), (right,), there=there)
         rows.cut += shortened
 

@@ -113,7 +113,7 @@ def _tuning(config: HfConfig, tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
     return {
         "objective": tuple(Term(objective=task) for task in tasks),
         "steps": STEPS,
-        "recipe": "bert" if config.model_type == "xlm" else config.model_type,
+        "recipe": config.model_type,
     }
 
 

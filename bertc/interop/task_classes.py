@@ -134,7 +134,7 @@ def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
 def task_class(layout: LayoutName, task: AnyTask, pooled: bool) -> HfClass | Obstacle:
     """The class for a task on an encoder with a pooler or without, or what stands in the way."""
     answer = task.answer
-    if isinstance(answer, Span) and answer.head == "conditioned":
+    if isinstance(answer, Span) and answer.head.kind == "conditioned":
         return Obstacle(
             "head=conditioned", "the classes that hold a span score both its ends by themselves"
         )

@@ -12,7 +12,7 @@ from bertc.diagnostics import DataError
 from bertc.interop.config import MAX_BYTES, HfConfig
 from bertc.interop.names import HfClass, part_of
 from bertc.interop.task_classes import DROPOUT, TASK_CLASSES, TaskClass
-from bertc.ir.answer import Labels, Tags
+from bertc.ir.answer import Conditioned, Labels, Tags
 from bertc.ir.base import Probability
 from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Name
@@ -177,12 +177,22 @@ def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
         width = shapes.get(f"heads.{title}.weight", (0,))[0]
         if f"heads.{title}.start.weight" in shapes:
             unanswerable = f"heads.{title}.answered.weight" in shapes
-            found.append(Read(name=title, head="conditioned", unanswerable=unanswerable))
+            head = _conditioned(f"heads.{title}.end", shapes)
+            found.append(Read(name=title, head=head, unanswerable=unanswerable))
         elif width == 1:
             found.append(Regress(name=title))
         elif 2 <= width <= MOST_LABELS:
             found.append(Classify(name=title, labels=tuple(str(n) for n in range(width))))
     return tuple(found)
+
+
+def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditioned:
+    """The head of those weights; as many units as the encoder has are not counted."""
+    width, both = shapes.get(f"{name}.dense.weight", (0, 0))
+    return Conditioned(
+        width=0 if 2 * width == both else width,
+        units="tanh-norm" if f"{name}.norm.weight" in shapes else "gelu-tanh",
+    )
 
 
 def _refused(path: Path, name: str, value: Any) -> DataError:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, affine, layer_norm
 from bertc.ir.encoder import Encoder
+from bertc.ir.ffn import Activation
 
 
 class Labels(Node):
@@ -58,17 +59,52 @@ class Tags(Node):
         return len(self.names)
 
 
+class Plain(Node):
+    """A score of each token to begin an answer, and one to end it (BERT run_squad.py)."""
+
+    kind: Literal["plain"] = "plain"
+
+
+class Conditioned(Node):
+    """The end is told for each of the likeliest beginnings, and whether there is an answer at all
+    from the first token and the beginning (XLNet run_squad.py; ALBERT run_squad_v2.py).
+
+    Both go through ``width`` units, 0: as many as the encoder has. They are ``tanh-norm``, with a
+    norm where ends are told, or ``gelu-tanh`` without (ELECTRA qa_tasks.py, which has 512).
+    """
+
+    kind: Literal["conditioned"] = "conditioned"
+    width: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    units: Literal["tanh-norm", "gelu-tanh"] = "tanh-norm"
+    positional = ("width", "units")
+
+    @property
+    def activation(self) -> Activation:
+        """That of its units."""
+        return "tanh" if self.normed else "gelu-tanh"
+
+    @property
+    def normed(self) -> bool:
+        """Whether a norm follows where ends are told."""
+        return self.units == "tanh-norm"
+
+    def inner(self, hidden: int) -> int:
+        """The units between the states and a score."""
+        return self.width or hidden
+
+
+SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind")]
+"""The closed union of heads that find spans."""
+
+
 class Span(Node):
     """Where the answer to a question begins and ends in a passage.
 
-    ``plain``: a score of each token to be either; ``conditioned``: the end is told for each of the
-    likeliest beginnings, and whether there is an answer at all from the first token and the
-    beginning (XLNet run_squad.py; ALBERT and ELECTRA for SQuAD 2.0). ``unanswerable``: some
-    questions have none; ``plain`` then points at the first token.
+    ``unanswerable``: some questions have none; a plain head then points at the first token.
     """
 
     kind: Literal["span"] = "span"
-    head: Literal["plain", "conditioned"] = "plain"
+    head: SpanHead = Plain()
     unanswerable: bool = False
 
     @property
@@ -83,7 +119,8 @@ Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="k
 
 def alike(one: Answer, other: Answer) -> bool:
     """Whether a head that was trained for one says the same for the other."""
-    # Of spans the weights say the rest.
+    if isinstance(one, Span) and isinstance(other, Span):
+        return one.head == other.head  # the weights say the rest
     return one.kind == other.kind and told_names(one) == told_names(other)
 
 
@@ -96,18 +133,21 @@ def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight,
     """The head: one linear map (hidden -> scores), or the maps of a conditioned span."""
     hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
     init = encoder.initializer
-    if not isinstance(answer, Span) or answer.head == "plain":
+    head = answer.head if isinstance(answer, Span) else Plain()
+    if isinstance(head, Plain):
         return affine(name, ("labels", answer.width), hidden, init, "head")
+    width = head.inner(encoder.hidden)
+    inner: tuple[Axis, int] = ("feature" if head.width else "hidden", width)
     both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
     one: tuple[Axis, int] = ("labels", 1)
-    told = affine(f"{name}.answered.dense", hidden, both, init, "head")
-    said = affine(f"{name}.answered", one, hidden, init, "head")[:1]
+    told = affine(f"{name}.answered.dense", inner, both, init, "head")
+    said = affine(f"{name}.answered", one, inner, init, "head")[:1]
     return (
         *affine(f"{name}.start", one, hidden, init, "head"),
-        *affine(f"{name}.end.dense", hidden, both, init, "head"),
-        *layer_norm(f"{name}.end.norm", *hidden, part="head"),
-        *affine(f"{name}.end", one, hidden, init, "head"),
-        *((*told, *said) if answer.unanswerable else ()),
+        *affine(f"{name}.end.dense", inner, both, init, "head"),
+        *(layer_norm(f"{name}.end.norm", *inner, part="head") if head.normed else ()),
+        *affine(f"{name}.end", one, inner, init, "head"),
+        *((*told, *said) if isinstance(answer, Span) and answer.unanswerable else ()),
     )
 
 
@@ -121,17 +161,20 @@ def answer_matmuls(
             return (Matmul("head", examples, hidden, answer.width),)
         case Choice():
             return (Matmul("head", examples * texts, hidden, 1),)
-        case Tags() | Span(head="plain"):
+        case Tags():
             return (Matmul("head", examples * seq, hidden, answer.width),)
         case Span():
+            if isinstance(answer.head, Plain):
+                return (Matmul("head", examples * seq, hidden, answer.width),)
+            width = answer.head.inner(hidden)
             told = (
-                Matmul("head", examples, 2 * hidden, hidden),
-                Matmul("head", examples, hidden, 1),
+                Matmul("head", examples, 2 * hidden, width),
+                Matmul("head", examples, width, 1),
             )
             return (
                 Matmul("head", examples * seq, hidden, 1),
-                Matmul("head", examples * seq, 2 * hidden, hidden),
-                Matmul("head", examples * seq, hidden, 1),
+                Matmul("head", examples * seq, 2 * hidden, width),
+                Matmul("head", examples * seq, width, 1),
                 *(told if answer.unanswerable else ()),
             )
 
@@ -146,9 +189,11 @@ def answer_kept(answer: Answer, encoder: Encoder, texts: int, seq: int) -> Kept:
                 values=rows * (3 * hidden + answer.width), fp32=rows * answer.width,
                 masks=rows * hidden,
             )  # fmt: skip
-        case Tags() | Span(head="plain"):
+        case Tags() | Span():
+            if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
+                width = answer.head.inner(hidden)
+                inner = seq * (3 + answer.head.normed) * width
+                return Kept(values=seq * (hidden + 2) + inner + 3 * hidden + width, fp32=6 * seq)
             return Kept(
                 values=seq * (hidden + answer.width), fp32=seq * answer.width, masks=seq * hidden
             )
-        case Span():
-            return Kept(values=seq * (5 * hidden + 2) + 4 * hidden, fp32=6 * seq)

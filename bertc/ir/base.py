@@ -45,11 +45,22 @@ class Node(BaseModel):
     others: ClassVar[str] = ""
 
 
+class Glorot(Node):
+    """Uniform draws within sqrt(6 / (inputs + outputs)), as of TensorFlow that is told nothing."""
+
+    kind: Literal["glorot"] = "glorot"
+
+
 class TruncatedNormal(Node):
-    """Normal draws cut at two standard deviations (BERT, modeling.py create_initializer)."""
+    """Normal draws cut at two standard deviations (BERT, modeling.py create_initializer).
+
+    ``glorot``: by that rule the map from embeddings of another width, the last map of ``rtd`` and
+    the vector of what is unseen (ELECTRA modeling.py and run_pretraining.py; XLNet modeling.py).
+    """
 
     kind: Literal["truncated-normal"] = "truncated-normal"
     std: Annotated[float, Field(gt=0, le=10)] = 0.02  # BERT config initializer_range
+    glorot: bool = False
     positional = ("std",)
 
 
@@ -57,12 +68,15 @@ class Normal(Node):
     """Normal draws (fairseq init_bert_params, Hugging Face ports).
 
     ``norms``: the scales of norms are drawn around 1 with this deviation (Transformer-XL, train.py
-    weights_init).
+    weights_init). ``positions``: that of the table of positions, 0: as of all (GPT-2, model.py).
+    ``glorot``: as of ``truncated-normal``.
     """
 
     kind: Literal["normal"] = "normal"
     std: Annotated[float, Field(gt=0, le=10)] = 0.02
     norms: Annotated[float, Field(ge=0, le=10)] = 0.0
+    positions: Annotated[float, Field(ge=0, le=10)] = 0.0
+    glorot: bool = False
     positional = ("std", "norms")
 
 
@@ -88,6 +102,16 @@ Drawn = TruncatedNormal | Normal | FanIn
 Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
+def of_positions(init: Drawn) -> Drawn:
+    """Values of the table of positions."""
+    return Normal(std=init.positions) if isinstance(init, Normal) and init.positions else init
+
+
+def unstated(init: Drawn) -> Drawn | Glorot:
+    """Values of those weights for which ELECTRA and XLNet state none."""
+    return Glorot() if not isinstance(init, FanIn) and init.glorot else init
+
+
 @dataclass(frozen=True)
 class Weight:
     """One trainable tensor, as a fact: ``nn`` allocates it, ``estimate`` counts it.
@@ -98,7 +122,7 @@ class Weight:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Axis, ...]
-    init: Drawn | Constant
+    init: Drawn | Glorot | Constant
     part: Part
     role: Role
 
@@ -163,7 +187,7 @@ def affine(
     name: str,
     outputs: tuple[Axis, int],
     inputs: tuple[Axis, int],
-    init: Drawn,
+    init: Drawn | Glorot,
     part: Part,
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""

@@ -45,8 +45,10 @@ class _Untaught(Node):
 
 
 class SinusoidalPositions(_Untaught):
-    """Sines, then cosines, of the place at wavelengths from 2 pi to 20,000 pi (Vaswani et al., 3.5;
-    the two side by side as in fairseq's SinusoidalPositionalEmbedding).
+    """Sines, then cosines, of the place (Vaswani et al., 3.5): waves of 2 pi 10,000^(i / half).
+
+    The two stand side by side as in fairseq's SinusoidalPositionalEmbedding, where half - 1 divides
+    and the first place is 2.
     """
 
     kind: Literal["sinusoidal"] = "sinusoidal"

@@ -17,6 +17,8 @@ from bertc.ir.base import (
     Width,
     affine,
     layer_norm,
+    of_positions,
+    unstated,
 )
 from bertc.ir.embedding import Positions
 from bertc.ir.ffn import Ffn
@@ -123,7 +125,7 @@ class Encoder(Node):
                 f"embeddings.{name}.weight",
                 (rows, self.embedding),
                 (axis, "embedding"),
-                self.initializer,
+                of_positions(self.initializer) if name == "position" else self.initializer,
                 "embeddings",
                 "table",
             )
@@ -134,7 +136,7 @@ class Encoder(Node):
                 "embeddings.unseen",
                 (self.embedding,),
                 ("embedding",),
-                self.initializer,
+                unstated(self.initializer),
                 "embeddings",
                 "table",
             )
@@ -143,7 +145,8 @@ class Encoder(Node):
             weights += layer_norm("embeddings.norm", *width, part="embeddings")
         if self.factorised:
             hidden: tuple[Axis, int] = ("hidden", self.hidden)
-            weights += affine("embeddings.project", hidden, width, self.initializer, "embeddings")
+            init = unstated(self.initializer)
+            weights += affine("embeddings.project", hidden, width, init, "embeddings")
         return tuple(weights)
 
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm
+from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm, unstated
 from bertc.ir.encoder import Encoder
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Glue, Race, Squad, Tagging, Task, Xnli
@@ -310,7 +310,7 @@ class Rtd(Node):
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         return (
             *affine("rtd.dense", hidden, hidden, encoder.initializer, "head"),
-            *affine("rtd", ("labels", 1), hidden, encoder.initializer, "head"),
+            *affine("rtd", ("labels", 1), hidden, unstated(encoder.initializer), "head"),
         )
 
     def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:

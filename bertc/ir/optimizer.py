@@ -11,34 +11,33 @@ Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, l
 """A number of steps, or a fraction of all steps (``6%``)."""
 
 
-class _Decay(Node):
+class Decay(Node):
     """The rate falls to ``end`` x lr, or to ``end_lr`` if that is more.
 
     It would get there after ``over`` steps, which may be more than there are (StackingBERT
     reproduce_bert.sh plans 800,000 updates and stops at 280,000); 0: with the last step.
+    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
+    warm-up ends (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py;
+    Transformer-XL, train.py); ``throughout`` too, and warm-up is scaled by it (ELECTRA,
+    optimization.py); ``warmup`` measures it from the end of warm-up (RoBERTa, XLNet).
     """
 
     end: Annotated[float, Field(ge=0, le=1)] = 0.0
     end_lr: Annotated[float, Field(ge=0, le=100)] = 0.0
     over: Count = 0
+    decay_from: Literal["start", "throughout", "warmup"] = "warmup"
 
 
-class Polynomial(_Decay):
-    """lr x (1 - progress)^power, down to the end's rate.
-
-    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
-    warm-up ends (BERT and ALBERT, optimization.py); ``throughout`` too, and warm-up is scaled by it
-    (ELECTRA, optimization.py); ``warmup`` measures it from the end of warm-up (fairseq, XLNet).
-    """
+class Polynomial(Decay):
+    """lr x (1 - progress)^power, down to the end's rate."""
 
     kind: Literal["polynomial"] = "polynomial"
     power: Annotated[float, Field(gt=0, le=10)] = 1.0
-    decay_from: Literal["start", "throughout", "warmup"] = "warmup"
     positional = ("power",)
 
 
-class Cosine(_Decay):
-    """Half a cosine from lr at the end of warm-up to the end's rate."""
+class Cosine(Decay):
+    """Half a cosine from lr to the end's rate."""
 
     kind: Literal["cosine"] = "cosine"
     positional = ("end",)
@@ -75,7 +74,7 @@ class _Rule(Node):
 
     @model_validator(mode="after")
     def _falls(self) -> Self:
-        if isinstance(self.schedule, _Decay) and self.schedule.end_lr > self.lr:
+        if isinstance(self.schedule, Decay) and self.schedule.end_lr > self.lr:
             raise ValueError(
                 f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}, and rates fall"
             )
@@ -83,7 +82,7 @@ class _Rule(Node):
 
     def schedule_steps(self, steps: int) -> int:
         """The steps that the schedule is made for, of which ``steps`` are done."""
-        return (self.schedule.over if isinstance(self.schedule, _Decay) else 0) or steps
+        return (self.schedule.over if isinstance(self.schedule, Decay) else 0) or steps
 
     def warmup_steps(self, steps: int) -> int:
         """Warm-up in steps, of a schedule of so many."""
@@ -97,6 +96,9 @@ class Adam(_Rule):
     # The rate of a layer is this times that of the one above it; heads have the whole of it, the
     # embeddings the least (ELECTRA configure_finetuning.py layerwise_lr_decay).
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
+    # The gradient of a layer is this times that of the one above it; the top layer, heads and
+    # embeddings have the whole of it (XLNet model_utils.py lr_layer_decay_rate).
+    gradient_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class Lamb(_Rule):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.answer import Answer, Choice, Labels, Score, Span, Tags
+from bertc.ir.answer import Answer, Choice, Labels, Plain, Score, Span, SpanHead, Tags
 from bertc.ir.data import Hf
 from bertc.ir.task import (
     UNKNOWN,
@@ -82,7 +82,8 @@ class Choose(_Own):
     """The right one of several texts, after a question and perhaps a passage.
 
     ``choices`` are their columns, or one column that holds a list of them; ``label`` is the number
-    of the right one from 0, or its letter.
+    of the right one from 0, or its letter. ``first`` and ``keeps`` are as RACE's; without a passage
+    the question stands in its place.
     """
 
     kind: Literal["choose"] = "choose"
@@ -93,6 +94,8 @@ class Choose(_Own):
     label: str = "label"
     most: Annotated[int, Field(ge=2, le=64)] = 4
     question: Annotated[int, Field(ge=1)] = 128
+    first: Literal["passage", "choice"] = "passage"
+    keeps: Literal["end", "beginning"] = "end"
     positional = ("train", "dev", "test")
 
     @property
@@ -136,7 +139,7 @@ class Read(_Own):
     target: str = "answer"
     start: str = "start"
     unanswerable: bool = False
-    head: Literal["plain", "conditioned"] = "plain"
+    head: SpanHead = Plain()
     stride: Annotated[int, Field(ge=1)] = 128
     question: Annotated[int, Field(ge=1)] = 64
     longest: Annotated[int, Field(ge=1)] = 30

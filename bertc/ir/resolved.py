@@ -29,7 +29,7 @@ from bertc.ir.objective import (
 )
 from bertc.ir.optimizer import Optimizer
 from bertc.ir.own_task import AnyTask
-from bertc.ir.task import Task
+from bertc.ir.task import Family, Task
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
@@ -260,7 +260,7 @@ class Run(Node):
     recompute: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
-    recipe: Literal["bert", "roberta", "albert", "electra", "xlnet"] = "bert"
+    recipe: Family = "bert"
 
 
 class Resolved(Node):

@@ -22,6 +22,7 @@ from bertc.ir.objective import Mlm, Term
 from bertc.ir.optimizer import Adam, Optimizer
 from bertc.ir.sharing import ShareNone, Sharing
 from bertc.ir.table import TokenTable, WholeTable
+from bertc.ir.task import Family
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
@@ -123,7 +124,7 @@ class Settings(Node):
     grow: Growth = default(
         Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
     )
-    recipe: Literal["bert", "roberta", "albert", "electra", "xlnet"] = default(
+    recipe: Family = default(
         "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
     )
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(

@@ -13,8 +13,10 @@ from bertc.ir.answer import (
     Answer,
     Choice,
     Labels,
+    Plain,
     Score,
     Span,
+    SpanHead,
     Tags,
     answer_kept,
     answer_matmuls,
@@ -27,6 +29,9 @@ Path = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Names = tuple[str, ...]
 Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
+
+Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
+"""The systems whose authors said how they fine-tuned."""
 
 UNKNOWN = ("?", "??")
 """Stand for labels before the training file was read."""
@@ -170,7 +175,7 @@ class Squad(Task):
     data: Path
     dev: str = ""
     version: Annotated[int, Field(ge=1, le=2)] = 1
-    head: Literal["plain", "conditioned"] = "plain"
+    head: SpanHead = Plain()
     stride: Annotated[int, Field(ge=1)] = 128  # run_squad.py --doc_stride
     question: Annotated[int, Field(ge=1)] = 64  # run_squad.py --max_query_length
     longest: Annotated[int, Field(ge=1)] = 30  # run_squad.py --max_answer_length
@@ -193,12 +198,16 @@ class Race(Task):
     """Questions about passages with four choices each, in the files of RACE.
 
     ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. A question
-    and a choice take at most ``question`` tokens (ALBERT run_race.py --max_qa_length).
+    and a choice take at most ``question`` tokens (ALBERT run_race.py --max_qa_length), of longer
+    ones it ``keeps`` that end. The passage stands ``first``, or the choice does (fairseq
+    sentence_ranking.py, which keeps its beginning).
     """
 
     kind: Literal["race"] = "race"
     data: Path
     question: Annotated[int, Field(ge=1)] = 128
+    first: Literal["passage", "choice"] = "passage"
+    keeps: Literal["end", "beginning"] = "end"
     positional = ("data",)
 
     @property

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.address import key
-from bertc.ir.base import Constant, FanIn, Normal, TruncatedNormal, Weight
+from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Weight
 
 Table = Mapping[str, Weight]
 """The weight table of a part, by name."""
@@ -111,6 +111,10 @@ def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> N
             nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std, generator=generator)
         case Normal(std=std):
             nn.init.normal_(tensor, std=std, generator=generator)
+        case Glorot():
+            fans = weight.shape if len(weight.shape) > 1 else (1, *weight.shape)
+            bound = (6 / sum(fans)) ** 0.5
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
         case FanIn():
             bound = weight.shape[-1] ** -0.5
             if weight.role == "table":

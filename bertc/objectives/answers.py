@@ -1,7 +1,8 @@
 """What a task's head says of the rows of a batch, and its loss.
 
 Axes: b rows, s positions of a row, k states read of a row, m examples of a row, n examples in all
-(b * k of them, or b / choices), c scores of a state, p likeliest beginnings, h hidden.
+(b * k of them, or b / choices), c scores of a state, p likeliest beginnings, h hidden,
+w units of a conditioned head.
 """
 
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from typing import NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.answer import Answer, Choice, Labels, Score, Span, Tags
+from bertc.ir.answer import Answer, Choice, Conditioned, Labels, Plain, Score, Span, Tags
 from bertc.ir.encoder import Encoder
 from bertc.nn import dropout, rows_at
+from bertc.nn.activation import activate
 from bertc.objectives.columns import Answers, Columns, TermLoss
 from bertc.objectives.heads import Weights
 
@@ -110,19 +112,20 @@ def span_scores(
     answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
 ) -> SpanScores:
     """What the head says where the beginning is not known, of rows of one example each."""
-    name = asked.task
+    name, head = asked.task, answer.head
     allowed_bs = _allowed(asked)
-    if answer.head == "plain":
+    if isinstance(head, Plain):
         starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
         return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
     starts_bs = _kept(_starts(name, states_bsh, weights), allowed_bs)
     likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
     begun_bph = rows_at(states_bsh, likeliest_bp)
-    ends_bps = _kept(_ends(encoder, name, states_bsh, begun_bph, weights), allowed_bs[:, None])
+    ends_bps = _ends(head, encoder, name, states_bsh, begun_bph, weights)
+    ends_bps = _kept(ends_bps, allowed_bs[:, None])
     answered_b = None
     if answer.unanswerable:
         none_bmh = rows_at(states_bsh, asked.positions)
-        answered_b = _answered(name, states_bsh, none_bmh, starts_bs[:, None], weights)[:, 0]
+        answered_b = _answered(head, name, states_bsh, none_bmh, starts_bs[:, None], weights)[:, 0]
     return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
 
 
@@ -130,21 +133,21 @@ def _span_loss(
     answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
 ) -> TermLoss:
     """The mean of the cross entropies of both ends."""
-    name, told_bm = asked.task, asked.weights
+    name, head, told_bm = asked.task, answer.head, asked.weights
     firsts_bm, lasts_bm = asked.targets.long().unbind(2)
     own_bms = _own(asked)
-    if answer.head == "plain":  # every token of it competes (run_squad.py, create_model)
+    if isinstance(head, Plain):  # every token of it competes (run_squad.py, create_model)
         starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
         starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
         own_bms = own_bms & _allowed(asked)[:, None]
         starts_bms = _kept(_starts(name, states_bsh, weights)[:, None], own_bms)
         begun_bmh = rows_at(states_bsh, firsts_bm)
-        ends_bms = _kept(_ends(encoder, name, states_bsh, begun_bmh, weights), own_bms)
+        ends_bms = _kept(_ends(head, encoder, name, states_bsh, begun_bmh, weights), own_bms)
     losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
-    if answer.head == "conditioned" and answer.unanswerable:
+    if isinstance(head, Conditioned) and answer.unanswerable:
         none_bmh = rows_at(states_bsh, asked.positions)
-        answered_bm = _answered(name, states_bsh, none_bmh, starts_bms, weights)
+        answered_bm = _answered(head, name, states_bsh, none_bmh, starts_bms, weights)
         losses_bm = losses_bm + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
             answered_bm, (firsts_bm > asked.positions).float(), reduction="none"
         )
@@ -183,6 +186,7 @@ def _starts(name: str, states_bsh: torch.Tensor, weights: Weights) -> torch.Tens
 
 
 def _ends(
+    head: Conditioned,
     encoder: Encoder,
     name: str,
     states_bsh: torch.Tensor,
@@ -190,20 +194,23 @@ def _ends(
     weights: Weights,
 ) -> torch.Tensor:
     """Scores (b, p, s) of ends, for each of some beginnings."""
-    b, p, h = begun_bph.shape
+    h = begun_bph.shape[2]
     weight, bias = (weights[f"{name}.end.dense.{part}"] for part in ("weight", "bias"))
     # One product with each half: the states side by side would be p times as many.
-    own_bsh = F.linear(states_bsh, weight[:, :h].to(states_bsh.dtype))
-    given_bph = F.linear(begun_bph, weight[:, h:].to(begun_bph.dtype), bias.to(begun_bph.dtype))
-    mixed_bpsh = torch.tanh(own_bsh[:, None] + given_bph[:, :, None])
-    scale, shift = (weights[f"{name}.end.norm.{part}"] for part in ("weight", "bias"))
-    normed_bpsh = F.layer_norm(
-        mixed_bpsh, (h,), scale.to(mixed_bpsh.dtype), shift.to(mixed_bpsh.dtype), encoder.norm.eps
-    )
-    return _affine(normed_bpsh, f"{name}.end", weights)[..., 0].float()
+    own_bsw = F.linear(states_bsh, weight[:, :h].to(states_bsh.dtype))
+    given_bpw = F.linear(begun_bph, weight[:, h:].to(begun_bph.dtype), bias.to(begun_bph.dtype))
+    mixed_bpsw = activate(head.activation, own_bsw[:, None] + given_bpw[:, :, None])
+    if head.normed:
+        scale, shift = (weights[f"{name}.end.norm.{part}"] for part in ("weight", "bias"))
+        shape, dtype = scale.shape, mixed_bpsw.dtype
+        mixed_bpsw = F.layer_norm(
+            mixed_bpsw, shape, scale.to(dtype), shift.to(dtype), encoder.norm.eps
+        )
+    return _affine(mixed_bpsw, f"{name}.end", weights)[..., 0].float()
 
 
 def _answered(
+    head: Conditioned,
     name: str,
     states_bsh: torch.Tensor,
     none_bmh: torch.Tensor,
@@ -213,6 +220,6 @@ def _answered(
     """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
     both_bmf = torch.cat([mean_bmh, none_bmh], dim=2)
-    dense_bmh = torch.tanh(_affine(both_bmf, f"{name}.answered.dense", weights))
-    weight = weights[f"{name}.answered.weight"].to(dense_bmh.dtype)
-    return F.linear(dense_bmh, weight)[..., 0].float()
+    dense_bmw = activate(head.activation, _affine(both_bmf, f"{name}.answered.dense", weights))
+    weight = weights[f"{name}.answered.weight"].to(dense_bmw.dtype)
+    return F.linear(dense_bmw, weight)[..., 0].float()

@@ -9,7 +9,6 @@ from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.settings import default_source
 from bertc.passes.stages import (
-    asks_about_pairs,
     default_format,
     has_tasks,
     reads_on,
@@ -30,7 +29,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("embedding", lambda p: _value(p, "hidden")),
         ("languages", languages),
         ("positions", _positions),
-        ("pooler", _pooler),
+        ("pooler", lambda p: any(reads_pooler(v.value("objective")) for v in stage_views(p))),
         ("head", _head),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
         ("save_every", _now_and_then),
@@ -41,14 +40,6 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
             origin = Origin("derived", source=default_source(setting))
             program = program.with_settings({setting: Given(compute(program), origin)})
     return program
-
-
-def _pooler(program: Program) -> bool:
-    """ELECTRA's tasks read the first state itself (run_finetuning.py)."""
-    views = stage_views(program)
-    if _value(program, "recipe") == "electra":
-        return any(asks_about_pairs(view.value("objective")) for view in views)
-    return any(reads_pooler(view.value("objective")) for view in views)
 
 
 def _now_and_then(program: Program) -> int:

@@ -3,31 +3,46 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, get_args
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
-from bertc.ir.own_task import Choose, Read
+from bertc.ir.objective import Term
 from bertc.ir.program import Given, Origin, Program
-from bertc.ir.task import Glue, Race, Squad, Task
+from bertc.ir.settings import STAGE_SETTINGS
+from bertc.ir.task import Family, Task
 from bertc.passes.fixes import fix
+from bertc.passes.published import recipe, task_arguments
+from bertc.passes.stages import asks_about_pairs, stage_views
 
-Family = Literal["bert", "roberta", "albert", "electra", "xlnet"]
-FAMILIES: tuple[Family, ...] = get_args(Family)
 
-ALBERT_GLUE = {  # albert/run_glue.sh: warm-up, rate, steps, batch
-    "sst2": (1256, 1e-5, 20935, 32),
-    "mnli": (1000, 3e-5, 10000, 128),
-    "cola": (320, 1e-5, 5336, 16),
-    "qnli": (1986, 1e-5, 33112, 32),
-    "qqp": (1000, 5e-5, 14000, 128),
-    "rte": (200, 3e-5, 800, 32),
-    "stsb": (214, 2e-5, 3598, 16),
-    "mrpc": (200, 2e-5, 800, 32),
-}
-LARGE_HIDDEN = 1024
+def as_published(program: Program) -> Program:
+    """The arguments of tasks that a spec leaves open as the recipe has them.
 
-Recipe = Mapping[str, Any]
+    ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. What came
+    without files to learn from, as an imported head does, is as it was learned.
+    """
+    family = _family(program)
+    stages = (replace(stage, settings=_argued(stage.settings, family)) for stage in program.stages)
+    return replace(program.with_settings(_argued(program.settings, family)), stages=tuple(stages))
+
+
+def _argued(settings: Mapping[str, Given], family: Family) -> dict[str, Given]:
+    given = settings.get("objective")
+    if given is None:
+        return dict(settings)
+    terms = tuple(_as_theirs(term, family) for term in given.value)
+    return {**settings, "objective": Given(terms, given.origin)}
+
+
+def _as_theirs(term: Term, family: Family) -> Term:
+    task = term.objective
+    if not isinstance(task, Task) or not getattr(task, "train", True):
+        return term
+    open_ = {
+        name: value
+        for name, value in task_arguments(family, task).items()
+        if name not in task.model_fields_set
+    }
+    return term.model_copy(update={"objective": task.model_copy(update=open_)}) if open_ else term
 
 
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
@@ -37,8 +52,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     is written where the task is named, or on the command line, holds. So does what a spec says
     outside its stages, if all of them are tasks: beside stages of text it is about those.
     """
-    given = program.settings.get("recipe")
-    family: Family = given.value if given else "bert"
+    program = as_published(program)
+    family = _family(program)
     size = program.settings["hidden"].value if "hidden" in program.settings else 768
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
@@ -58,7 +73,25 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         settings = dict(program.settings)
         filled = _followed(settings, {}, tasks, family, size, room, diagnostics)
         program = program.with_settings(filled)
-    return program
+    return _without_pooler(program, family, size)
+
+
+def _without_pooler(program: Program, family: Family, size: int) -> Program:
+    """Without the pooler where the recipe of every task is, and nothing is asked about pairs."""
+    objectives = [view.given("objective") for view in stage_views(program)]
+    tasks = [task for objective in objectives if objective for task in _tasks(objective)]
+    pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
+    whole = {recipe(family, size, task).get("pooler", True) for task in tasks}
+    if "pooler" in program.settings or pairs or whole != {False}:
+        return program
+    origin = Origin("default", source=f"{family}'s recipe for {tasks[0].title}")
+    return program.with_settings({"pooler": Given(False, origin)})
+
+
+def _family(program: Program) -> Family:
+    given = program.settings.get("recipe")
+    family: Family = given.value if given else "bert"
+    return family
 
 
 def _tasks(objective: Given) -> list[Task]:
@@ -78,10 +111,12 @@ def _followed(
     source = f"{family}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
     for name, value in recipe(family, hidden, tasks[0]).items():
+        if name not in STAGE_SETTINGS:
+            continue
         if name == "seq" and room:
             value = min(value, room)
-        told = name == "steps" and "epochs" in known
-        if name not in known and not told:
+        passes = name == "steps" and "epochs" in known
+        if name not in known and not passes:
             known[name] = own[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
         examples = sum(task.examples for task in tasks)
@@ -100,96 +135,3 @@ def _followed(
         rule = f"{known['epochs'].value:g} passes over {examples:,} examples"
         own["steps"] = Given(count, Origin("derived", source=rule))
     return own
-
-
-def recipe(family: Family, hidden: int, task: Task) -> Recipe:
-    """What the authors of a system fine-tuned with, for a task or the most similar they had."""
-    reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
-    match family:
-        case "bert":
-            found = _bert(task, reads, chooses)
-        case "roberta":
-            found = _roberta(task, reads, chooses)
-        case "albert":
-            found = _albert(task, reads, chooses)
-        case "electra":
-            found = _electra(task, reads, hidden)
-        case "xlnet":
-            found = _xlnet(task, reads, chooses)
-    return found
-
-
-def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
-    """run_classifier.py and run_squad.py; optimization.py's Adam."""
-    rule = Adam(
-        lr=5e-5,
-        warmup=0.1,
-        schedule=Polynomial(decay_from="start"),
-        bias_correction=False,
-    )
-    if reads:  # --max_seq_length; paper, 4.2 and 4.3
-        second = isinstance(task, Squad) and task.version == 2
-        passes, batch = (2.0, 48) if second else (3.0, 32)
-        return {"optimizer": rule, "batch": batch, "seq": 384, "epochs": passes}
-    return {"optimizer": rule, "batch": 32, "seq": 512 if chooses else 128, "epochs": 3.0}
-
-
-def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
-    """fairseq examples/roberta README.glue.md, README.race.md."""
-    rate = 2e-5 if isinstance(task, Glue) and task.task in ("rte", "stsb") else 1e-5
-    few = isinstance(task, Glue) and task.task in ("cola", "mrpc", "rte", "stsb")
-    rule = Adam(lr=rate, warmup=0.06, betas=(0.9, 0.98), decay=0.1, clip=0.0)
-    if chooses:
-        fixed = Adam(
-            lr=1e-5, warmup=0, schedule=ConstantRate(), betas=(0.9, 0.98), decay=0.01, clip=0.0
-        )
-        return {"optimizer": fixed, "batch": 16, "seq": 512, "epochs": 5.0}
-    if reads:  # paper, appendix table 10
-        rule = Adam(lr=1.5e-5, warmup=0.06, betas=(0.9, 0.98), decay=0.01)
-        return {"optimizer": rule, "batch": 48, "seq": 512, "epochs": 2.0}
-    return {"optimizer": rule, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
-
-
-def _albert(task: Task, reads: bool, chooses: bool) -> Recipe:
-    """run_glue.sh, run_squad_v2.py, run_race.py."""
-    if reads:
-        rule = Adam(lr=5e-5, warmup=0.1, bias_correction=False)
-        return {"optimizer": rule, "batch": 48, "seq": 384, "epochs": 2.0}
-    if chooses:
-        rule = Adam(lr=1e-5, warmup=1000, bias_correction=False)
-        return {"optimizer": rule, "batch": 32, "seq": 512, "steps": 12000}
-    if isinstance(task, Glue) and task.task in ALBERT_GLUE:
-        warmup, rate, steps, batch = ALBERT_GLUE[task.task]
-        rule = Adam(lr=rate, warmup=warmup, bias_correction=False)
-        return {"optimizer": rule, "batch": batch, "seq": 512, "steps": steps}
-    rule = Adam(lr=2e-5, warmup=0.1, bias_correction=False)
-    return {"optimizer": rule, "batch": 32, "seq": 512, "epochs": 3.0}
-
-
-def _electra(task: Task, reads: bool, hidden: int) -> Recipe:
-    """configure_finetuning.py."""
-    large = hidden >= LARGE_HIDDEN
-    rule = Adam(
-        lr=5e-5 if large else 1e-4,
-        warmup=0.1,
-        schedule=Polynomial(decay_from="throughout"),
-        bias_correction=False,
-        layer_decay=0.9 if large else 0.8,
-    )
-    if reads:
-        return {"optimizer": rule, "batch": 32, "seq": 512, "epochs": 2.0}
-    long = isinstance(task, Glue) and task.task in ("rte", "stsb")
-    return {"optimizer": rule, "batch": 32, "seq": 128, "epochs": 10.0 if long else 3.0}
-
-
-def _xlnet(task: Task, reads: bool, chooses: bool) -> Recipe:
-    """README.md of the release; run_squad.py, run_race.py."""
-    if reads:
-        rule = Adam(lr=3e-5, warmup=1000, bias_correction=False, layer_decay=0.75)
-        return {"optimizer": rule, "batch": 48, "seq": 512, "steps": 8000}
-    if chooses:
-        rule = Adam(lr=2e-5, warmup=1000, bias_correction=False)
-        return {"optimizer": rule, "batch": 32, "seq": 512, "steps": 12000}
-    scored = isinstance(task, Glue) and task.task == "stsb"
-    rule = Adam(lr=5e-5 if scored else 2e-5, warmup=0.1, bias_correction=False)
-    return {"optimizer": rule, "batch": 32, "seq": 128, "epochs": 3.0}

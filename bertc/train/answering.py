@@ -246,7 +246,7 @@ def _decoded(
         )
         for row, _ in windows
     ]
-    if asked.head == "plain":
+    if asked.head.kind == "plain":
         lengths = [len(place.offsets) for place in places]
         starts, ends = (
             [found[which][:length] for (_, found), length in zip(windows, lengths, strict=True)]

@@ -53,6 +53,7 @@ def _with_files(found: dict[str, tuple[Stage, AnyTask]], asked: AnyTask) -> tupl
     stage, learned = found[asked.title]
     if isinstance(asked, Classify | Tag | Tagging) and not asked.labels:
         asked = asked.model_copy(update={"labels": told_names(learned.answer)})
+    asked = asked.model_copy(update=_as_learned(learned, asked))
     if not alike(learned.answer, asked.answer):
         names = ", ".join(told_names(learned.answer)[:8]) or f"a {learned.answer.kind}"
         raise UsageError(
@@ -64,3 +65,11 @@ def _with_files(found: dict[str, tuple[Stage, AnyTask]], asked: AnyTask) -> tupl
         for term in stage.objective
     )
     return stage.model_copy(update={"objective": terms}), asked
+
+
+def _as_learned(learned: AnyTask, asked: AnyTask) -> dict[str, Any]:
+    """The head, and how a choice's row is laid out, which follow from what the head learned."""
+    both = type(learned).model_fields.keys() & type(asked).model_fields.keys()
+    given = {"first", "keeps"} & asked.model_fields_set
+    names = ({"head", "first", "keeps"} & both) - given
+    return {name: getattr(learned, name) for name in names}

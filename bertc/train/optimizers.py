@@ -97,13 +97,15 @@ class AdamRule:
     ) -> None:
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         layers = {name: layer_of(name) for name in parameters}
-        depth = 2 + max((layer for layer in layers.values() if layer is not None), default=0)
-        groups: dict[tuple[bool, float], dict[str, Any]] = {}
+        top = max((layer for layer in layers.values() if layer is not None), default=0)
+        groups: dict[tuple[bool, float, float], dict[str, Any]] = {}
         for name, parameter in parameters.items():
-            share = optimizer.layer_decay ** _below(layers[name], depth)
+            share = optimizer.layer_decay ** _below(layers[name], top + 2)
+            # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
+            eps = optimizer.eps / optimizer.gradient_decay ** _below(layers[name] or top, top)
             decay = 0.0 if name in spared else optimizer.decay
-            group = {"params": [], "weight_decay": decay, "share": share}
-            groups.setdefault((name in spared, share), group)["params"].append(parameter)
+            group = {"params": [], "weight_decay": decay, "share": share, "eps": eps}
+            groups.setdefault((name in spared, share, eps), group)["params"].append(parameter)
         self._torch = torch.optim.AdamW(
             list(groups.values()),
             betas=optimizer.betas,

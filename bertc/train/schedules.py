@@ -3,7 +3,7 @@
 import math
 from typing import assert_never
 
-from bertc.ir.optimizer import ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.ir.optimizer import ConstantRate, Cosine, Decay, InverseSqrt, Polynomial
 from bertc.ir.resolved import Stage
 
 
@@ -18,7 +18,7 @@ def rate(stage: Stage, step: int) -> float:
     done = step - stage.schedule_start
     if done < stage.warmup_steps:
         schedule = stage.optimizer.schedule
-        falling = isinstance(schedule, Polynomial) and schedule.decay_from == "throughout"
+        falling = isinstance(schedule, Decay) and schedule.decay_from == "throughout"
         height = stage.optimizer.lr * (_decay(stage, done) if falling else 1)
         return height * done / stage.warmup_steps
     return stage.optimizer.lr * _decay(stage, done)
@@ -26,14 +26,13 @@ def rate(stage: Stage, step: int) -> float:
 
 def _decay(stage: Stage, done: int) -> float:
     """The factor on the peak rate after warm-up."""
-    total, warmup = stage.schedule_steps, stage.warmup_steps
+    warmup = stage.warmup_steps
     match stage.optimizer.schedule:
-        case Polynomial(power=power, decay_from=decay_from) as schedule:
-            end, start = _end(stage, schedule), warmup if decay_from == "warmup" else 0
-            return float(end + (1 - end) * (1 - _progress(done, start, total)) ** power)
-        case Cosine() as schedule:
+        case Polynomial(power=power) as schedule:
             end = _end(stage, schedule)
-            angle = math.pi * _progress(done, warmup, total)
+            return float(end + (1 - end) * (1 - _progress(stage, schedule, done)) ** power)
+        case Cosine() as schedule:
+            end, angle = _end(stage, schedule), math.pi * _progress(stage, schedule, done)
             return float(end + (1 - end) * (1 + math.cos(angle)) / 2)
         case ConstantRate():
             return 1.0
@@ -43,11 +42,12 @@ def _decay(stage: Stage, done: int) -> float:
             assert_never(unreachable)
 
 
-def _end(stage: Stage, schedule: Polynomial | Cosine) -> float:
+def _end(stage: Stage, schedule: Decay) -> float:
     """The last rate as a part of the first."""
     return max(schedule.end, schedule.end_lr / stage.optimizer.lr)
 
 
-def _progress(done: int, start: int, total: int) -> float:
-    """The part of the way from ``start`` to ``total``, 1 from ``total`` on."""
-    return min(1.0, (done - start) / max(1, total - start))
+def _progress(stage: Stage, schedule: Decay, done: int) -> float:
+    """The part of the way to the end of the schedule, 1 from there on."""
+    start = stage.warmup_steps if schedule.decay_from == "warmup" else 0
+    return min(1.0, (done - start) / max(1, stage.schedule_steps - start))

@@ -168,6 +168,19 @@ def test_choices_are_rows_of_one_example(bert):
     assert {one.tolist()[0] // 3, other.tolist()[0] // 3} == {0, 1}
 
 
+def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
+    examples = [
+        Chosen("0", "w1 w2 w3", "w4 w5", ("w6 w7", "w8"), 1),
+        Chosen("1", "", "w3", ("w5", "w6"), 0),
+    ]
+    task = Choose(train="-", choices=("a", "b"), question=3, first="choice", keeps="beginning")
+    rows = encode(task, examples, bert, 16, 2)
+    shown = [read(rows, bert, row)[0] for row in range(4)]
+    assert shown[0] == "[CLS] w4 w5 w6 [SEP] w1 w2 w3 [SEP]"
+    assert shown[2] == "[CLS] w5 [SEP] w3 [SEP]"
+    assert rows.cut == 1
+
+
 @pytest.mark.parametrize("smoothing", [1.0, 0.5])
 def test_tasks_are_drawn_by_their_size(bert, smoothing):
     draw = random.Random(1)

@@ -13,15 +13,16 @@ from bertc.diagnostics import DataError
 from bertc.interop.exporting import export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
+from bertc.interop.task_config import tasks_beside
 from bertc.interop.tokenizer import TokenizerFiles
-from bertc.ir.answer import Answer, Choice, Labels, Span, Tags
+from bertc.ir.answer import Answer, Choice, Conditioned, Labels, Span, Tags
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.embedding import LearnedPositions, NoPositions
 from bertc.ir.encoder import Dropout
 from bertc.ir.head import LinearHead
 from bertc.ir.norm import PostNorm
 from bertc.ir.objective import Mlm, Nsp, Plm, Term
-from bertc.ir.own_task import AnyTask, Choose, Classify, Regress, Tag
+from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAll
 from bertc.ir.task import Glue, Squad
@@ -191,7 +192,7 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     ({"recipe": "electra"}, Glue(task="rte", data="x"), "", "task=glue stands in the way: Electra"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Choose(), "", "task=choose stands in the"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Regress(), "", "pooler=true stands in"),
-    ({}, Squad(data="x", head="conditioned"), "", "head=conditioned stands in the way"),
+    ({}, Squad(data="x", head=Conditioned()), "", "head=conditioned stands in the way"),
 ]  # fmt: skip
 
 
@@ -247,10 +248,19 @@ def test_the_configuration_says_what_is_asked(tmp_path: Path) -> None:
     assert (config["finetuning_task"], config["classifier_dropout"]) == ("rte", 0.25)
 
 
+@pytest.mark.parametrize(
+    "head", [Conditioned(), Conditioned(width=12), Conditioned(width=12, units="gelu-tanh")]
+)
+def test_a_head_beside_is_known_by_its_weights(head: Conditioned) -> None:
+    task = Read(name="there", head=head, unanswerable=True)
+    shapes = {f"heads.{w.name}": w.shape for w in task.weights(program().encoder)}
+    assert tasks_beside(shapes) == (Read(name="there", head=head, unanswerable=True),)
+
+
 def test_heads_that_a_class_cannot_hold_are_kept_beside(tmp_path: Path) -> None:
     """The last stage's first task is held; heads of pretraining and of other tasks are beside."""
     text = tuple(Term(objective=o) for o in (Mlm(), Nsp()))
-    first = (Term(objective=Squad(data="x", head="conditioned", version=2)),)
+    first = (Term(objective=Squad(data="x", head=Conditioned(), version=2)),)
     last = tuple(
         Term(objective=o)
         for o in (Tag(name="pos", labels=("a", "b", "c")), Glue(task="mnli", data="x"))

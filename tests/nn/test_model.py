@@ -36,7 +36,7 @@ SHAPES = [
     "positions=learned(20, offset=2) segments=1 activation=relu",
     "objective=mlm+sop",
     "objective=span+sbo format=single-segment",
-    "objective=mlm+nsp initializer=normal(0.05)",
+    "objective=mlm+nsp initializer=normal(0.05, positions=0.01)",
     "norm=pre(affine=false) positions=sinusoidal",
 ]
 
@@ -128,6 +128,23 @@ def test_initial_weights_follow_their_distribution() -> None:
     # A standard normal cut at 2 has standard deviation 0.8796.
     assert weight.std().item() == pytest.approx(0.02 * 0.8796, rel=5e-3)
     assert weight.mean().abs().item() < 1e-4
+
+
+def test_some_weights_are_drawn_by_glorots_rule_and_positions_by_their_own_deviation() -> None:
+    model = build(
+        resolve(
+            "layers=1 hidden=256 embedding=128 seq=512 vocab=100 objective=rtd generator=unigram "
+            "initializer=normal(0.02, positions=0.01, glorot=true)"
+        )
+    )
+    # A uniform draw has a standard deviation of its bound / sqrt(3).
+    for weight, fans in (
+        (model.encoder.embeddings.project.weight, 384),
+        (dict(model.named_parameters())["heads.rtd.weight"], 257),
+    ):
+        assert weight.std().item() == pytest.approx((2 / fans) ** 0.5, rel=0.1)
+        assert weight.abs().max() <= (6 / fans) ** 0.5
+    assert model.encoder.embeddings.position.weight.std().item() == pytest.approx(0.01, rel=0.02)
 
 
 def test_pre_norm_ends_in_a_norm() -> None:

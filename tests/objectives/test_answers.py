@@ -10,7 +10,7 @@ from transformers.models.xlnet.modeling_xlnet import (
 )
 
 import bertc
-from bertc.ir.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_weights
 from bertc.objectives import Answers, answer_loss, answer_scores, span_scores
 from bertc.objectives.answers import answer_count
 
@@ -107,7 +107,7 @@ def conditioned():
 
 def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     (start, end, answered), weights = conditioned
-    states, answer = rand(B, S, H), Span(head="conditioned", unanswerable=True)
+    states, answer = rand(B, S, H), Span(head=Conditioned(), unanswerable=True)
     passage = torch.zeros(B, S, dtype=torch.bool)
     passage[:, 4:9] = True
     hidden_from = (~(passage | (torch.arange(S) == 0))).float()
@@ -141,6 +141,33 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
                 scores.ends[row, nth][allowed], told[allowed], rtol=1e-5, atol=1e-5
             )
             assert (scores.ends[row, nth][~allowed] == float("-inf")).all()
+
+
+def test_a_conditioned_span_may_have_units_of_its_own(encoder):
+    """ELECTRA, qa_tasks.py: both states through 512 gelu units, and no norm, to a score."""
+    answer = Span(head=Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
+    table = {weight.name: weight.shape for weight in answer_weights(answer, "t", encoder)}
+    assert "t.end.norm.weight" not in table
+    weights = {name: rand(*shape) for name, shape in table.items()}
+    states, passage = rand(1, S, H), torch.ones(1, S, dtype=torch.bool)
+    given = asked(torch.tensor([[[2, 4]]]), [[1]], passage)
+
+    def through(x, name):
+        inner = x @ weights[f"t.{name}.dense.weight"].T + weights[f"t.{name}.dense.bias"]
+        return torch.nn.functional.gelu(inner, approximate="tanh") @ weights[f"t.{name}.weight"].T
+
+    starts = (states @ weights["t.start.weight"].T + weights["t.start.bias"])[0, :, 0]
+    begun = states[0, 2].expand(S, H)
+    ends = (through(torch.cat([states[0], begun], 1), "end") + weights["t.end.bias"])[:, 0]
+    mean = starts.softmax(0) @ states[0]
+    answered = through(torch.cat([mean, states[0, 0]]), "answered")[0]
+    wanted = -(starts.log_softmax(0)[2] + ends.log_softmax(0)[4]) / 2
+    wanted = wanted + 0.5 * torch.nn.functional.softplus(-answered)
+    found = answer_loss(answer, encoder, given, states, weights)
+    torch.testing.assert_close(found.sum, wanted)
+    (likeliest,) = span_scores(answer, encoder, given, states, weights).likeliest
+    scores = span_scores(answer, encoder, given, states, weights).ends[0]
+    torch.testing.assert_close(scores[likeliest.tolist().index(2)], ends)
 
 
 def test_a_plain_span_competes_with_every_token(encoder):

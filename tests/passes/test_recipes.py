@@ -1,14 +1,19 @@
 """What a task takes from the authors of its system, and what a spec says instead."""
 
+from typing import get_args
+
 import pytest
 
 import bertc
 from bertc.diagnostics import Diagnostics, SpecError
-from bertc.ir.task import Glue
+from bertc.ir.answer import Conditioned, Plain
+from bertc.ir.own_task import Choose, Read
+from bertc.ir.task import Family, Glue, Race, Squad, Tagging, Xnli
 from bertc.passes import resolve
-from bertc.passes.recipes import FAMILIES, recipe
+from bertc.passes.published import recipe
 from bertc.syntax import load
 
+FAMILIES = get_args(Family)
 RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
 
 
@@ -21,7 +26,10 @@ RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
         ("albert", "mnli", (3e-5, 128, 512, {"steps": 10000})),
         ("electra", "rte", (1e-4, 32, 128, {"epochs": 10.0})),
         ("electra", "mrpc", (1e-4, 32, 128, {"epochs": 3.0})),
-        ("xlnet", "stsb", (5e-5, 32, 128, {"epochs": 3.0})),
+        ("xlnet", "stsb", (5e-5, 32, 128, {"steps": 1200})),
+        ("spanbert", "rte", (2e-5, 32, 128, {"epochs": 10.0})),
+        ("xlm", "rte", (2.5e-5, 8, 256, {"epochs": 250.0})),
+        ("stackingbert", "rte", (3e-5, 16, 384, {"epochs": 4.0})),
     ],
 )
 def test_published_figures(family, task, figures):
@@ -35,6 +43,95 @@ def test_electra_slows_the_lower_layers():
     small, large = (recipe("electra", width, Glue(task="rte", data="-")) for width in (768, 1024))
     assert (small["optimizer"].layer_decay, large["optimizer"].layer_decay) == (0.8, 0.9)
     assert large["optimizer"].lr == 5e-5
+
+
+def test_albert_decays_from_the_first_step():
+    for task in (Glue(task="rte", data="-"), Squad(data="-"), Race(data="-"), Xnli(data="-")):
+        rule = recipe("albert", 768, task)["optimizer"]
+        assert (rule.schedule.decay_from, rule.bias_correction) == ("start", False)
+
+
+def test_roberta_decays_every_weight():
+    for task in (Glue(task="rte", data="-"), Squad(data="-"), Race(data="-")):
+        assert recipe("roberta", 768, task)["optimizer"].decay_exempt == "none"
+    assert recipe("roberta", 768, Glue(task="qqp", data="-"))["optimizer"].warmup == 0.25
+
+
+def test_xlnet_has_plain_adam_and_smaller_gradients_below():
+    for task in (Glue(task="stsb", data="-"), Squad(data="-"), Race(data="-")):
+        rule = recipe("xlnet", 768, task)["optimizer"]
+        assert (rule.decay, rule.bias_correction, rule.layer_decay) == (0, True, 1)
+        assert rule.gradient_decay == (0.75 if isinstance(task, Squad) else 1)
+
+
+def test_spanbert_reads_squad_in_four_passes_of_long_rows():
+    found = recipe("spanbert", 768, Squad(data="-", version=2))
+    assert (found["epochs"], found["seq"], found["batch"]) == (4, 512, 32)
+    assert (found["optimizer"].lr, found["optimizer"].bias_correction) == (2e-5, False)
+
+
+def test_xlm_counts_twenty_thousand_examples_as_a_pass():
+    found = recipe("xlm", 1024, Xnli(data="-", examples=400_000))
+    assert found["epochs"] == 250 * 20_000 / 400_000
+    rule = found["optimizer"]
+    assert (rule.schedule.kind, rule.decay, rule.clip) == ("constant", 0, 0)
+
+
+def test_multilingual_bert_reads_xnli_twice():
+    assert recipe("bert", 768, Xnli(data="-"))["epochs"] == 2
+
+
+def test_electra_has_room_for_passages_and_for_tags():
+    lengths = {Race(data="-"): 512, Choose(): 512, Tagging(data="-"): 256}
+    assert {task: recipe("electra", 256, task)["seq"] for task in lengths} == lengths
+
+
+THEIRS = [  # what is left open, and how the authors had it
+    ("roberta", 'race("a", examples=9)', {"first": "choice", "keeps": "beginning"}),
+    ("albert", 'race("a", examples=9)', {"first": "passage", "keeps": "end"}),
+    ("roberta", 'race("a", examples=9, first=passage)', {"first": "passage"}),
+    ("electra", 'squad("a", examples=9)', {"head": Conditioned(width=512, units="gelu-tanh")}),
+    ("electra", 'squad("a", examples=9, head=plain)', {"head": Plain()}),
+    ("xlnet", 'squad("a", examples=9)', {"head": Conditioned()}),
+    ("albert", 'squad("a", examples=9)', {"head": Plain()}),
+    ("albert", 'squad("a", version=2, examples=9)', {"head": Conditioned()}),
+    ("electra", 'glue(mrpc, "a", examples=9)', {"both_orders": True}),
+    ("electra", 'glue(mrpc, "a", examples=9, both_orders=false)', {"both_orders": False}),
+    ("electra", 'glue(rte, "a", examples=9)', {"both_orders": False, "dropout": 0.1}),
+    ("xlm", 'glue(rte, "a", examples=9)', {"dropout": 0}),
+]
+
+
+@pytest.mark.parametrize(("family", "task", "wanted"), THEIRS)
+def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
+    (stage,) = bertc.resolve(f"recipe={family} task={task}").stages
+    (found,) = stage.tasks
+    assert {name: getattr(found, name) for name in wanted} == wanted
+
+
+def test_a_head_that_came_without_files_is_as_it_was_learned():
+    (stage,) = bertc.resolve('recipe=electra task=read(dev="-") steps=9').stages
+    assert stage.tasks[0].head == Plain()
+    assert Read().train == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "pooler"),
+    [
+        (f"recipe=bert {RTE}", True),
+        *((f"recipe={family} {RTE}", False) for family in ("electra", "xlm", "stackingbert")),
+        (f"recipe=electra pooler=true {RTE}", True),
+        (f"recipe=electra stage 'a' {{ objective=sop }} stage 'b' {{ {RTE} }}", True),
+        (f"recipe=electra stage 'a' {{ objective=mlm }} stage 'b' {{ {RTE} }}", False),
+    ],
+)
+def test_who_reads_the_first_state_itself_has_no_pooler(text, pooler):
+    assert bertc.resolve(text).encoder.pooler == pooler
+
+
+def test_pairs_in_an_order_drawn_anew_are_half_as_many_passes_of_both_orders():
+    (stage,) = bertc.resolve('recipe=stackingbert task=glue(qqp, "a", examples=6400)').stages
+    assert (stage.tasks[0].both_orders, stage.steps) == (True, 2 * 6400 // 32)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

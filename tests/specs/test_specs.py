@@ -5,6 +5,7 @@ import re
 import pytest
 
 from bertc.api import points, resolve
+from bertc.ir.base import Normal
 from bertc.ir.model import model_weights
 from bertc.ir.objective import Mlm, Plm, Sbo
 from bertc.nn import build
@@ -132,7 +133,8 @@ def test_albert_as_released() -> None:
     assert stage.optimizer.kind == "lamb"
     assert (stage.warmup_steps, stage.steps, stage.batch) == (3125, 125_000, 4096)
     assert stage.pairs == "swapped"
-    assert stage.predictions() == 77
+    assert stage.predictions() == 20, "--max_predictions_per_seq of the released command"
+    assert resolve("albert-base-paper").stages[0].predictions() == 77
     dropout = resolved.encoder.dropout
     assert (dropout.hidden, dropout.attention) == (0, 0)
     assert resolve("albert-base-paper").encoder.dropout.hidden == 0.1
@@ -165,8 +167,13 @@ def test_spanbert_as_released() -> None:
     assert isinstance(span, Mlm)
     assert isinstance(boundary, Sbo)
     assert (span.replace_per, span.count, span.random_from) == ("span", "up", "corpus")
-    assert (stage.optimizer.eps, stage.optimizer.decay) == (1e-8, 0.01)
-    assert resolve("spanbert-base-paper").stages[0].optimizer.decay == 0.1
+    rule = stage.optimizer
+    assert rule.decay == 0.01
+    assert rule.schedule.decay_from == "start"
+    # Its gradients are divided twice, by the predictions of 4,096 tokens once more.
+    assert (rule.eps, rule.clip) == (pytest.approx(1e-8 * 0.15 * 4096, rel=0.01), 0)
+    printed = resolve("spanbert-base-paper").stages[0].optimizer
+    assert (printed.decay, printed.eps) == (0.1, 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -195,11 +202,32 @@ def test_transformer_xl_as_released() -> None:
     assert (rule.lr, rule.decay, rule.clip, rule.schedule.kind) == (2.5e-4, 0, 0.25, "cosine")
     assert (stage.warmup_steps, rule.bias_correction) == (0, True)
     assert [w.head_dim for w in stage.encoder.layers] == [41] * 16
-    assert resolve("transformer-xl-wt103-large").stages[0].warmup_steps == 16_000
-    assert resolve("transformer-xl-enwik8-24").stages[0].warmup_steps == 4000
+    for name, warmup in (("wt103-large", 16_000), ("enwik8-24", 4000)):
+        (large,) = resolve(f"transformer-xl-{name}").stages
+        assert (large.warmup_steps, large.optimizer.schedule.decay_from) == (warmup, "start")
     norms = [w for w in model_weights(resolve("transformer-xl-enwik8-12")) if w.role == "norm"]
     assert {w.init.std for w in norms if w.name.endswith("weight")} == {0.02}
     assert {w.init.value for w in norms if w.name.endswith("weight")} == {1}
+
+
+def test_initial_values_as_released() -> None:
+    """Those of ELECTRA, XLNet and GPT-2 that are not as the others of the same network."""
+    found = {
+        name: {w.name.removeprefix("encoder."): w.init for w in model_weights(resolve(name))}
+        for name in ("electra-small", "electra-base", "xlnet-large", "gpt-small", "albert-base")
+    }
+    glorot = {
+        name: [weight for weight, init in table.items() if init.kind == "glorot"]
+        for name, table in found.items()
+    }
+    maps = ["generator.embeddings.project.weight", "heads.rtd.weight"]
+    assert glorot["electra-base"] == maps
+    assert glorot["electra-small"] == ["embeddings.project.weight", *maps]
+    assert glorot["xlnet-large"] == ["embeddings.unseen"]
+    assert glorot["albert-base"] == []
+    assert {i.kind for n, i in found["xlnet-large"].items() if "attention" in n} >= {"normal"}
+    assert found["gpt-small"]["embeddings.position.weight"] == Normal(std=0.01)
+    assert found["gpt-small"]["embeddings.token.weight"].std == 0.02
 
 
 def test_the_sentence_grid_changes_the_question_and_not_the_rows() -> None:

@@ -85,6 +85,30 @@ def test_three_updates_follow_the_formula(kind, exempt, bias_correction):
         )
 
 
+def test_smaller_gradients_below_are_those_of_the_layers_times_a_factor():
+    """XLNet, model_utils.py: the lowest of three layers has 0.5^2 of its gradient, others all."""
+    names = ["encoder.embeddings.token.weight", "heads.t.weight"]
+    names += [f"encoder.attention.{layer}.query.weight" for layer in range(3)]
+    factors = dict(zip(names, (1.0, 1.0, 0.25, 0.5, 1.0), strict=True))
+    table = tuple(
+        Weight(name, (2,), ("hidden",), Normal(), "attention", "matrix") for name in names
+    )
+
+    def trained(optimizer, factors):
+        weights = {name: torch.nn.Parameter(torch.ones(2)) for name in names}
+        rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+        for step, rate in enumerate(RATES):
+            for name in names:
+                weights[name].grad = factors[name] * torch.tensor([3e-3, -1e-3 * step])
+            rule.update(rate)
+        return {name: weight.detach() for name, weight in weights.items()}
+
+    told = trained(Adam(eps=1e-3, gradient_decay=0.5), dict.fromkeys(names, 1.0))
+    made = trained(Adam(eps=1e-3), factors)
+    for name in names:
+        torch.testing.assert_close(told[name], made[name])
+
+
 def test_adam_with_bias_correction_is_torch_adamw_to_the_bit():
     weights, moments = run(Adam(decay=0.01, decay_exempt="none"))
     reference = parameters()

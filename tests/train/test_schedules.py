@@ -62,6 +62,13 @@ def test_cosine(tiny):
     assert [rate(stage, step) for step in (10, 20, 70, 120)] == pytest.approx([0.5, 1, 0.55, 0.1])
 
 
+def test_a_cosine_that_began_with_the_first_step_jumps_down_where_warm_up_ends(tiny):
+    """Transformer-XL, train.py: CosineAnnealingLR is told the number of the step."""
+    schedule = Cosine(decay_from="start")
+    stage = tiny(optimizer=Adam(lr=1.0, warmup=20, schedule=schedule), steps=120).stages[0]
+    assert [rate(stage, step) for step in (10, 40, 60, 120)] == pytest.approx([0.5, 0.75, 0.5, 0])
+
+
 def test_a_stage_may_end_above_zero_and_before_its_schedule(tiny):
     """The three rates of StackingBERT's reproduce_bert.sh."""
     plans = {

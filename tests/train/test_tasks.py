@@ -313,6 +313,17 @@ def test_a_chain_goes_on_with_the_weights_and_a_new_optimiser(
     assert task_of(resolved, "classify")[0].name == "middle"
 
 
+def test_other_files_are_asked_about_as_the_head_learned():
+    resolved = bertc.resolve(
+        'recipe=roberta layers=1 hidden=64 stage "a" { task=race("a", examples=9) } '
+        'stage "b" { task=squad("a", head=conditioned(8), examples=9) }'
+    )
+    (_, race), (_, squad) = (task_of(resolved, told) for told in ("race('b')", "squad('b')"))
+    assert (race.data, race.first, race.keeps) == ("b", "choice", "beginning")
+    assert squad.head.width == 8
+    assert task_of(resolved, "race('b', first=passage)")[1].first == "passage"
+
+
 def test_a_task_without_a_part_to_be_judged_by_is_learned(go, farm, tmp_path):
     task = farm["classify"].replace(f", '{tmp_path}/birds.dev.tsv'", "")
     assert "dev" not in task

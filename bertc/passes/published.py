@@ -1,0 +1,211 @@
+"""What the authors of each system fine-tuned with, as data: settings, and arguments of tasks."""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from bertc.ir.answer import Conditioned
+from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
+from bertc.ir.own_task import Choose, Read, Tag
+from bertc.ir.task import Family, Glue, Race, Squad, Tagging, Task, Xnli
+
+Recipe = Mapping[str, Any]
+
+LARGE_HIDDEN = 1024
+ALBERT_GLUE = {  # albert/run_glue.sh: warm-up, rate, steps, batch
+    "sst2": (1256, 1e-5, 20935, 32),
+    "mnli": (1000, 3e-5, 10000, 128),
+    "cola": (320, 1e-5, 5336, 16),
+    "qnli": (1986, 1e-5, 33112, 32),
+    "qqp": (1000, 5e-5, 14000, 128),
+    "rte": (200, 3e-5, 800, 32),
+    "stsb": (214, 2e-5, 3598, 16),
+    "mrpc": (200, 2e-5, 800, 32),
+}
+STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
+    "stsb": (4.0, 32, 5e-5),
+    "rte": (4.0, 16, 3e-5),
+    "qqp": (4.0, 32, 5e-5),
+    "qnli": (3.0, 32, 5e-5),
+}
+SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
+
+
+def recipe(family: Family, hidden: int, task: Task) -> Recipe:
+    """Settings for a task of a network so wide, or for the most similar one its authors had.
+
+    ``pooler`` is there where they read the first state itself.
+    """
+    reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
+    match family:
+        case "bert":
+            return _bert(task, reads, chooses)
+        case "roberta":
+            return _roberta(task, reads, chooses)
+        case "albert":
+            return _albert(task, reads, chooses)
+        case "electra":
+            return _electra(task, reads, chooses, hidden)
+        case "xlnet":
+            return _xlnet(task, reads, chooses)
+        case "spanbert":
+            return _spanbert(reads, chooses)
+        case "xlm":
+            return _xlm(task, reads, chooses)
+        case "stackingbert":
+            return _stackingbert(task, chooses)
+        case _:
+            assert_never(family)
+
+
+def task_arguments(family: Family, task: Task) -> Mapping[str, Any]:
+    """Arguments of a task that its authors had otherwise than by default."""
+    glue = task.task if isinstance(task, Glue) else ""
+    second = isinstance(task, Squad) and task.version == 2
+    second |= isinstance(task, Read) and task.unanswerable
+    match family:
+        case "roberta" if isinstance(task, Race | Choose):  # fairseq sentence_ranking.py
+            return {"first": "choice", "keeps": "beginning"}
+        case "albert" if second:  # run_squad_v2.py
+            return {"head": Conditioned()}
+        case "xlnet" if isinstance(task, Squad | Read):  # run_squad.py
+            return {"head": Conditioned()}
+        case "electra" if isinstance(task, Squad | Read):  # qa_tasks.py
+            return {"head": Conditioned(width=512, units="gelu-tanh")}
+        case "electra" if glue in ("mrpc", "stsb"):  # configure_finetuning.py, double_unordered
+            return {"both_orders": True}
+        case "xlm":  # glue-xnli.py, --dropout
+            return {"dropout": 0.0}
+        case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
+            return {"dropout": 0.0, **({"both_orders": True} if glue in SYMMETRIC else {})}
+        case _:
+            return {}
+
+
+def _bert(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """run_classifier.py and run_squad.py; optimization.py's Adam."""
+    rule = Adam(
+        lr=5e-5,
+        warmup=0.1,
+        schedule=Polynomial(decay_from="start"),
+        bias_correction=False,
+    )
+    if reads:  # --max_seq_length; paper, 4.2 and 4.3
+        second = isinstance(task, Squad) and task.version == 2
+        passes, batch = (2.0, 48) if second else (3.0, 32)
+        return {"optimizer": rule, "batch": batch, "seq": 384, "epochs": passes}
+    passes = 2.0 if isinstance(task, Xnli) else 3.0  # multilingual.md
+    return {"optimizer": rule, "batch": 32, "seq": 512 if chooses else 128, "epochs": passes}
+
+
+def _roberta(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """fairseq examples/roberta README.glue.md, README.race.md; adam.py decays every weight."""
+    glue = task.task if isinstance(task, Glue) else ""
+    if chooses:
+        fixed = Adam(
+            lr=1e-5,
+            warmup=0,
+            schedule=ConstantRate(),
+            betas=(0.9, 0.98),
+            decay_exempt="none",
+            clip=0.0,
+        )
+        return {"optimizer": fixed, "batch": 16, "seq": 512, "epochs": 5.0}
+    if reads:  # paper, appendix table 10
+        rule = Adam(lr=1.5e-5, warmup=0.06, betas=(0.9, 0.98), decay_exempt="none")
+        return {"optimizer": rule, "batch": 48, "seq": 512, "epochs": 2.0}
+    rule = Adam(
+        lr=2e-5 if glue in ("rte", "stsb") else 1e-5,
+        warmup=0.25 if glue == "qqp" else 0.06,  # 28,318 of 113,272
+        betas=(0.9, 0.98),
+        decay=0.1,
+        decay_exempt="none",
+        clip=0.0,
+    )
+    few = glue in ("cola", "mrpc", "rte", "stsb")
+    return {"optimizer": rule, "batch": 16 if few else 32, "seq": 512, "epochs": 10.0}
+
+
+def _albert(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """run_glue.sh; README, "Fine-tuning on SQuAD"; run_race.py; optimization.py's Adam."""
+
+    def rule(lr: float, warmup: float) -> Adam:
+        schedule = Polynomial(decay_from="start")
+        return Adam(lr=lr, warmup=warmup, schedule=schedule, bias_correction=False)
+
+    if reads:
+        return {"optimizer": rule(5e-5, 0.1), "batch": 48, "seq": 384, "epochs": 2.0}
+    if chooses:
+        return {"optimizer": rule(1e-5, 1000), "batch": 32, "seq": 512, "steps": 12000}
+    if isinstance(task, Glue) and task.task in ALBERT_GLUE:
+        warmup, lr, steps, batch = ALBERT_GLUE[task.task]
+        return {"optimizer": rule(lr, warmup), "batch": batch, "seq": 512, "steps": steps}
+    return {"optimizer": rule(2e-5, 0.1), "batch": 32, "seq": 512, "epochs": 3.0}
+
+
+def _electra(task: Task, reads: bool, chooses: bool, hidden: int) -> Recipe:
+    """configure_finetuning.py; run_finetuning.py reads the first state. Choices are bertc's own:
+    128 tokens would be a question alone.
+    """
+    large = hidden >= LARGE_HIDDEN
+    rule = Adam(
+        lr=5e-5 if large else 1e-4,
+        warmup=0.1,
+        schedule=Polynomial(decay_from="throughout"),
+        bias_correction=False,
+        layer_decay=0.9 if large else 0.8,
+    )
+    tags = isinstance(task, Tagging | Tag)
+    seq = 512 if reads or chooses else 256 if tags else 128
+    long = isinstance(task, Glue) and task.task in ("rte", "stsb")
+    passes = 2.0 if reads else 10.0 if long else 3.0
+    return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes, "pooler": False}
+
+
+def _xlnet(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """README; scripts/tpu_squad_large.sh, tpu_race_large_bsz32.sh. Without decay model_utils.py has
+    TensorFlow's own Adam, which corrects its moments.
+    """
+    if reads:
+        rule = Adam(lr=3e-5, warmup=1000, decay=0.0, gradient_decay=0.75)
+        return {"optimizer": rule, "batch": 48, "seq": 512, "steps": 8000}
+    if chooses:
+        rule = Adam(lr=2e-5, warmup=1000, decay=0.0)
+        return {"optimizer": rule, "batch": 32, "seq": 512, "steps": 12000}
+    if isinstance(task, Glue) and task.task == "stsb":
+        rule = Adam(lr=5e-5, warmup=120, decay=0.0, eps=1e-8)
+        return {"optimizer": rule, "batch": 32, "seq": 128, "steps": 1200}
+    rule = Adam(lr=2e-5, warmup=0.1, decay=0.0, eps=1e-8)  # run_classifier.py, --adam_epsilon
+    return {"optimizer": rule, "batch": 32, "seq": 128, "epochs": 3.0}
+
+
+def _spanbert(reads: bool, chooses: bool) -> Recipe:
+    """README: run_squad.py, run_glue.py, run_tacred.py. With --fp16 their Adam is apex's FusedAdam,
+    whose eps is 1e-8.
+    """
+    rule = Adam(lr=2e-5, warmup=0.1, eps=1e-8, bias_correction=False)
+    passes, seq = (4.0, 512) if reads else (10.0, 512 if chooses else 128)
+    return {"optimizer": rule, "batch": 32, "seq": seq, "epochs": passes}
+
+
+def _xlm(task: Task, reads: bool, chooses: bool) -> Recipe:
+    """README: glue-xnli.py. An epoch is 20,000 examples, or all where there are fewer; the first
+    state itself is read.
+    """
+    rule = Adam(lr=2.5e-5, warmup=0, schedule=ConstantRate(), eps=1e-8, decay=0.0, clip=0.0)
+    passes = 250 * min(1.0, 20_000 / max(1, task.examples))
+    seq = 384 if reads else 512 if chooses else 256
+    return {"optimizer": rule, "batch": 8, "seq": seq, "epochs": passes, "pooler": False}
+
+
+def _stackingbert(task: Task, chooses: bool) -> Recipe:
+    """reproduce_glue.sh; tasks/glue.py, --max-positions; the first state itself is read.
+
+    Pairs in an order drawn anew each time are, in half as many passes, pairs in both orders.
+    """
+    glue = task.task if isinstance(task, Glue) else ""
+    passes, batch, lr = STACKED_GLUE.get(glue, (3.0, 16, 5e-5))
+    if isinstance(task, Glue) and glue in SYMMETRIC and task.both_orders:
+        passes /= 2
+    rule = Adam(lr=lr, warmup=0.1, decay_exempt="none", clip=0.0)
+    seq = 512 if chooses else 384
+    return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": False}
