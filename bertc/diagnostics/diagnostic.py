@@ -15,10 +15,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Fix:
-    """An edit that removes the error: ``replacement`` in place of ``span``."""
+    """An edit that removes the error: ``replacement`` in place of ``span``.
+
+    ``also`` are edits that go with it: all of them are made, or none.
+    """
 
     span: Span
     replacement: str
+    also: tuple["Fix", ...] = ()
 
 
 @dataclass(frozen=True)
