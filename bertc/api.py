@@ -36,8 +36,12 @@ def parse(text: str, name: str = "<spec>") -> Tree:
     return tree
 
 
-def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
+def points(
+    spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+) -> tuple[Resolved, ...]:
     """Every program of a spec: one, or one a point of a grid. Overrides read ``key=value``.
+
+    Remarks on what is no mistake go to ``diagnostics``.
 
     Raises:
         SpecError: with every mistake found in any of them.
@@ -45,16 +49,17 @@ def points(spec: str, overrides: Sequence[str] = ()) -> tuple[Resolved, ...]:
     """
     from bertc import passes
 
-    diagnostics = Diagnostics()
+    diagnostics = diagnostics or Diagnostics()
     complete = _complete(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
     return tuple(passes.assemble(program) for program in complete)
 
 
-def check(spec: str, overrides: Sequence[str] = ()) -> int:
+def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None) -> int:
     """How many programs a spec has, all of them sound and all files there that they name.
 
-    The files of tasks are read: those of text may be large, and are not.
+    The files of tasks are read: those of text may be large, and are not. Remarks on what is no
+    mistake go to ``diagnostics``.
 
     Raises:
         SpecError: with every mistake found in any of them.
@@ -64,7 +69,7 @@ def check(spec: str, overrides: Sequence[str] = ()) -> int:
     from bertc import passes
     from bertc.outside import judged_by
 
-    diagnostics = Diagnostics()
+    diagnostics = diagnostics or Diagnostics()
     complete = _complete(spec, overrides, diagnostics)
     for program in complete:
         passes.missing_inputs(program, diagnostics)

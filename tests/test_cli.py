@@ -176,3 +176,17 @@ def test_json_is_all_that_stdout_gets(
     assert found["parameters"]["encoder"] == 63_714_048
     assert call(monkeypatch, "estimate", "albert-sharing-grid", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["points"]) == 16
+
+
+def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    spec = "hidden=100 layers=1 optimizer=adamw(lr=10%)"
+    assert call(monkeypatch, "check", spec) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{spec}: fine\nremark[R101]: ")
+    assert "\nremark[R102]: " in out
+    # Before the hours are spent too: on stderr, whatever comes of the run.
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "train", f"{spec} data=files('gone.txt')", "--dry-run") == 66
+    assert "remark[R101]: " in capsys.readouterr().err

@@ -18,23 +18,26 @@ from bertc.commands.options import (
     file_to_write,
     in_color,
 )
-from bertc.diagnostics import SpecError
+from bertc.diagnostics import Diagnostics, SpecError
 
 
 @app.command()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, files that they name and are not there too.
 
-    The files are not read but for those of tasks. Exit 1 if there is a mistake.
+    The files are not read but for those of tasks. Exit 1 if there is a mistake; a remark is none.
     """
     from bertc.api import check as run
     from bertc.diagnostics.render import render
 
     wrong = False
     for spec in specs:
+        found = Diagnostics()
         try:
-            points = run(spec, set or ())
+            points = run(spec, set or (), found)
             typer.echo(f"{spec}: fine" + (f", {points} points" * (points > 1)))
+            if found.remarks:
+                typer.echo(render(found.remarks, color=in_color(sys.stdout)))
         except SpecError as error:
             typer.echo(render(error.diagnostics, color=in_color(sys.stdout)))
             wrong = True

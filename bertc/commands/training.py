@@ -19,7 +19,7 @@ from bertc.commands.options import (
     file_to_write,
     in_color,
 )
-from bertc.diagnostics import BertcError, UsageError
+from bertc.diagnostics import BertcError, Diagnostics, UsageError
 
 if TYPE_CHECKING:
     from bertc.ir.resolved import Resolved
@@ -41,7 +41,9 @@ def train(
     from bertc.train.orphan import end_with_launcher
 
     end_with_launcher()
-    found = points(spec, set or ())
+    findings = Diagnostics()
+    found = points(spec, set or (), findings)
+    _remark(findings, nproc)
     if len(found) > 1:
         raise typer.Exit(_train_grid(found, spec, set or (), out, resume, dry_run, nproc, profile))
     (resolved,) = found
@@ -60,6 +62,15 @@ def train(
     report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
+
+
+def _remark(findings: Diagnostics, nproc: int) -> None:
+    """Tell remarks before the hours are spent, once: those of many processes are the first's."""
+    from bertc.diagnostics.render import render
+    from bertc.train.ranks import world_here
+
+    if findings.remarks and nproc == 1 and world_here()[0] == 0:
+        typer.echo(render(findings.remarks, color=in_color(sys.stderr)), err=True)
 
 
 def _train_grid(

@@ -1,7 +1,7 @@
 """The closed list of diagnostics' codes, and the page that ``bertc explain`` shows for each.
 
 The pages are data, in ``codes.toml``. E0xx: the text cannot be read; E1xx: a name or value is
-wrong; E2xx: settings disagree; E3xx: ``extends`` and files.
+wrong; E2xx: settings disagree; E3xx: ``extends`` and files. R1xx: remarks, on what is no mistake.
 """
 
 from dataclasses import dataclass, field

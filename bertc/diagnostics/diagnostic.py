@@ -15,15 +15,23 @@ class Note:
 
 @dataclass(frozen=True)
 class Fix:
-    """An edit that removes the error: ``replacement`` in place of ``span``."""
+    """An edit that removes the error: ``replacement`` in place of ``span``.
+
+    ``also`` are edits that go with it: all of them are made, or none.
+    """
 
     span: Span
     replacement: str
+    also: tuple["Fix", ...] = ()
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake. ``message`` stands alone: lower case, no full stop, the value and the limit."""
+    """One mistake or remark. ``message`` stands alone: lower case, no full stop, value and limit.
+
+    The code of a mistake begins with E, that of a remark with R: it says what is likely not meant,
+    and the spec can be used as it is.
+    """
 
     code: str
     message: str
@@ -44,9 +52,10 @@ class SpecError(Exception):
 
 @dataclass
 class Diagnostics:
-    """The findings of a run so far, in the order found."""
+    """The findings of a run so far, in the order found: mistakes, and remarks on what stands."""
 
     found: list[Diagnostic] = field(default_factory=list)
+    remarks: list[Diagnostic] = field(default_factory=list)
 
     def error(
         self,
@@ -62,11 +71,26 @@ class Diagnostics:
         """Record one mistake and go on."""
         self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
 
+    def remark(
+        self,
+        code: str,
+        message: str,
+        span: Span | None = None,
+        *,
+        label: str = "",
+        notes: tuple[Note, ...] = (),
+        help: str = "",
+    ) -> None:
+        """Say once what is allowed and likely not meant."""
+        said = Diagnostic(code, message, span, label, notes, help)
+        if said not in self.remarks:
+            self.remarks.append(said)
+
     def raise_if_any(self) -> None:
-        """Stop here if anything was found.
+        """Stop here if there is a mistake.
 
         Raises:
-            SpecError: with all diagnostics found so far.
+            SpecError: with all mistakes found so far.
         """
         if self.found:
             raise SpecError(tuple(self.found))

@@ -17,7 +17,7 @@ from bertc.diagnostics.span import Source, Span
 MOST_LINES = 12
 WIDTH = 100
 _TAB = 4
-_STYLES = {"error": "1;31", "place": "34", "note": "1;36", "help": "1;32"}
+_STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "help": "1;32"}
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
@@ -68,10 +68,11 @@ class _Page:
     def one(self, diagnostic: Diagnostic) -> str:
         span = diagnostic.span
         gutter = self.gutter(diagnostic)
-        head = self.paint(f"error[{diagnostic.code}]", "error")
+        word = "remark" if diagnostic.code.startswith("R") else "error"
+        head = self.paint(f"{word}[{diagnostic.code}]", word)
         lines = [f"{head}: {escaped(diagnostic.message)}"]
         if span:
-            lines += self.excerpt(span, diagnostic.label, gutter, "^", "error")
+            lines += self.excerpt(span, diagnostic.label, gutter, "^", word)
         elif diagnostic.label:
             lines.append(f"  {escaped(diagnostic.label)}")
         help = [f"{self.paint('help', 'help')}: {escaped(diagnostic.help)}"]

@@ -13,6 +13,7 @@ from bertc.passes.growth import growth
 from bertc.passes.inputs import missing_inputs
 from bertc.passes.plan import Compiled, Fit, Machine, Plan, plan
 from bertc.passes.recipes import recipes
+from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
 from bertc.passes.tasks import tasks
 from bertc.passes.vocabulary import vocabulary
@@ -29,6 +30,7 @@ PASSES = (
     growth,
     tasks,
     checks,
+    remarks,
 )
 """Each takes a program and the findings so far, and returns a program."""
 

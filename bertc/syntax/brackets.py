@@ -17,11 +17,15 @@ def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> li
 
 @dataclass(frozen=True)
 class _Opened:
-    """An opening bracket; ``block``: of a block, ``surplus``: it opens nothing and is left out."""
+    """An opening bracket; ``block``: of a block, ``surplus``: it opens nothing and is left out.
+
+    ``arguments``: it holds those of a kind, and should be round.
+    """
 
     token: Token
     block: bool = False
     surplus: bool = False
+    arguments: bool = False
 
     @property
     def closer(self) -> str:
@@ -75,16 +79,26 @@ class _Balancer:
             return False
         if kinds[1:2] == ["LBRACE"] or kinds[1:] == ["STRING", "LBRACE"]:
             return True
-        as_argument = self.open[-1].token.kind == "LPAR" and before in ("LPAR", "COMMA")
+        round = self.open[-1].arguments or self.open[-1].token.kind == "LPAR"
+        as_argument = round and before in ("LPAR", "COMMA")
         return kinds[1:2] == ["EQUAL"] and not as_argument
 
     def open_with(self, token: Token) -> None:
         before = self.done[-1].kind if self.done else ""
+        arguments = token.kind != "LPAR" and self.follows_kind(token)
         block = token.kind == "LBRACE" and not self.in_value() and before in ("NAME", "STRING")
-        surplus = token.kind == "LPAR" and before != "NAME"
-        self.open.append(_Opened(token, block, surplus))
-        if not surplus:
+        block, surplus = block and not arguments, token.kind == "LPAR" and before != "NAME"
+        self.open.append(_Opened(token, block, surplus, arguments))
+        if arguments:
+            self.done.append(Token("LPAR", "(", token.start, token.end))
+        elif not surplus:
             self.done.append(token)
+
+    def follows_kind(self, token: Token) -> bool:
+        """Whether a bracket stands right behind a word that is a value."""
+        kinds = [each.kind for each in self.done[-2:]]
+        before = ("EQUAL", "PLUS", "STAR", "COMMA", "LPAR")
+        return kinds[1:] == ["NAME"] and kinds[0] in before and self.done[-1].end == token.start
 
     def close_last(self) -> None:
         """Report the innermost open bracket and close it after what was read last."""
@@ -93,6 +107,9 @@ class _Balancer:
         if opened.surplus:
             self.report_surplus(opener, None)
             return
+        if opened.arguments:
+            self.report_not_round(opener, None)
+            closer = ")"
         end = self.done[-1].end
         self.diagnostics.error(
             "E002",
@@ -103,7 +120,8 @@ class _Balancer:
             help=f"insert {closer}",
             fix=Fix(Span(self.source, end, end), closer),
         )
-        self.done.append(Token(opened.closer, closer, end, end))
+        kind = "RPAR" if opened.arguments else opened.closer
+        self.done.append(Token(kind, closer, end, end))
 
     def close(self, token: Token) -> None:
         """Match a closing bracket with the innermost opening one of its kind."""
@@ -112,6 +130,10 @@ class _Balancer:
                 self.close_nothing(token)
                 return
             opened = self.open.pop()
+            if opened.arguments:
+                self.report_not_round(opened.token, token)
+                self.done.append(Token("RPAR", ")", token.start, token.end))
+                return
             self.report_wrong(opened.token, token)
             if not opened.surplus:
                 self.done.append(
@@ -123,6 +145,9 @@ class _Balancer:
         opened = self.open.pop()
         if opened.surplus:
             self.report_surplus(opened.token, token)
+        elif opened.arguments:
+            self.report_not_round(opened.token, token)
+            self.done.append(Token("RPAR", ")", token.start, token.end))
         else:
             self.done.append(token)
 
@@ -179,6 +204,22 @@ class _Balancer:
             notes=(Note("opened here", self.span(opener, opener)),),
             help=f"write {right}",
             fix=Fix(span, right),
+        )
+
+    def report_not_round(self, opener: Token, closer: Token | None) -> None:
+        """Arguments of a kind in brackets of another sort."""
+        wrong = closer is not None and closer.kind != "RPAR"
+        self.diagnostics.error(
+            "E007",
+            f"`{opener.text}` does not hold arguments",
+            self.span(opener, opener),
+            label="arguments of a kind stand in parentheses",
+            help="write ( and )" if wrong else "write (",
+            fix=Fix(
+                self.span(opener, opener),
+                "(",
+                (Fix(self.span(closer, closer), ")"),) if closer and wrong else (),
+            ),
         )
 
     def report_surplus(self, opener: Token, closer: Token | None) -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
-from bertc.syntax import mistakes
+from bertc.syntax import mistakes, unknown
 from bertc.syntax.scalars import BAD, Scalars, Slot, described
 from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import (
@@ -60,6 +60,9 @@ class Converter:
                 return self._kinds(value, shape, place)
             case Several():
                 return self._several(value, shape, place)
+            case Summed() if isinstance(value, Series) and value.items:
+                mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
+                return BAD
             case Summed():
                 terms = value.terms if isinstance(value, Sum) else (value,)
                 return self._all(
@@ -144,7 +147,7 @@ class Converter:
             if name is None:
                 mistakes.too_many_arguments(argument, value, node, called, self.diagnostics)
             elif name not in shapes and not node.others:
-                mistakes.unknown_argument(argument, value, called, shapes, self.diagnostics)
+                unknown.unknown_argument(argument, value, called, shapes, self.diagnostics)
             elif name in placed:
                 first = placed[name]
                 mistakes.argument_twice(name, argument, first, value, self.diagnostics)

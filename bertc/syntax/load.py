@@ -11,7 +11,7 @@ from bertc.ir.program import Program
 from bertc.resources import shipped_specs
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lower import lower_tree
-from bertc.syntax.parse import parse
+from bertc.syntax.parse import OVERRIDE, parse
 from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.show import quoted
 from bertc.syntax.tree import Extends, Text, Tree
@@ -39,7 +39,7 @@ def load(
     place = find(spec)
     tree = parse(place.read(), place.name, found)
     sets = [
-        parse(_BARE_PATH.sub(r'\1"\2"', text), f"--set #{i}", found)
+        parse(_BARE_PATH.sub(r'\1"\2"', text), f"{OVERRIDE} #{i}", found)
         for i, text in enumerate(overrides, 1)
     ]
     base = _Bases(place.root, found).of(tree, place.here, [place])

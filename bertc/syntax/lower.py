@@ -4,6 +4,7 @@ What is wrong is reported and left out, so that later passes still check the res
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program import Given, Origin, OriginKind, Program
@@ -11,12 +12,12 @@ from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.syntax.combine import Axis, Scope, combined, too_many_points
 from bertc.syntax.convert import Converter
 from bertc.syntax.grids import MOST_POINTS, alternatives, points
-from bertc.syntax.mistakes import unknown_setting
 from bertc.syntax.scalars import BAD
 from bertc.syntax.scan import MOST_MISTAKES
 from bertc.syntax.shapes import arguments, block_kind, setting_shape
 from bertc.syntax.show import quoted
 from bertc.syntax.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
+from bertc.syntax.unknown import Beside, unknown_setting
 
 MOST_STAGES = 100
 BLOCKS = ("stage",)
@@ -35,8 +36,10 @@ def lower_tree(
     stages and bases are left to the passes, but a stage's grid of such a setting makes no points.
     ``base`` is the program that the tree extends, if it extends one.
     """
-    lowering = _Lowering(diagnostics)
+    lowering = _Lowering(diagnostics, Beside(base=base))
     items = [lowering.spelled(item) for item in tree.items]
+    written = lowering.named(items)
+    lowering.beside = Beside(written, base, written)
     main = lowering.scope(items)
     stages = lowering.stages([item for item in items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
@@ -47,27 +50,45 @@ def lower_tree(
 
 
 class _Lowering:
-    def __init__(self, diagnostics: Diagnostics) -> None:
+    def __init__(self, diagnostics: Diagnostics, beside: Beside) -> None:
         self.diagnostics = diagnostics
+        self.beside = beside
         self.canonical = {**{name: name for name in Settings.model_fields}, **aliases()}
 
     def scope(
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
     ) -> Scope:
         """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
-        scope = Scope()
+        scope, items, beside = Scope(), list(items), self.beside
+        if block:
+            own = self.named(items)
+            beside = replace(beside, written={**beside.written, **own}, here=own)
         for item in items:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
             if isinstance(item, Setting):
-                self.setting(item, scope, block, origin)
+                self.setting(item, scope, block, origin, beside)
         return scope
 
-    def setting(self, item: Setting, scope: Scope, block: str, origin: OriginKind) -> None:
+    def named(self, items: Iterable[Item]) -> dict[str, Setting]:
+        """Settings by name, those of blocks too; of two the one outside, or the first."""
+        found: dict[str, Setting] = {}
+        items = list(items)
+        for item in items:
+            if isinstance(item, Setting) and (name := self.canonical.get(item.name.text)):
+                found.setdefault(name, item)
+        for item in items:
+            if isinstance(item, Block):
+                found = {**self.named(item.items), **found}
+        return found
+
+    def setting(
+        self, item: Setting, scope: Scope, block: str, origin: OriginKind, beside: Beside
+    ) -> None:
         written = item.name.text
         setting = self.canonical.get(written)
         if setting is None:
-            unknown_setting(item, block, self.diagnostics)
+            unknown_setting(item, block, beside, self.diagnostics)
             return
         if block and setting not in STAGE_SETTINGS:
             self.not_in_stage(item, setting)

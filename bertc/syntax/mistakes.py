@@ -1,60 +1,30 @@
 """What is said about a kind, or an argument of a kind, that is wrong."""
 
-from collections.abc import Iterable, Mapping
+import os
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node
-from bertc.ir.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.syntax.parse import OVERRIDE
 from bertc.syntax.scalars import Slot, described
 from bertc.syntax.shapes import (
     Choice,
-    Either,
     Kinds,
-    Several,
-    Shape,
-    Summed,
     Whole,
     arguments,
     required,
-    setting_shape,
 )
 from bertc.syntax.tree import (
     Argument,
-    Call,
     Name,
     Number,
-    Placed,
     Ratio,
     Scaled,
-    Setting,
+    Series,
     Sum,
     Text,
     Value,
 )
-
-ELSEWHERE = {
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "hidden_size": "hidden",
-    "intermediate_size": "ffn",
-    "train_batch_size": "batch",
-    "per_device_train_batch_size": "batch",
-    "max_seq_length": "seq",
-    "num_train_epochs": "epochs",
-    "max_steps": "steps",
-    "learning_rate": "lr",
-    "weight_decay": "decay",
-    "warmup_steps": "warmup",
-    "warmup_ratio": "warmup",
-    "max_grad_norm": "clip",
-    "doc_stride": "stride",
-    "train_file": "train",
-    "data": "train",
-    "validation_file": "dev",
-    "validation": "dev",
-    "test_file": "test",
-}
-"""What other tools call settings, and arguments of their kinds."""
+from bertc.syntax.unknown import in_line, removal
 
 
 def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics) -> None:
@@ -80,58 +50,12 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
     )
 
 
-def unknown_setting(item: Setting, block: str, found: Diagnostics) -> None:
-    """A name that no setting has, or none of a stage; it may be that of an argument of a kind."""
-    known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
-    name = item.name.text
-    other = ELSEWHERE.get(name.lower(), "")
-    near = other if other in known else nearest(name, known)
-    if not near and name.upper() in aliases():
-        near = name.upper()
-    inside = "" if near else _argument_of(other or name, known)
-    found.error(
-        "E101",
-        f"unknown setting `{name[:40]}`",
-        item.name.span,
-        label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(f"settings: {listed(known, limit=400)}"),),
-        help=near + in_line(item.name, item) if near else inside or "remove it",
-        fix=Fix(item.name.span, near) if near else None if inside else Fix(item.span, ""),
-    )
-
-
-def _argument_of(name: str, known: Iterable[str]) -> str:
-    """How an argument is written that a kind of some setting has by this name."""
-    for setting in known:
-        for kind, node in _kinds(setting_shape(setting)).items():
-            if name in arguments(node):
-                return f"{setting}={kind}({name}=...)"
-    return ""
-
-
-def _kinds(shape: Shape) -> Mapping[str, type[Node]]:
-    match shape:
-        case Kinds():
-            return shape.options
-        case Summed():
-            return _kinds(shape.inner)
-        case Several():
-            return _kinds(shape.item)
-        case Either():
-            return {name: node for each in shape.options for name, node in _kinds(each).items()}
-        case _:
-            return {}
-
-
 def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diagnostics) -> None:
-    """A word that names no kind."""
-    shorthands = [
-        kind
-        for node in shape.options.values()
-        if isinstance(inner := arguments(node).get(node.shorthand), Kinds)
-        for kind in inner.options
-    ]
-    known = [*shape.options, *shorthands]
+    """A word that names no kind, or a path without its quotes."""
+    if shape.bare("bare_string") and os.path.lexists(name.text):
+        _unquoted_path(name, slot, found)
+        return
+    known = shape.words
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
     found.error(
@@ -145,6 +69,33 @@ def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diag
     )
 
 
+def _unquoted_path(name: Name, slot: Slot, found: Diagnostics) -> None:
+    """A file or folder that is there, named without quotes; after ``--set`` a shell takes them."""
+    override = name.span.source.name.startswith(OVERRIDE)
+    instead = f"./{name.text}" if override else f'"{name.text}"'
+    found.error(
+        "E103",
+        f"`{slot.name}` cannot be `{name.text[:40]}`",
+        name.span,
+        label="a path has a `/` in it here" if override else "a path stands in quotes",
+        help=slot.prefix + instead,
+        fix=Fix(name.span, instead),
+    )
+
+
+def list_of_terms(value: Series, slot: Slot, found: Diagnostics) -> None:
+    """Terms in brackets, which are joined by ``+``."""
+    instead = " + ".join(item.span.text for item in value.items)
+    found.error(
+        "E108",
+        f"`{slot.name}` is a sum, not a list",
+        value.span,
+        label="terms are joined by +",
+        help=slot.prefix + instead,
+        fix=Fix(value.span, instead),
+    )
+
+
 def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Diagnostics) -> None:
     """An argument that has no default and is not given."""
     d.error(
@@ -152,25 +103,6 @@ def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Di
         f"`{kind}` needs `{name}`",
         value.span,
         help=f"{kind}({', '.join(f'{each}=...' for each in required(node))})",
-    )
-
-
-def unknown_argument(
-    argument: Argument, call: Value, kind: str, shapes: dict[str, Shape], found: Diagnostics
-) -> None:
-    """A named argument that the kind does not have."""
-    assert argument.name is not None, "an unnamed argument takes a known name"
-    other = ELSEWHERE.get(argument.name.text.lower(), "")
-    near = other if other in shapes else nearest(argument.name.text, shapes)
-    known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
-    found.error(
-        "E104",
-        f"`{kind}` has no argument `{argument.name.text[:40]}`",
-        argument.name.span,
-        label=f"did you mean `{near}`?" if near else "",
-        notes=(Note(known),),
-        help=near + in_line(argument.name, argument) if near else "remove it",
-        fix=Fix(argument.name.span, near) if near else _removal(argument, call),
     )
 
 
@@ -184,7 +116,7 @@ def argument_twice(
         again.span,
         notes=(Note("first given here", first.span),),
         help="remove one of the two",
-        fix=_removal(again, call),
+        fix=removal(again, call),
     )
 
 
@@ -200,7 +132,7 @@ def too_many_arguments(
         argument.span,
         notes=(Note(names),) if names else (),
         help="remove it, or name it" if len(arguments(node)) > count else "remove it",
-        fix=_removal(argument, call),
+        fix=removal(argument, call),
     )
 
 
@@ -226,26 +158,6 @@ def product_of_terms(value: Scaled, found: Diagnostics) -> None:
         help=text if len(text) <= 80 else "join the two by +",
         fix=Fix(value.span, text),
     )
-
-
-def in_line(first: Placed, whole: Placed) -> str:
-    """What follows a name within its setting or argument, if it is short enough to repeat."""
-    rest = whole.span.source.text[first.span.end : whole.span.end]
-    return rest if len(rest) <= 40 and "\n" not in rest else " ..."
-
-
-def _removal(argument: Argument, call: Value) -> Fix | None:
-    """Take an argument out of a call, with the comma that goes with it."""
-    if not isinstance(call, Call):
-        return None
-    place = call.arguments.index(argument)
-    source = argument.span.source
-    if len(call.arguments) == 1:
-        return Fix(Span(source, call.name.span.end, call.span.end), "")
-    if place:
-        before = call.arguments[place - 1].span.end
-        return Fix(Span(source, before, argument.span.end), "")
-    return Fix(Span(source, argument.span.start, call.arguments[1].span.start), "")
 
 
 def _taking_number(value: Number, shape: Kinds) -> str:

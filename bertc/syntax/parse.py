@@ -10,6 +10,9 @@ from bertc.syntax.repair import repaired
 from bertc.syntax.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
 from bertc.syntax.tree import Item, Tree
 
+OVERRIDE = "--set"
+"""How the names of sources begin that stand on the command line, where a shell takes quotes."""
+
 
 def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = None) -> Tree:
     """The tree of a spec; ``name`` is what messages call the text.

@@ -8,6 +8,7 @@ from bertc.resources import shipped_specs
 from bertc.syntax.grammar import END
 from bertc.syntax.machine import accepted_after, first_mistake
 from bertc.syntax.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.syntax.shapes import terms
 
 MOST_REPAIRS = 5
 _OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")
@@ -59,6 +60,9 @@ def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
     before = tokens[place - 1] if place else None
     at_end = place == len(tokens)
     edits: list[_Edit] = []
+    if before and not at_end and _in_sum(tokens, place):
+        plus = Token("PLUS", SPELLING["PLUS"], before.end, before.end)
+        edits.append(_Edit(place, int(tokens[place].kind == "COMMA"), (plus,)))
     if before and not at_end:
         signs = ("EQUAL", "COMMA") if before.kind == "NAME" else ("COMMA",)
         for kind in signs:
@@ -69,6 +73,15 @@ def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
     if before and before.kind in _OPERATORS:
         edits.append(_Edit(place - 1, 1, ()))
     return edits
+
+
+def _in_sum(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a token stands where a setting that is a sum could have its next term."""
+    if place < 3 or not terms(tokens[0].text):
+        return False
+    depth = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in tokens[:place])
+    known, after = terms(tokens[0].text), tokens[place + (tokens[place].kind == "COMMA") :][:1]
+    return depth == 0 and any(t.kind == "STRING" or t.text in known for t in after)
 
 
 class _Report:
@@ -99,6 +112,9 @@ class _Report:
     def missing_sign(self, sign: Token) -> None:
         assert self.before is not None, "a sign is inserted between two tokens"
         place = Span(self.source, sign.start, sign.start)
+        if sign.kind == "PLUS":
+            self.missing_plus(self.before)
+            return
         if sign.kind == "EQUAL":
             code, message = "E004", f"`=` is missing after {self.before.shown()}"
             help = f"{self.before.text} = {self.found.text}"
@@ -107,6 +123,19 @@ class _Report:
             help = f"{self.before.text}, {self.found.text}"
         self.diagnostics.error(
             code, message, self.span(self.found), help=help, fix=Fix(place, sign.text)
+        )
+
+    def missing_plus(self, before: Token) -> None:
+        """Terms of a sum side by side, or with a comma between them."""
+        comma = self.found.kind == "COMMA"
+        at = Span(self.source, before.end, self.found.end if comma else before.end)
+        self.diagnostics.error(
+            "E006" if comma else "E005",
+            "a comma between terms" if comma else f"`+` is missing before {self.found.shown()}",
+            self.span(self.found),
+            label="terms are joined by +",
+            help="write +" if comma else "insert +",
+            fix=Fix(at, " +"),
         )
 
     def surplus(self, token: Token) -> None:
@@ -148,6 +177,10 @@ class _Report:
 
     def lone_name(self, name: Token) -> None:
         span = self.span(name)
+        if _in_sum(self.tokens, self.place - 1):
+            self.found = name
+            self.missing_plus(self.tokens[self.place - 2])
+            return
         help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
         if span.text in shipped_specs():
             help, fix = f"extends {span.text}", Fix(span, f"extends {span.text}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.syntax.grammar import END, grammar
-from bertc.syntax.numbers import UNITS, NotANumberError, read_number
+from bertc.syntax.numbers import LONGEST, UNITS, NotANumberError, read_number
 from bertc.syntax.tree import Comment
 
 LARGEST_TEXT = 1 << 20
@@ -29,6 +29,16 @@ _CURLY_STRING = re.compile(
 )
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _PATH = re.compile(r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++")
+_DOTTED = re.compile(r"[A-Za-z_][\w-]*+(?:\.[A-Za-z][\w-]*+)++(?!\s*=)", re.ASCII)
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_PARTS = re.compile(
+    rf"{_NUMBER}(?:[eE]-?\d+)?[ \t]+(?:%|(?:[kMG]i?)(?![\w-])(?![ \t]*[={{(]))"  # 10 %, 4 k
+    rf"|{_NUMBER}(?:[ \t]+[eE]-?|[eE][ \t]+-?)\d+(?!\w)"  # 1 e-3, 1e -3
+    r"|-?\d{1,3}(?:[ ,]\d{3})*[ ,]000(?![\w.])",  # 10 000, 1,500,000
+    re.ASCII,
+)
+"""A number written in parts, which is one number all the same."""
+_POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
@@ -71,9 +81,12 @@ class _Scanner:
         text, position = self.source.text, 0
         match = grammar().pattern.match
         while position < len(text):
-            path = _PATH.match(text, position)
+            path = _PATH.match(text, position) or _DOTTED.match(text, position)
             if path and path.group().upper() != path.group().lower():  # it has letters
                 position = self.unquoted_path(path)
+                continue
+            if parts := self.in_parts(position):
+                position = parts
                 continue
             found = match(text, position)
             if found is None:
@@ -143,6 +156,30 @@ class _Scanner:
                 help=f"{mistake.instead}" if mistake.instead else "",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
+
+    def in_parts(self, position: int) -> int:
+        """Read a number that is written in parts as the one that it is; the position after it."""
+        if not self.tokens or self.tokens[-1].kind not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
+            return 0
+        text, before = self.source.text, self.tokens[-1].kind
+        found, whole = _PARTS.match(text, position), ""
+        if found and not ("000" in found.group()[-3:] and before != "EQUAL"):
+            whole = re.sub(r"[ \t,]", "", found.group())
+        elif found := _POWER.match(text, position):
+            whole = str(int(found.group(1)) ** int(found.group(2)))
+        if not found or not whole or len(whole) > LONGEST:
+            return 0
+        span = self.span(*found.span())
+        self.diagnostics.error(
+            "E010",
+            f"`{found.group()[:60]}` is not a number",
+            span,
+            label="a number stands in one piece",
+            help=whole,
+            fix=Fix(span, whole),
+        )
+        self.tokens.append(Token("NUMBER", whole, *found.span()))
+        return found.end()
 
     def stray(self, position: int) -> int:
         """Report what fits no terminal; the position after it."""

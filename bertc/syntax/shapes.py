@@ -14,7 +14,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic.fields import FieldInfo
 
 from bertc.ir.base import Node
-from bertc.ir.settings import Settings
+from bertc.ir.settings import Settings, aliases
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,12 @@ class Kinds:
         """The class meant by a value written without a kind."""
         return next((node for node in self.options.values() if getattr(node, form)), None)
 
+    @property
+    def words(self) -> list[str]:
+        """The kinds, and those of an argument that stand for the whole: ``span`` for an mlm."""
+        inner = (arguments(node).get(node.shorthand) for node in self.options.values())
+        return [*self.options, *(word for i in inner if isinstance(i, Kinds) for word in i.options)]
+
 
 @dataclass(frozen=True)
 class Several:
@@ -104,6 +110,15 @@ Shape = Whole | Real | Truth | Words | Choice | Kinds | Several | Summed | Eithe
 def setting_shape(name: str) -> Shape:
     """The shape of a setting."""
     return _field_shape(Settings.model_fields[name])
+
+
+@cache
+def terms(name: str) -> frozenset[str]:
+    """The words that may be terms of a setting, by any of its names; none if it is no sum."""
+    setting = aliases().get(name, name)
+    shape = setting_shape(setting) if setting in Settings.model_fields else None
+    inner = shape.inner if isinstance(shape, Summed) else None
+    return frozenset(inner.words) if isinstance(inner, Kinds) else frozenset()
 
 
 def block_kind(setting: str) -> tuple[str, type[Node] | None]:

@@ -16,7 +16,10 @@ LOOKS_FOR_FILES = ("E307",)
 
 
 def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The codes that a spec gives, read from a file and passed through every pass."""
+    """The codes that a spec gives, read from a file and passed through every pass.
+
+    Of a page on a remark they are those of remarks: its examples have no mistakes.
+    """
     (folder / "example.bertc").write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
     diagnostics = Diagnostics()
@@ -24,6 +27,9 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         complete = passes.complete(program, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)
+    if code.startswith("R"):
+        assert diagnostics.found == []
+        return {remark.code for remark in diagnostics.remarks}
     return {diagnostic.code for diagnostic in diagnostics.found}
 
 
@@ -41,7 +47,7 @@ def test_examples(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_code_in_use_has_a_page_and_every_page_a_use() -> None:
     sources = (path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
-    used = {code for source in sources for code in re.findall(r'"(E\d{3})"', source)}
+    used = {code for source in sources for code in re.findall(r'"([ER]\d{3})"', source)}
     assert used == set(codes())
 
 
