@@ -144,7 +144,9 @@ def _family(resolved: Resolved) -> Family:
         return "spanbert"
     if encoder.norm.kind == "pre" and not encoder.norm.affine:
         return "stackingbert"
-    if any(isinstance(objective, Tlm) for objective in objectives) or encoder.languages:
+    alone = not encoder.segments and not encoder.causal and encoder.attention.kind == "full"
+    translates = any(isinstance(objective, Tlm) for objective in objectives)
+    if translates or encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"

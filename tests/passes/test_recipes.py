@@ -9,6 +9,7 @@ from bertc.diagnostics import Diagnostics, SpecError
 from bertc.ir.answer import Conditioned, Plain
 from bertc.ir.own_task import Choose, Read
 from bertc.ir.task import Family, Glue, Race, Squad, Tagging, Xnli
+from bertc.outside import network_of
 from bertc.passes import resolve
 from bertc.passes.published import recipe
 from bertc.syntax import load
@@ -107,6 +108,19 @@ def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
     (stage,) = bertc.resolve(f"recipe={family} task={task}").stages
     (found,) = stage.tasks
     assert {name: getattr(found, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("mbert", "bert"), ("roberta-base", "roberta"), ("albert-base", "albert"),
+        ("electra-small", "electra"), ("xlnet-base", "xlnet"), ("spanbert-base", "spanbert"),
+        ("xlm-15", "xlm"), ("xlm-en", "xlm"), ("bert-stacked", "stackingbert"),
+    ],
+)  # fmt: skip
+def test_a_run_is_tuned_as_the_system_that_it_is_most_like(name, family, tmp_path):
+    (tmp_path / "resolved.json").write_text(bertc.resolve(name).model_dump_json())
+    assert network_of(tmp_path)["recipe"] == family
 
 
 def test_a_head_that_came_without_files_is_as_it_was_learned():
