@@ -188,21 +188,11 @@ class Encoder(nn.Module):
         # As many keys for every token as are remembered (Transformer-XL, same_length).
         return (seen_bqs.triu(1) if self.same_length else seen_bqs)[:, None]
 
-    def nest_layers(self) -> None:
-        """Where this encoder is compiled as part of a whole, have its layer there once.
-
-        Called by itself, nothing is compiled.
-        """
-        plain = self._plain()
-        # A bound method has no attributes, and torch marks what it nests.
-        nested = torch.compiler.nested_compile_region(lambda *inputs: plain.layer(*inputs))
-        self._regions = plain._replace(layer=nested)
-
     def compile_regions(self, *, any_shape: bool = False) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.
 
         With ``any_shape`` its graphs serve batches of any rows and tokens, a little more slowly.
-
+        Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
         """
         # Each width, and the last layer where little is asked of it, has a graph for training and
         # one for evaluation; beyond its limit torch raises.

@@ -11,7 +11,7 @@ from bertc.passes.extends import extends
 from bertc.passes.generator import generator
 from bertc.passes.growth import growth
 from bertc.passes.inputs import missing_inputs
-from bertc.passes.plan import Compiled, Fit, Machine, Plan, plan
+from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
@@ -57,7 +57,6 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
 __all__ = [
     "ALONE",
     "PASSES",
-    "Compiled",
     "Fit",
     "Layout",
     "Machine",

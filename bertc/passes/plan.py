@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertc.diagnostics import MachineError
-from bertc.ir.attention import FullAttention
-from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Plm
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
@@ -47,15 +44,12 @@ class Fit:
     recompute: bool
 
 
-Compiled = Literal["off", "layers", "nested"]
-"""How a step is compiled: not at all, layer by layer, or as one graph that has a layer once."""
-
-
 @dataclass(frozen=True)
 class Plan:
     """What will be done where.
 
-    ``microbatches``, in examples of a process, and ``recompute`` have one entry a stage.
+    ``microbatches``, in examples of a process, and ``recompute`` have one entry a stage. A compiled
+    step is compiled layer by layer.
     """
 
     device: Literal["cpu", "cuda"]
@@ -66,18 +60,6 @@ class Plan:
     reasons: tuple[str, ...]
     processes: int = 1
     strategy: Strategy = "single"
-
-    def compiled(self, stage: Stage, index: int) -> Compiled:
-        """How the step of the stage of this number is compiled.
-
-        One graph is a little faster, but hands over all gradients at its end, where they would lie
-        beside the sums of earlier micro-batches, and where no message could have left before.
-        """
-        if not self.compile:
-            return "off"
-        once = self.processes == 1 and self.microbatches[index] == stage.batch
-        nested = once and not self.recompute[index] and _nests(stage)
-        return "nested" if nested else "layers"
 
 
 def plan(
@@ -148,22 +130,6 @@ def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
         return device == "cuda"
     return resolved.run.compile == "on"
-
-
-def _nests(stage: Stage) -> bool:
-    """Whether one graph can hold the step: shapes that stay, layers that are alike.
-
-    torch nests no layer that gets views of one tensor, as the context of plm is of its states, and
-    2.11 none that gets distances.
-    """
-    if stage.tasks or any(isinstance(term.objective, Plm) for term in stage.objective):
-        return False
-    return all(
-        isinstance(network.encoder.attention, FullAttention)
-        and not isinstance(network.encoder.head, AdaptiveHead)
-        and len(set(network.encoder.layers)) == 1
-        for network in stage.networks()
-    )
 
 
 def choose(

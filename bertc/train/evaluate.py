@@ -106,7 +106,7 @@ def _of_text(
     return evaluate(
         model,
         stage,
-        make_objective(model, stage, compiled="off"),
+        make_objective(model, stage, compiled=False),
         read.heldout(heldout_rows(stage, microbatch, ranks), examples),
         vocabulary_tables(vocabulary, device),
         nats_v,

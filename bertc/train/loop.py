@@ -114,7 +114,7 @@ class _Phase:
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
         self.objective = session.engine.take_up(
-            make_objective(self.model, self.stage, plan.compiled(self.stage, index)),
+            make_objective(self.model, self.stage, plan.compile),
             trained_names(self.stage),
         )
         self.step = TrainStep(

@@ -21,7 +21,6 @@ from bertc.ir.resolved import Network, Stage
 from bertc.ir.task import Task
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
-from bertc.passes import Compiled
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
 from bertc.train.non_finite import CALMER, what_is_not_finite
@@ -52,14 +51,13 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
     return tuple(term.weight for term in stage.objective)
 
 
-def make_objective(model: Model, stage: Stage, compiled: Compiled) -> Objective:
+def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     """Forward pass and losses of one micro-batch, of static shapes.
 
     The networks of a stage read one after the other, each what those before it made.
     """
     names, networks = kinds(stage), stage.networks()
-    by_layer = compiled == "layers"
-    scores = [_scoring(model, stage, network, by_layer) for network in networks]
+    scores = [_scoring(model, stage, network, compiled) for network in networks]
 
     def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
         found: dict[str, Tensor] = {}
@@ -78,13 +76,6 @@ def make_objective(model: Model, stage: Stage, compiled: Compiled) -> Objective:
         statistics = torch.stack([found[name] for name in names], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
-    if compiled == "nested":
-        for encoder in model.networks():
-            encoder.nest_layers()
-        # A graph for training and one for evaluation; beyond its limit torch raises.
-        torch._dynamo.config.recompile_limit += 2
-        torch._dynamo.config.accumulated_recompile_limit += 2
-        return torch.compile(objective, fullgraph=True, dynamic=False)
     return objective
 
 
@@ -202,13 +193,13 @@ class TrainStep:
         self._remembered = remembered or Remembered()
         self._ranks, self._copies = ranks, copies
         self._accumulating = engine.accumulating if engine else nullcontext
-        self._model, self._stage, self._tables = model, stage, tables
+        self._model, self.stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed = microbatch, seed
         self.corrupt = corruption(stage, tables, seed, microbatch)
         """What makes of inputs the columns that a step reads."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
-        self._parameters: Mapping[str, Tensor] = parameters
+        self.parameters: Mapping[str, Tensor] = parameters
 
     def __call__(self, batch: Batch, step: int, rate: float) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
@@ -217,10 +208,10 @@ class TrainStep:
             DataError: if a loss or the gradient is not finite; the weights are as before.
             StoppedError: between two micro-batches, if someone asked for it; so are they then.
         """
-        stage, names = self._stage, kinds(self._stage)
+        stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.columns))
-        sums, counts_t, memory = self._gradients(batch.columns, step, missing)
-        norm = gradient_norm(self._parameters)
+        sums, counts_t, memory = self.gradients(batch.columns, step, missing)
+        norm = gradient_norm(self.parameters)
         ranks, terms = self._ranks, len(names)
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
         shared = torch.cat([shared, shared.new_tensor(ranks.flags())])
@@ -237,7 +228,7 @@ class TrainStep:
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
-        clip(self._parameters, grad_norm, stage.optimizer.clip)
+        clip(self.parameters, grad_norm, stage.optimizer.clip)
         self._rule.update(rate)
         self._remembered.memory = memory
         ranks.hear(flags)
@@ -254,21 +245,21 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self._stage, self._tables, self._seed, microbatch)
+        corrupt = corruption(self.stage, self._tables, self._seed, microbatch)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, columns: list[Columns]) -> None:
         """Forward and backward alone."""
-        self._gradients(columns, 0)
+        self.gradients(columns, 0)
         self._drop_gradients()
 
     def _missing(self, parts: int) -> int:
         """Micro-batches that the process with the most examples has beyond these."""
         if not self._ranks.many:
             return 0
-        return -(-self._ranks.world.share(self._stage.batch) // self._microbatch) - parts
+        return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts
 
-    def _gradients(
+    def gradients(
         self, columns: list[Columns], step: int, missing: int = 0
     ) -> tuple[list[Tensor], Tensor, Memory | None]:
         """Leave the gradient of a whole batch in the weights; sums (t,) a part, counts (t,).
@@ -279,12 +270,12 @@ class TrainStep:
         """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
-        counts_t = counts(self._stage, columns)
+        counts_t = counts(self.stage, columns)
         self._ranks.add(counts_t)
-        divisors_t = divisors(self._stage, counts_t)
-        weights = [w * self._ranks.world.size for w in term_weights(self._stage)]
+        divisors_t = divisors(self.stage, counts_t)
+        weights = [w * self._ranks.world.size for w in term_weights(self.stage)]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
-        first = self._ranks.rows(self._stage.batch).start
+        first = self._ranks.rows(self.stage.batch).start
         sums, last = [], len(columns) + missing - 1
         before, memories = self._memories(columns), list[Memory | None]()
         for index, part in enumerate(columns + columns[-1:] * missing):
@@ -309,8 +300,8 @@ class TrainStep:
         found: list[Memory | None] = []
         memory = self._remembered.memory
         if memory is None:
-            device, rows = columns[0].originals.device, self._ranks.rows(self._stage.batch)
-            memory = beginning(self._model, self._stage, rows.stop - rows.start, device)
+            device, rows = columns[0].originals.device, self._ranks.rows(self.stage.batch)
+            memory = beginning(self._model, self.stage, rows.stop - rows.start, device)
         for part in columns:
             rows = slice(first, first + len(part.originals))
             found.append(memory and memory.rows(rows))
@@ -318,7 +309,7 @@ class TrainStep:
         return found
 
     def _drop_gradients(self) -> None:
-        for parameter in self._parameters.values():
+        for parameter in self.parameters.values():
             parameter.grad = None
 
     def _refuse_non_finite(
@@ -332,7 +323,7 @@ class TrainStep:
         if all(map(math.isfinite, (*totals, grad_norm))):
             return
         ids = inputs.example_ids.tolist() if inputs else []
-        found = what_is_not_finite(kinds(self._stage), totals, parts, ids, self._microbatch)
+        found = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
         found = self._ranks.said(found)
         with self._ranks.alike():
             raise DataError(

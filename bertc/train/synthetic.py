@@ -31,7 +31,7 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
         network.recompute = plan.recompute[0]
     table, moments = model_weights(resolved), zero_moments(weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
-    objective = make_objective(model, stage, plan.compiled(stage, 0))
+    objective = make_objective(model, stage, plan.compile)
     tables = unlearned_tables(resolved.encoder.vocab_size, torch.device(plan.device))
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     return TrainStep(model, stage, tables, rule, objective, microbatch, seed)

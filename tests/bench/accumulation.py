@@ -49,8 +49,8 @@ def measure(spec: str, parts: int, rounds: int) -> dict[str, float]:
         divisors(stage, counts(stage, [columns] * parts))
 
     def update() -> None:
-        norm = float(gradient_norm(step._parameters))
-        clip(step._parameters, norm, stage.optimizer.clip)
+        norm = float(gradient_norm(step.parameters))
+        clip(step.parameters, norm, stage.optimizer.clip)
         step._rule.update(0.0)
 
     timed: dict[str, Callable[[], object]] = {

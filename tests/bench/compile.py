@@ -1,12 +1,12 @@
-"""What compiling the training step costs and gives: nested or by layer (as bertc does), or whole.
+"""What compiling the training step costs and gives: by layer (as bertc does), or whole.
 
     python -m tests.bench.compile [--depths 4 24] [--rounds 21] [--json FILE] [--set hidden=256 ...]
 
 First, for each depth and scheme in a process of its own, without any cache and in an empty folder
 (objects of the C++ compiler are found again there even with caches off): what the first step took
 (forward, backward and update; processor time counts the C++ compiler), its graphs and graph breaks,
-and recompiles over batches of rows of other lengths. Then the step compiled as a whole, nested, by
-layer and not at all, in turns in one process. Beside other work read processor times, of one thread
+and recompiles over batches of rows of other lengths. Then the step compiled as a whole, by layer
+and not at all, in turns in one process. Beside other work read processor times, of one thread
 (OMP_NUM_THREADS=1): with more, waiting counts.
 
 Without --set: bert-mini at width 128, 8 x 64 tokens, masked LM on rows padded to their length.
@@ -34,7 +34,7 @@ from bertc.train.machine import detect, determinism
 from bertc.train.step import TrainStep, make_objective
 from tests.bench.rig import make_step
 
-SCHEMES = ("nested", "layers", "whole")
+SCHEMES = ("layers", "whole")
 SETTINGS = ["hidden=128", "heads=2", "seq=64", "batch=8", "objective=mlm", "precision=bf16"]
 EPOCH = 20
 
@@ -51,12 +51,10 @@ def training_step(scheme: str, resolved: Resolved) -> TrainStep:
     """The training step compiled by a scheme, or not at all (``eager``)."""
     stage = resolved.stages[0]
     step = make_step(resolved, stage.batch)
-    whole = scheme == "whole"
-    kind = "off" if whole or scheme == "eager" else scheme
-    objective = make_objective(step._model, stage, kind)
-    step._objective = (
-        torch.compile(objective, fullgraph=True, dynamic=False) if whole else objective
-    )
+    objective = make_objective(step._model, stage, compiled=scheme == "layers")
+    if scheme == "whole":
+        objective = torch.compile(objective, fullgraph=True, dynamic=False)
+    step._objective = objective
     return step
 
 
@@ -123,7 +121,7 @@ def measure(scheme: str, resolved: Resolved, rounds: int) -> dict[str, Any]:
     step, first = first_step(scheme, resolved)
     if scheme != "whole":
         return {"first": first}
-    others = {name: training_step(name, resolved) for name in ("nested", "layers", "eager")}
+    others = {name: training_step(name, resolved) for name in ("layers", "eager")}
     return {"first": first, "steady": in_turns({"whole": step, **others}, resolved, rounds)}
 
 

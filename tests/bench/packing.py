@@ -93,7 +93,7 @@ def _steps(chosen: argparse.Namespace, corpus: Path, pack: bool) -> Callable[[in
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     weights = dict(model.named_parameters())
     rule = make_rule(stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0)
-    objective = make_objective(model, stage, compiled="off")
+    objective = make_objective(model, stage, compiled=False)
     tables = vocabulary_tables(text.vocabulary, device)
     step = TrainStep(model, stage, tables, rule, objective, chosen.batch, seed=0)
 

@@ -39,7 +39,7 @@ def asked(run: Path, resolved: Resolved, cache: Path) -> Evaluation:
     return evaluate(
         model,
         stage,
-        make_objective(model, stage, compiled="off"),
+        make_objective(model, stage, compiled=False),
         data.heldout(64, resolved.run.eval_examples),
         vocabulary_tables(corpus.vocabulary, CPU),
         unigram_nats(corpus.vocabulary, data.tokens),

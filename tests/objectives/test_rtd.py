@@ -139,7 +139,7 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
 
 def gradients(resolved: Resolved, columns: Columns, factors: list[float]) -> Model:
     model = build(resolved).eval()
-    objective = make_objective(model, resolved.stages[0], compiled="off")
+    objective = make_objective(model, resolved.stages[0], compiled=False)
     loss, *_ = objective(columns, torch.tensor(factors))
     loss.backward()  # type: ignore[no-untyped-call]
     return model
@@ -159,7 +159,7 @@ def test_finding_sends_no_gradient_to_the_generator(tie: str) -> None:
 def test_the_loss_is_the_generators_and_fifty_times_the_encoders() -> None:
     resolved, columns = setting(ELECTRA, "generator=0.5")
     model = build(resolved).eval()
-    objective = make_objective(model, resolved.stages[0], compiled="off")
+    objective = make_objective(model, resolved.stages[0], compiled=False)
     loss, statistics, _ = objective(columns, torch.tensor([50.0, 1.0]))
     found, told = statistics[0].tolist()
     assert loss.item() == pytest.approx(50 * found + told)
@@ -204,7 +204,7 @@ def test_stages_may_train_the_networks_in_turn() -> None:
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in trained_names(find))
     columns = corrupt(find, rows(64, SEQ), tables(), 5)
     model = build(resolved)
-    loss, statistics, _ = make_objective(model, find, compiled="off")(columns, torch.ones(1))
+    loss, statistics, _ = make_objective(model, find, compiled=False)(columns, torch.ones(1))
     loss.backward()  # type: ignore[no-untyped-call]
     moved = {n for n, p in model.named_parameters() if p.grad is not None}
     assert moved == trained_names(find)

@@ -1,7 +1,5 @@
 """What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
 
-from dataclasses import replace
-
 import pytest
 
 from bertc.api import resolve
@@ -187,32 +185,6 @@ def test_layers_are_recomputed_where_too_little_fits(
         reasons = plan(resolved, CPU, (fit,)).reasons
         automatic = fit.recompute and resolved.run.recompute == "auto"
         assert any("computed twice" in reason for reason in reasons) == automatic
-
-
-@pytest.mark.parametrize(
-    ("extra", "how"),
-    [
-        ([], "nested"),
-        (["share=all"], "nested"),
-        (["objective=rtd*50+mlm", "generator=0.25"], "nested"),
-        (["microbatch=2"], "layers"),
-        (["recompute=on"], "layers"),
-        (["objective=clm", "attention=relative"], "layers"),
-        (["objective=plm"], "layers"),
-        (["objective=clm", "table=adaptive([100, 200])"], "layers"),
-        (["compile=off"], "off"),
-    ],
-)
-def test_layers_are_nested_in_one_graph_where_one_can_hold_the_step(
-    extra: list[str], how: str
-) -> None:
-    resolved = resolve("batch=8 steps=100 compile=on", extra)
-    stage = resolved.stages[0]
-    fit = Fit(8, 8, recompute=resolved.run.recompute == "on")
-    alone = plan(resolved, CPU, (fit,))
-    assert alone.compiled(stage, 0) == how
-    if how == "nested":
-        assert replace(alone, processes=2).compiled(stage, 0) == "layers"
 
 
 def test_the_plan_decides_precision_and_compilation_by_machine() -> None:

@@ -90,7 +90,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     with torch.device("meta"):
         model = build(resolved.as_in(stage), device="meta")
         batch = columns(stage)
-        objective = make_objective(model, stage, compiled="off")
+        objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:
             loss, *_ = objective(batch, torch.ones(len(stage.objective)))
             forward = counter.get_total_flops()

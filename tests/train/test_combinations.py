@@ -103,16 +103,9 @@ def test_a_combination_trains_or_is_refused(objective, corpus_file, pairs, cache
 
 
 @pytest.mark.filterwarnings("ignore")  # The compiler's own.
-@pytest.mark.parametrize(
-    ("objective", "nested"),
-    [
-        ("span + sbo + nsp", True),
-        ("rtd(over=masked) + mlm + sop", True),
-        ("plm", False),
-    ],
-)
+@pytest.mark.parametrize("objective", ["span + sbo + nsp", "rtd(over=masked) + mlm + sop", "plm"])
 def test_an_objective_can_be_traced_whole(
-    objective, nested, corpus_file, pairs, cache, tmp_path, monkeypatch
+    objective, corpus_file, pairs, cache, tmp_path, monkeypatch
 ):
     """As far as code is made of it, which takes longer and is tried elsewhere."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
@@ -122,5 +115,6 @@ def test_an_objective_can_be_traced_whole(
     counters.clear()
     train(resolved, tmp_path / "run", cache=cache, quiet=True)
     assert not counters["graph_break"]
-    graphs = counters["stats"]["unique_graphs"]
-    assert graphs == 2 if nested else graphs > 2  # of them one for evaluation
+    # Embeddings, layer, last layer and loss of each network, for training and for evaluation.
+    networks = 2 if "rtd" in objective else 1
+    assert counters["stats"]["unique_graphs"] <= 2 * 4 * networks

@@ -128,7 +128,7 @@ def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[st
     model = build(resolved).train()
     stage = resolved.stages[0]
     factors = torch.full((len(stage.objective),), 0.01)
-    loss, statistics, _ = make_objective(model, stage, compiled="off")(columns, factors)
+    loss, statistics, _ = make_objective(model, stage, compiled=False)(columns, factors)
     loss.backward()
     return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 

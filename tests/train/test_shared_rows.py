@@ -79,7 +79,7 @@ def batches(kind, resolved, vocabulary, longest=24):
 def test_losses_and_gradients_are_those_of_rows_of_their_own(bert, kind, network):
     resolved = bertc.resolve(f"{NETWORK}{network} task={TASKS[kind]}")
     model, stage = bertc.build(resolved).eval(), resolved.stages[0]  # heads have dropout
-    objective = make_objective(model, stage, "off")
+    objective = make_objective(model, stage, compiled=False)
     found = []
     for batch in batches(kind, resolved, bert):
         loss, statistics, _ = objective(to_columns(batch, torch.device("cpu")), torch.ones(1))
@@ -132,7 +132,7 @@ def test_long_examples_have_rows_of_their_own(bert):
 def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     resolved = bertc.resolve(f"{NETWORK} task={TASKS['labels']}")
     model, stage = bertc.build(resolved).eval(), resolved.stages[0]
-    (task,), plain = stage.tasks, make_objective(model, stage, "off")
+    (task,), plain = stage.tasks, make_objective(model, stage, compiled=False)
     rows = encode(task, examples("labels", 60, 24), bert, stage.seq, stage.encoder.segments)
     order = np.argsort(rows.lengths, kind="stable")[::-1]
     read = [
@@ -149,7 +149,7 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    compiled = make_objective(model, stage, "layers")
+    compiled = make_objective(model, stage, compiled=True)
     found = [compiled(columns, torch.ones(1))[0].item() for columns in read]
     assert found == pytest.approx(wanted, rel=1e-5)
     before = len(graphs)

@@ -1,0 +1,345 @@
+"""The compiled step beside the eager one: every weight's gradient, over all ideas that combine.
+
+    python -m tests.campaigns.compiled [--processes 2] [--most N] [--only TEXT] [--json FILE]
+
+Cases are every sharing x norm x way of running a step, and beyond them so many that any two values
+of any two axes meet (AXES). Each compiles the step of a toy of 3 to 6 layers and compares:
+
+* fp32 without dropout: each weight's gradient with the eager step's, to 1e-3 of its largest entry;
+* bf16: how far each is from the fp32 gradient, which may be twice the eager step's distance;
+* with dropout, whose draws the compiler makes another way: each gradient with the loss' own finite
+  difference under fixed draws, along the direction of the eager step's gradient, to 5%.
+
+Prints a row for each value of each axis, then what differs, and exits 1 if anything does.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import random
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from multiprocessing import get_context
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertc.api import resolve
+from bertc.diagnostics import SpecError
+from bertc.ir.resolved import Resolved, Stage
+from bertc.objectives import Columns, Inputs
+from bertc.train.feed import to_inputs
+from bertc.train.step import TrainStep, divisors, term_weights
+from bertc.train.synthetic import PAD, SEP, RandomText
+from tests.bench.rig import make_step
+
+BATCH, SEQ, VOCAB = 8, 32, 300
+AXES: Mapping[str, tuple[str, ...]] = {
+    "objective": (
+        "mlm",
+        "mlm(unit=word)+nsp",
+        "span+sbo+sop",
+        "clm",
+        "clm table=adaptive([100,200])",
+        "plm",
+        "50*rtd+mlm generator=0.5",
+        "rtd(over=masked)+mlm+sop generator=network(0.5,tie=none)",
+        "rtd generator=unigram",
+        "mlm+tlm",
+    ),
+    "share": ("none", "all", "attention", "ffn", "groups(2)", "map([0,1,0,1])"),
+    "norm": ("post", "pre"),
+    "step": ("whole", "accumulated", "recomputed"),
+    "attention": ("full", "relative", "relative(untie=true,segments=true)"),
+    "pack": ("false", "true"),
+    "precision": ("fp32", "bf16"),
+    "dropout": ("0", "0.1"),
+    "embedding": ("64", "32"),
+    "layers": ("3", "4", "6"),
+}
+Case = tuple[str, ...]
+"""A value for each axis."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one case went. ``differing`` maps weights to how far they are off."""
+
+    case: Case
+    refused: str = ""
+    weights: int = 0
+    seconds: float = 0.0
+    differing: dict[str, float] = field(default_factory=dict)
+
+
+def cases(seed: int = 0) -> list[Case]:
+    """Every sharing x norm x step, then as many as it takes for any two values to meet."""
+    draw, names = random.Random(seed), list(AXES)
+    chosen: list[Case] = []
+    for at, core in enumerate(itertools.product(AXES["share"], AXES["norm"], AXES["step"])):
+        fixed = dict(zip(("share", "norm", "step"), core, strict=True))
+        chosen.append(tuple(fixed.get(n) or AXES[n][at % len(AXES[n])] for n in names))
+    chosen = [_fitting(case) for case in chosen]
+    open_pairs = {
+        ((a, x), (b, y))
+        for (a, b) in itertools.combinations(names, 2)
+        for x in AXES[a]
+        for y in AXES[b]
+    } - set(itertools.chain.from_iterable(map(_pairs, chosen)))
+    tries = 0
+    while open_pairs and tries < 200:
+        drawn = [_fitting(tuple(draw.choice(AXES[n]) for n in names)) for _ in range(200)]
+        best = max(drawn, key=lambda case: len(open_pairs.intersection(_pairs(case))))
+        covered = open_pairs.intersection(_pairs(best))
+        tries += 1
+        if covered:
+            open_pairs -= covered
+            chosen.append(best)
+    return chosen
+
+
+def _pairs(case: Case) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    return itertools.combinations(zip(AXES, case, strict=True), 2)
+
+
+def _fitting(case: Case) -> Case:
+    """The nearest case that is no contradiction: a map names four layers, bf16 is without draws."""
+    values = dict(zip(AXES, case, strict=True))
+    if values["share"].startswith("map"):
+        values["layers"] = "4"
+    if values["share"].startswith("groups") and values["layers"] == "3":
+        values["layers"] = "6"
+    if values["objective"] == "plm" and values["pack"] == "true":
+        values["pack"] = "false"
+    if "adaptive" in values["objective"]:
+        values["embedding"] = "64"
+    if values["dropout"] != "0":
+        values["precision"] = "fp32"
+    return tuple(values.values())
+
+
+def spec(case: Case) -> str:
+    """The program of a case."""
+    values = dict(zip(AXES, case, strict=True))
+    how = {"whole": "", "accumulated": "microbatch=4", "recomputed": "recompute=on"}
+    text = (
+        f"hidden=64 heads=2 ffn=128 vocab={VOCAB} seq={SEQ} batch={BATCH} steps=10 "
+        f"{how[values.pop('step')]} "
+    )
+    if "tlm" in values["objective"]:
+        text += "data=files('a',language='en')+pairs(en='b',fr='c') language_embeddings=true "
+    return text + " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def rows(stage: Stage, seed: int) -> Inputs:
+    """Random tokens in rows of other lengths; packed ones hold two examples."""
+    raw = RandomText(stage, VOCAB).train(seed)
+    ids, half = raw.token_ids.copy(), stage.seq // 2
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(half + 4, stage.seq + 1, len(ids), dtype=np.int32)
+    if stage.memory:
+        lengths[:] = stage.seq
+    lane = np.arange(stage.seq)
+    ids[np.arange(len(ids)), lengths - 1] = SEP
+    ids[lane >= lengths[:, None]] = PAD
+    segments = raw.segment_ids * (lane < lengths[:, None])
+    starts, labels = raw.starts.copy(), raw.pair_labels.copy()
+    if starts.shape[1] > 1:
+        ids[:, half - 1], ids[:, half] = SEP, ids[:, 0]
+        starts[:, 1] = half
+        labels[:, 1] = 1
+        if stage.pairs != "none":
+            ids[:, [half // 2, half + half // 4]] = SEP
+            segments = ((lane % half) > half // 4) * (lane < lengths[:, None]).astype(np.uint8)
+    raw = replace(
+        raw, token_ids=ids, segment_ids=segments.astype(np.uint8), lengths=lengths, starts=starts,
+        pair_labels=labels,
+    )  # fmt: skip
+    return to_inputs(raw, torch.device("cpu"))
+
+
+def gradients(step: TrainStep, columns: list[Columns]) -> dict[str, Tensor]:
+    """The gradient of each weight that has one, of a whole batch."""
+    step.gradients(columns, 0)
+    return {
+        name: weight.grad.detach().clone()
+        for name, weight in step.parameters.items()
+        if weight.grad is not None
+    }
+
+
+def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[Columns]]:
+    """The compiled step, the eager one, the eager one in fp32, and what they read.
+
+    Raises:
+        SpecError: if the spec is refused.
+    """
+    resolved = resolve(spec(case))
+    stage, exact = resolved.stages[0], _in_fp32(resolved)
+    microbatch = stage.microbatch or stage.batch
+    compiled = make_step(resolved, microbatch, compiled=True)
+    eager, reference = make_step(resolved, microbatch), make_step(exact, microbatch)
+    columns = compiled.corrupt(rows(stage, 1), stage.batch)[0]
+    if resolved.run.precision == "bf16":
+        # Rounding would let guesses fall otherwise; the lowest chance is the first token's.
+        columns = [
+            part._replace(rtd=part.rtd and part.rtd._replace(chances=part.rtd.chances * 0))
+            for part in columns
+        ]
+    return compiled, eager, reference, columns
+
+
+def _in_fp32(resolved: Resolved) -> Resolved:
+    run = resolved.run.model_copy(update={"precision": "fp32"})
+    return resolved.model_copy(update={"run": run})
+
+
+def differing(case: Case) -> tuple[int, dict[str, float]]:
+    """How many weights have gradients, and how far those are off that should not be.
+
+    Raises:
+        SpecError: if the spec is refused.
+    """
+    torch.manual_seed(0)
+    compiled, eager, reference, columns = steps(case)
+    own, plain = gradients(compiled, columns), gradients(eager, columns)
+    if own.keys() != plain.keys():
+        return len(plain), {name: float("inf") for name in own.keys() ^ plain.keys()}
+    if dict(zip(AXES, case, strict=True))["dropout"] != "0":
+        off = _beside_differences(compiled, columns, own, plain)
+    elif dict(zip(AXES, case, strict=True))["precision"] == "bf16":
+        off = _beside_exact(own, plain, gradients(reference, columns))
+    else:
+        off = _beside_plain(own, plain)
+    return len(plain), {name: value for name, value in off.items() if not value <= 1}
+
+
+def _beside_plain(own: dict[str, Tensor], plain: dict[str, Tensor]) -> dict[str, float]:
+    """Largest difference, in thousandths of the largest entry."""
+    top = max(float(g.abs().max()) for g in plain.values())
+    return {
+        name: float((own[name] - g).abs().max()) / (1e-3 * max(float(g.abs().max()), 1e-4 * top))
+        for name, g in plain.items()
+    }
+
+
+def _beside_exact(
+    own: dict[str, Tensor], plain: dict[str, Tensor], exact: dict[str, Tensor]
+) -> dict[str, float]:
+    """Distance from the exact gradient, in that which is allowed: twice the eager step's."""
+    top = max(float(g.norm()) for g in exact.values())
+    return {
+        name: float((own[name] - g).norm())
+        / (2 * float((plain[name] - g).norm()) + 0.02 * float(g.norm()) + 1e-4 * top)
+        for name, g in exact.items()
+    }
+
+
+def _beside_differences(
+    step: TrainStep, columns: list[Columns], own: dict[str, Tensor], plain: dict[str, Tensor]
+) -> dict[str, float]:
+    """Gradients against finite differences of the loss with the same draws, in twentieths."""
+    top = max(float(g.norm()) for g in plain.values())
+    off = {}
+    for name, gradient in plain.items():
+        norm = float(gradient.norm())
+        if norm < 1e-3 * top:  # too flat to measure: that it is small is held
+            off[name] = float(own[name].norm()) / (1e-2 * top)
+            continue
+        weight, direction = step.parameters[name], gradient / norm
+        told = float((own[name] * direction).sum())
+        width = min(3e-3 / norm, 0.1 * float(weight.detach().norm()) + 1e-3)
+        measured = (_moved(step, columns, weight, direction * width)
+                    - _moved(step, columns, weight, -direction * width)) / (2 * width)  # fmt: skip
+        rounding = 2e-6 / width
+        off[name] = abs(told - measured) / (0.05 * max(abs(measured), 0.2 * norm) + rounding)
+    return off
+
+
+def _moved(step: TrainStep, columns: list[Columns], weight: Tensor, by: Tensor) -> float:
+    """The loss of the batch where one weight is another."""
+    before = weight.detach().clone()
+    weight.detach().add_(by)
+    sums, counts_t, _ = step.gradients(columns, 0)
+    weight.detach().copy_(before)
+    factors = torch.tensor(term_weights(step.stage)) / divisors(step.stage, counts_t)
+    return float((torch.stack(sums).double().sum(0) * factors).sum())
+
+
+def outcome(case: Case) -> Outcome:
+    """Try one case."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch.compiler.reset()
+    start = time.perf_counter()
+    try:
+        weights, off = differing(case)
+    except SpecError as error:
+        return Outcome(case, refused=error.diagnostics[0].message)
+    except Exception as error:  # of whatever the compiler makes: the other cases go on
+        weights, off = 0, {f"{type(error).__name__}: {str(error)[:200]}": float("inf")}
+    return Outcome(case, "", weights, time.perf_counter() - start, off)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """A row for each value of each axis."""
+    lines = [f"{'':<66}{'cases':>7}{'refused':>9}{'differing':>11}"]
+    for at, axis in enumerate(AXES):
+        for value in AXES[axis]:
+            own = [o for o in outcomes if o.case[at] == value]
+            counts = Counter("refused" if o.refused else bool(o.differing) for o in own)
+            tried = len(own) - counts["refused"]
+            lines.append(
+                f"{axis + '=' + value:<66}{tried:>7}{counts['refused']:>9}{counts[True]:>11}"
+            )
+    tried = [o for o in outcomes if not o.refused]
+    lines.append(
+        f"{'all':<66}{len(tried):>7}{len(outcomes) - len(tried):>9}"
+        f"{sum(bool(o.differing) for o in tried):>11}"
+    )
+    lines.append(f"{sum(o.weights for o in tried):,} gradients of weights compared")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the campaign; the number of cases that differ decides the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--most", type=int, help="at most so many cases")
+    parser.add_argument("--only", default="", help="cases whose spec has this text")
+    parser.add_argument("--json", help="a file for the outcomes")
+    options = parser.parse_args()
+    chosen = [case for case in cases() if options.only in spec(case)][: options.most]
+    print(f"{len(chosen)} cases, torch {torch.__version__}, {platform.machine()}", flush=True)
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # inherited: no code of another day
+        pool = ProcessPoolExecutor(
+            options.processes, mp_context=get_context("spawn"), max_tasks_per_child=6
+        )
+        with pool:
+            for number, found in enumerate(pool.map(outcome, chosen), 1):
+                outcomes.append(found)
+                said = found.refused or (f"{len(found.differing)} of {found.weights} differ"
+                                         f" ({found.seconds:.0f} s)")  # fmt: skip
+                print(f"{number}/{len(chosen)} {spec(found.case)}: {said}", flush=True)
+                for name, value in list(found.differing.items())[:5]:
+                    print(f"    {name}: {value:.3g} times what is allowed", flush=True)
+    print(table(outcomes))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump([asdict(o) for o in outcomes], file, indent=1)
+    return int(any(o.differing for o in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
