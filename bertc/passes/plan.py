@@ -8,7 +8,6 @@ from typing import Literal
 from bertc.diagnostics import MachineError
 from bertc.ir.attention import FullAttention
 from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Plm
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
@@ -156,7 +155,7 @@ def _nests(stage: Stage) -> bool:
     torch nests no layer that gets views of one tensor, as the context of plm is of its states, and
     2.11 none that gets distances.
     """
-    if stage.tasks or any(isinstance(term.objective, Plm) for term in stage.objective):
+    if stage.tasks or stage.unseen():
         return False
     return all(
         isinstance(network.encoder.attention, FullAttention)
