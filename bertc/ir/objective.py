@@ -250,6 +250,7 @@ class PairTerm(Node):
     """A binary question about the two segments of an input, asked of the pooled first token."""
 
     scored: ClassVar[Scored] = "binary"
+    answers: ClassVar[tuple[str, str]]
     kind: str
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
@@ -270,12 +271,14 @@ class Nsp(PairTerm):
     """Is B the text that follows A? 0: yes, 1: it is from another document (BERT 3.1)."""
 
     kind: Literal["nsp"] = "nsp"
+    answers = ("B follows A", "B is from another document")
 
 
 class Sop(PairTerm):
     """Do A and B stand in their order? 0: yes, 1: swapped (ALBERT 3.1)."""
 
     kind: Literal["sop"] = "sop"
+    answers = ("A and B in their order", "A and B swapped")
 
 
 class Rtd(Node):
