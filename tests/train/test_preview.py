@@ -1,4 +1,4 @@
-"""Examples as a person reads them: of every objective, of every row format, of every shipped spec."""
+"""Examples as a person reads them: every objective, row format and shipped spec."""
 
 import json
 
