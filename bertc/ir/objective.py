@@ -84,6 +84,7 @@ class LanguageModel(Node):
 
     scored: ClassVar[Scored] = "tokens"
     head: ClassVar[str]
+    kind: str
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
         """Those of the encoder's head over the vocabulary."""

@@ -213,7 +213,17 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             help="pooler=true",
         )
     filled = stage.format.kind in FILLED and not stage.translates
-    if stage.value("pack") and filled:
+    if stage.value("pack") and filled and stage.value("memory"):
+        diagnostics.error(
+            "E216",
+            f"{stage.format.kind} rows go on from document to document, and pack = true",
+            stage.span("pack"),
+            notes=note(f"memory = {stage.value('memory')}", stage.span("memory")),
+            label="a memory goes on from such rows alone",
+            help="pack=false",
+            fix=fix(stage.given("pack"), "pack=false"),
+        )
+    elif stage.value("pack") and filled:
         diagnostics.error(
             "E216",
             f"{stage.format.kind} rows go on from document to document, and pack = true",
