@@ -10,6 +10,7 @@ XLNET = "attention=relative(untie=true, segments=true) segments=0"
 OBJECTIVES = {
     "mlm": "objective=mlm",
     "pairs": "objective=mlm format=segment-pair",
+    "blocks": "objective=mlm format=blocks",
     "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
     "tlm": f"objective=tlm {PAIRS}",
