@@ -37,7 +37,7 @@ def parse(text: str, name: str = "<spec>") -> Tree:
 
 
 def points(
-    spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
+    spec: str | Program, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> tuple[Resolved, ...]:
     """Every program of a spec: one, or one a point of a grid. Overrides read ``key=value``.
 
@@ -50,7 +50,7 @@ def points(
     from bertc import passes
 
     diagnostics = diagnostics or Diagnostics()
-    complete = _complete(spec, overrides, diagnostics)
+    complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
     return tuple(passes.assemble(program) for program in complete)
 
@@ -70,7 +70,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     from bertc.outside import judged_by
 
     diagnostics = diagnostics or Diagnostics()
-    complete = _complete(spec, overrides, diagnostics)
+    complete = compile_spec(spec, overrides, diagnostics)
     for program in complete:
         passes.missing_inputs(program, diagnostics)
     diagnostics.raise_if_any()
@@ -79,10 +79,23 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     return len(complete)
 
 
-def _complete(spec: str, overrides: Sequence[str], diagnostics: Diagnostics) -> list[Program]:
+def compile_spec(
+    spec: str | Program, overrides: Sequence[str], diagnostics: Diagnostics
+) -> list[Program]:
+    """Every program of a spec with all its settings, each with where it came from.
+
+    First what only files know is looked up: the network of ``init``, the labels and examples of
+    tasks. Then every pass runs. Mistakes go to ``diagnostics``.
+
+    Raises:
+        UsageError: if the text is empty.
+        MissingInputError, DataError: if a file that decides a setting cannot be read.
+    """
     from bertc import passes, syntax
     from bertc.outside import filled_in
 
+    if isinstance(spec, Program):
+        return [passes.complete(filled_in(spec, diagnostics), diagnostics)]
     if not spec.strip():
         raise UsageError("the spec is empty", help="a file, a shipped spec's name, or a text")
     programs = syntax.load(spec, overrides, diagnostics)
@@ -98,12 +111,9 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
         SpecError: with every mistake found.
         UsageError: if the spec is a grid of several points.
     """
-    from bertc import passes
 
     if isinstance(spec, Resolved):
         return spec
-    if isinstance(spec, Program):
-        return passes.resolve(spec)
     found = points(spec, overrides)
     if len(found) > 1:
         raise UsageError(

@@ -5,7 +5,6 @@ from pprint import pformat
 
 from bertc.diagnostics import Diagnostics, UsageError
 from bertc.ir.model import model_weights
-from bertc.ir.program import Program
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
@@ -29,15 +28,6 @@ def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
     return printers[stage](spec, overrides)
 
 
-def _load(spec: str, overrides: Sequence[str]) -> tuple[list[Program], Diagnostics]:
-    from bertc import syntax
-
-    diagnostics = Diagnostics()
-    programs = syntax.load(spec, overrides, diagnostics)
-    diagnostics.raise_if_any()
-    return programs, diagnostics
-
-
 def _tree(spec: str, overrides: Sequence[str]) -> str:
     from bertc.api import parse
     from bertc.syntax.files import spec_text
@@ -46,19 +36,22 @@ def _tree(spec: str, overrides: Sequence[str]) -> str:
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:
+    """As written: what a base or a file adds, and every default, stands in ``resolved``."""
     from bertc import syntax
 
-    programs, _ = _load(spec, overrides)
-    return "\n\n".join(syntax.show(program) for program in programs)
+    programs = syntax.load(spec, overrides)
+    return "\n\n".join(syntax.show(program, origins=True) for program in programs)
 
 
 def _resolved(spec: str, overrides: Sequence[str]) -> str:
-    from bertc import passes, syntax
+    """Every setting with all its arguments, and where each came from."""
+    from bertc import syntax
+    from bertc.api import compile_spec
 
-    programs, diagnostics = _load(spec, overrides)
-    complete = [passes.complete(program, diagnostics) for program in programs]
+    diagnostics = Diagnostics()
+    complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return "\n\n".join(syntax.show(program, origins=True) for program in complete)
+    return "\n\n".join(syntax.show(program, origins=True, full=True) for program in complete)
 
 
 def _weights(spec: str, overrides: Sequence[str]) -> str:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from bertc.compress.grow import WeightMap, weight_map
+from bertc.compress.grow import OWNERS, WeightMap, weight_map
 from bertc.ir.answer import Answer, alike
-from bertc.ir.growth import Growth, Identity
+from bertc.ir.growth import Growth, Identity, Interleave, parted
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 from bertc.ir.task import Task
@@ -40,6 +40,7 @@ def fit(
     copies = {name: source for name, source in found.copies.items() if source in there}
     misfits = (
         *_silence(old, new, growth),
+        *_parted(old, new, growth),
         *_differing(copies, there, here),
         *_absent(here.keys() - copies.keys(), found, there),
         *_lost(there.keys() - set(copies.values())),
@@ -68,6 +69,22 @@ def _silence(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     if new.encoder.norm.kind != "pre" or min(owners) < before:
         return ["grow=identity needs norm=pre, and new layers with weights of their own"]
     return []
+
+
+def _parted(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+    """Layers that share weights begin as layers that shared them."""
+    reasons = []
+    for part, name in OWNERS.items():
+        before, after = (getattr(each.encoder, name) for each in (old, new))
+        layer = parted(growth, before, after)
+        if layer is not None and not isinstance(growth, Identity):
+            there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
+            reasons.append(
+                f"layers {layer} and {after[layer]} share their {part}, and would begin as layers "
+                f"{' and '.join(map(str, there))} there, which do not"
+                + (" (grow=interleave does)" if parted(Interleave(), before, after) is None else "")
+            )
+    return reasons
 
 
 def _differing(copies: Mapping[str, str], there: Shapes, here: Shapes) -> list[str]:

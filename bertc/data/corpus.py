@@ -28,7 +28,7 @@ from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError
 from bertc.ir.data import RUNNING, Parallel, StreamPair, TokenizerFile
-from bertc.ir.objective import Mlm, Objective, StaticMasking, Tlm
+from bertc.ir.objective import Masked, Objective, StaticMasking
 from bertc.ir.resolved import Resolved, Stage
 
 TextData = StageData | RunningData | StreamPairs
@@ -311,7 +311,7 @@ def _running(
 
 
 def _static_copies(objective: Objective) -> int:
-    if isinstance(objective, Mlm | Tlm) and isinstance(objective.masking, StaticMasking):
+    if isinstance(objective, Masked) and isinstance(objective.masking, StaticMasking):
         return objective.masking.copies
     return 0
 

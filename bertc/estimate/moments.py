@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
 
+from bertc.estimate.batch import batch_bytes
 from bertc.estimate.figures import Parameters
 from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.encoder import Encoder
-from bertc.ir.head_cost import head_kept
-from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sbo
+from bertc.ir.head_cost import head_kept, vocabulary_heads
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.resolved import Network, Stage, batches_at_once
+from bertc.ir.resolved import Network, Stage
 
-LONG = 8
-ID, SEGMENT = 4, 1  # of a token, as its text was fetched
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
 CHUNK = 2**19
@@ -91,17 +89,17 @@ class Pass:
     @cached_property
     def heads(self) -> int:
         """Weights of its heads, and of what they read beside the states."""
-        weights = sum(
-            weight.numel
+        weights = {  # mlm and tlm have one head
+            weight.name: weight.numel
             for term in self.network.terms
             for weight in term.objective.weights(self.encoder)
-        )
-        return weights + sum(weight.numel for weight in self.encoder.pooler_weights())
+        }
+        return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
 
-    @property
+    @cached_property
     def reads(self) -> int:
         """Heads over the vocabulary."""
-        return sum(isinstance(term.objective, Mlm | Clm | Sbo) for term in self.network.terms)
+        return vocabulary_heads(self.stage, self.network)
 
     @property
     def table(self) -> int:
@@ -222,9 +220,11 @@ class Step:
         """At the gradient of the token table, dense like the table, and at the update."""
         gradients = self.parameters.total * FP32
         first = self.passes[0]
-        begun = first.table * FP32 if self.accumulating else gradients
+        begun = 0 if self.accumulating else gradients - first.table * FP32
+        # That of a head waits for that of the embeddings.
+        halves = 2 if first.reads else 1
         embedded = self.stage.seq * first.encoder.embedding * FP32
-        yield Moment(self._start + begun + first.table * FP32, embedded)
+        yield Moment(self._start + begun + halves * first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients
         yield Moment(self._start + held + self._update_bytes(), 0)
 
@@ -237,23 +237,6 @@ class Step:
                 return self.parameters.total * FP32 * (1 if self.room.compiled else 2)
             case unreachable:
                 assert_never(unreachable)
-
-
-def batch_bytes(stage: Stage, room: Room) -> int:
-    """The rows made together as text and as corrupted, and on a CPU those read ahead of them."""
-    told = Mlm | Clm | Plm | Sbo | Rtd
-    reads = sum(isinstance(term.objective, told) for term in stage.objective)
-    rows = 2 * LONG * stage.seq  # token ids and segment ids
-    # Positions or boundaries, targets and weights of what is predicted.
-    predicted = stage.predictions() * reads * (2 * LONG + FP32)
-    corrupted = LONG * stage.seq * len(stage.networks()) + predicted
-    if stage.tasks:
-        at_once, ahead = 1, rows
-    else:
-        at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, room.device))
-        ahead = (ID + SEGMENT) * stage.seq
-    beside = ahead if room.device == "cpu" else 0
-    return at_once * stage.batch * stage.rows_an_example * (rows + corrupted + beside)
 
 
 def memory_bytes(stage: Stage, room: Room) -> int:

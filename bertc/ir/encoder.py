@@ -253,20 +253,6 @@ class Encoder(Node):
         """
         return seq + unseen if asked is None or layer < len(self.layers) - 1 else asked
 
-    def applied_weights(self) -> tuple[Weight, ...]:
-        """As ``weights``, but a shared tensor once for every layer that applies it."""
-        layers: list[Weight] = []
-        for attention, ffn in zip(self.attention_owner, self.ffn_owner, strict=True):
-            layers += self.attention_weights(attention)
-            layers += self.ffn_weights(ffn)
-        return (
-            *self.embedding_weights(),
-            *self.common_weights(),
-            *layers,
-            *self.final_weights(),
-            *self.pooler_weights(),
-        )
-
     def matmuls(
         self,
         batch: int,

@@ -67,6 +67,21 @@ class FromGenerator(_Growth):
 Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
 
 
+def parted(growth: Growth, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
+    """The first layer that shares weights which begin as another layer's than its own would.
+
+    ``before`` and ``after`` name the owners of a part in the old and in the new network. None: each
+    layer begins with the weights of the layer that it is a copy of.
+    """
+
+    def begins_with(layer: int) -> int | None:
+        source = growth.source(layer, len(before), len(after))
+        return None if source is None else before[source]
+
+    unlike = (at for at, owner in enumerate(after) if begins_with(at) != begins_with(owner))
+    return next(unlike, None)
+
+
 class Drawn(Node):
     """Initial values alone, which the seed decides."""
 

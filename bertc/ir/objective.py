@@ -1,14 +1,14 @@
 """What an encoder is trained to do: a sum of terms, each with its heads and their cost."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm, unstated
 from bertc.ir.encoder import Encoder
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.task import Glue, Race, Scored, Squad, Tagging, Task, Xnli
 
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """How a paired input is made: no pair, always the true next text, NSP's draw, SOP's swap."""
@@ -79,7 +79,27 @@ class StaticMasking(Node):
 Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
 
 
-class Masked(Node):
+class LanguageModel(Node):
+    """Predict tokens by the encoder's head over the vocabulary."""
+
+    scored: ClassVar[Scored] = "tokens"
+    head: ClassVar[str]
+    kind: str
+
+    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+        """Those of the encoder's head over the vocabulary."""
+        return encoder.head_weights(self.head)
+
+    def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:
+        """The head over ``rows`` states."""
+        return encoder.head_matmuls(rows)
+
+    def kept(self, encoder: Encoder, rows: int) -> Kept:
+        """So many states through the head."""
+        return encoder.head_kept(rows)
+
+
+class Masked(LanguageModel):
     """What is hidden from the input to be predicted.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
@@ -99,6 +119,7 @@ class Masked(Node):
     # DistilBERT --mlm_smoothing; both released with 0 and 0.7).
     rare: Annotated[float, Field(ge=0, le=2)] = 0.0
     positional = ("p", "unit")
+    head = "mlm"  # whichever term hides the tokens
 
     @model_validator(mode="after")
     def _rare_tokens(self) -> Self:
@@ -119,18 +140,6 @@ class Masked(Node):
         wanted = max(1, math.ceil(self.p * seq))
         return min(wanted, self.max_predictions) if self.max_predictions else wanted
 
-    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
-        """Those of the encoder's head over the vocabulary."""
-        return encoder.head_weights("mlm")
-
-    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """The head, at predicted positions only."""
-        return encoder.head_matmuls(batch * self.predictions(seq))
-
-    def kept(self, encoder: Encoder, seq: int) -> Kept:
-        """The predicted positions through the head."""
-        return encoder.head_kept(self.predictions(seq))
-
 
 class Mlm(Masked):
     """Predict tokens hidden from the input (BERT 3.1), in rows of one language."""
@@ -148,32 +157,21 @@ class Tlm(Masked):
     kind: Literal["tlm"] = "tlm"
 
 
-class Clm(Node):
+class Clm(LanguageModel):
     """Predict every next token, from it and those before (Transformer-XL, section 3; GPT).
 
     An encoder that learns this is causal, when it is used too.
     """
 
     kind: Literal["clm"] = "clm"
+    head = "clm"
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row: all."""
         return seq
 
-    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
-        """Those of the encoder's head over the vocabulary."""
-        return encoder.head_weights("clm")
 
-    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """The head, at every position."""
-        return encoder.head_matmuls(batch * seq)
-
-    def kept(self, encoder: Encoder, seq: int) -> Kept:
-        """Every position through the head."""
-        return encoder.head_kept(seq)
-
-
-class Plm(Node):
+class Plm(LanguageModel):
     """Predict some tokens of a row in a random order, each from those before it (Yang et al. 2019).
 
     About one token in ``k`` is told, ``predictions(seq)`` of a row; all others are seen from the
@@ -189,22 +187,11 @@ class Plm(Node):
     unit: Literal["words", "pieces"] = "words"
     block: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     positional = ("k", "max")
+    head = "plm"
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row: of 512 tokens 85 (XLNet README, --num_predict)."""
         return max(1, seq // self.k)
-
-    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
-        """Those of the encoder's head over the vocabulary."""
-        return encoder.head_weights("plm")
-
-    def matmuls(self, encoder: Encoder, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """The head, at predicted positions only."""
-        return encoder.head_matmuls(batch * self.predictions(seq))
-
-    def kept(self, encoder: Encoder, seq: int) -> Kept:
-        """The predicted positions through the head."""
-        return encoder.head_kept(self.predictions(seq))
 
 
 class Sbo(Node):
@@ -218,6 +205,7 @@ class Sbo(Node):
     position_dim: Width = 200  # SpanBERT --pair-positional-embedding-size
     extra_pair: bool = True  # divide by pairs + 1, as spanbert_loss.py does
     positional = ("max_targets",)
+    scored: ClassVar[Scored] = "tokens"
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
         """A position table, two dense + norm layers, and a bias; the output table is tied."""
@@ -243,50 +231,55 @@ class Sbo(Node):
             bias,
         )
 
-    def matmuls(self, encoder: Encoder, batch: int, predictions: int) -> tuple[Matmul, ...]:
-        """Two dense layers and the vocabulary projection over ``predictions`` a row."""
-        rows, hidden = batch * predictions, encoder.hidden
+    def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:
+        """Two dense layers and the vocabulary projection over ``rows`` predictions."""
+        hidden = encoder.hidden
         return (
             Matmul("head", rows, 2 * hidden + self.position_dim, hidden),
             Matmul("head", rows, hidden, encoder.embedding),
             Matmul("head", rows, encoder.embedding, encoder.vocab_size),
         )
 
-    def kept(self, encoder: Encoder, predictions: int) -> Kept:
+    def kept(self, encoder: Encoder, rows: int) -> Kept:
         """The boundary vectors through two dense layers, their scores, and a sum a row."""
         features = 2 * encoder.hidden + self.position_dim
         width = features + 3 * encoder.hidden + 3 * encoder.embedding + encoder.vocab_size
-        return Kept(values=predictions * width, fp32=predictions)
+        return Kept(values=rows * width, fp32=rows)
 
 
-class _PairTerm(Node):
+class PairTerm(Node):
     """A binary question about the two segments of an input, asked of the pooled first token."""
+
+    scored: ClassVar[Scored] = "binary"
+    answers: ClassVar[tuple[str, str]]
+    kind: str
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
         """One linear map (hidden -> 2)."""
-        name = str(getattr(self, "kind"))  # noqa: B009 - each subclass states its kind
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-        return affine(name, ("labels", 2), hidden, encoder.initializer, "head")
+        return affine(self.kind, ("labels", 2), hidden, encoder.initializer, "head")
 
-    def matmuls(self, encoder: Encoder, batch: int) -> tuple[Matmul, ...]:
+    def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:
         """One row an example."""
-        return (Matmul("head", batch, encoder.hidden, 2),)
+        return (Matmul("head", rows, encoder.hidden, 2),)
 
-    def kept(self, encoder: Encoder) -> Kept:
+    def kept(self, encoder: Encoder, rows: int) -> Kept:
         """The first token, its pooled vector, and two log-probabilities."""
-        return Kept(values=3 * encoder.hidden, fp32=2)
+        return Kept(values=3 * encoder.hidden, fp32=2).times(rows)
 
 
-class Nsp(_PairTerm):
+class Nsp(PairTerm):
     """Is B the text that follows A? 0: yes, 1: it is from another document (BERT 3.1)."""
 
     kind: Literal["nsp"] = "nsp"
+    answers = ("B follows A", "B is from another document")
 
 
-class Sop(_PairTerm):
+class Sop(PairTerm):
     """Do A and B stand in their order? 0: yes, 1: swapped (ALBERT 3.1)."""
 
     kind: Literal["sop"] = "sop"
+    answers = ("A and B in their order", "A and B swapped")
 
 
 class Rtd(Node):
@@ -300,6 +293,7 @@ class Rtd(Node):
     over: Literal["all", "masked"] = "all"  # run_pretraining.py: all that input_mask covers
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
     positional = ("over",)
+    scored: ClassVar[Scored] = "binary"
 
     def choice(self) -> Mlm:
         """Which tokens are replaced where no other term says so, and hidden from a generator."""

@@ -5,7 +5,7 @@ labels, and the number of training examples - is filled in before a program is r
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ from bertc.ir.encoder import Encoder
 Path = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 Names = tuple[str, ...]
+Scored = Literal["tokens", "binary", "examples"]
+"""What a loss is a mean over: tokens named, questions of yes or no, or labelled examples."""
 Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
@@ -44,6 +46,7 @@ class Task(Node):
     they are counted; of a part that has more so many are drawn, whatever the seed.
     """
 
+    scored: ClassVar[Scored] = "examples"
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     examples: Count = 0
 

@@ -22,7 +22,7 @@ from bertc.objectives.columns import (
     TermLoss,
 )
 from bertc.objectives.corruption import corrupt, mask_key
-from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits, sbo_logits
+from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits
 from bertc.objectives.loss import losses
 
 __all__ = [
@@ -48,6 +48,5 @@ __all__ = [
     "mlm_logits",
     "pair_logits",
     "rtd_logits",
-    "sbo_logits",
     "span_scores",
 ]

@@ -70,13 +70,6 @@ def below(bits: torch.Tensor, limit: torch.Tensor | int) -> torch.Tensor:
     return (((bits >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
-def uniform(
-    key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: int
-) -> torch.Tensor:
-    """Uniform float32 (b, lanes) in [0, 1), addressed by key, copy, example and lane."""
-    return unit(bits(key, copies_b, example_ids_b, lanes))
-
-
 def happens(bits: torch.Tensor, probability: float) -> torch.Tensor:
     """Booleans, each true with the given probability; any shape."""
     return bits < min(int(probability * 2**64) - 2**63, LAST)

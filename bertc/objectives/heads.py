@@ -66,18 +66,6 @@ def mlm_logits(
     return _scores(token_features(encoder, hidden_nh, weights, name), weights, name)
 
 
-def sbo_logits(
-    encoder: Encoder,
-    left_nh: torch.Tensor,
-    right_nh: torch.Tensor,
-    place_n: torch.Tensor,
-    weights: Weights,
-) -> torch.Tensor:
-    """Scores (n, v) for the tokens ``place`` steps into the spans between two boundaries."""
-    features_ne = sbo_features(encoder, left_nh, right_nh, place_n, weights)
-    return _scores(features_ne, weights, "sbo")
-
-
 def pair_logits(
     kind: Literal["nsp", "sop"], pooled_bh: torch.Tensor, weights: Weights
 ) -> torch.Tensor:

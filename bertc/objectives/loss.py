@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from bertc.ir.encoder import Encoder
 from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
+from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.resolved import Network, Stage
 from bertc.ir.task import Task
 from bertc.objectives.adaptive import adaptive_loss
@@ -48,7 +48,7 @@ def losses(
     encoder, name = reader.encoder, reader.name
     found: dict[str, TermLoss] = {}
     predicted: Predicted | None = None
-    if name == "generator" or any(isinstance(t.objective, Mlm | Tlm) for t in reader.terms):
+    if name == "generator" or any(isinstance(t.objective, Masked) for t in reader.terms):
         predicted = _predicted(reader, columns, hidden_bsh, weights)
     if not reader.terms and predicted:
         found["mlm"] = _summed(predicted, columns.asked_by("mlm"))

@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.objective import Masked, Nsp, Sbo, Sop, SpanUnit
+from bertc.ir.objective import Masked, PairTerm, Sbo, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.dimensions import total_steps
 from bertc.passes.fixes import fix, fix_argument, note
@@ -192,7 +192,7 @@ def _causal(stages: tuple[StageView, ...]) -> bool:
 def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
     asking = [
-        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
+        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, PairTerm)
     ]
     begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
     if asking and not paired:
@@ -213,7 +213,17 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             help="pooler=true",
         )
     filled = stage.format.kind in FILLED and not stage.translates
-    if stage.value("pack") and filled:
+    if stage.value("pack") and filled and stage.value("memory"):
+        diagnostics.error(
+            "E216",
+            f"{stage.format.kind} rows go on from document to document, and pack = true",
+            stage.span("pack"),
+            notes=note(f"memory = {stage.value('memory')}", stage.span("memory")),
+            label="a memory goes on from such rows alone",
+            help="pack=false",
+            fix=fix(stage.given("pack"), "pack=false"),
+        )
+    elif stage.value("pack") and filled:
         diagnostics.error(
             "E216",
             f"{stage.format.kind} rows go on from document to document, and pack = true",

@@ -33,8 +33,9 @@ def generator(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork:
-    hidden = node.hidden or max(1, round(value["hidden"] * node.size))
-    size = min(node.hidden / value["hidden"], WIDEST) if node.hidden else node.size
+    by_size = max(1, round(value["hidden"] * node.size))
+    hidden = node.hidden or by_size
+    size = node.size if hidden == by_size else min(hidden / value["hidden"], WIDEST)
     return node.model_copy(
         update={
             "size": size,  # as wide as it is, so that what is printed of it reads back

@@ -5,7 +5,7 @@ from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
 from bertc.ir.generator import Generator, GeneratorNetwork
-from bertc.ir.growth import FromGenerator, FromRun, Identity, Stack
+from bertc.ir.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import SharedPart
 from bertc.passes.fixes import fix, fix_kind, note
@@ -28,6 +28,7 @@ def growth(program: Program, diagnostics: Diagnostics) -> Program:
             _identity_possible(program, later, before, diagnostics)
         elif after > before and not isinstance(later.value("grow"), FromGenerator):
             _alike(program, later, before, diagnostics)
+            _together(program, later, before, diagnostics)
     return program
 
 
@@ -143,6 +144,32 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
                     fix=fix(program.settings[setting], f"{setting}={widths[0]}"),
                 )
                 return
+
+
+def _together(program: Program, stage: StageView, before: int, diagnostics: Diagnostics) -> None:
+    """Layers that share weights begin as copies of layers that did."""
+    after, share, grow = stage.value("layers"), program.settings["share"], stage.value("grow")
+    for part in get_args(SharedPart):
+        old, new = (owners(share.value, part, depth) for depth in (before, after))
+        layer = parted(grow, old, new)
+        if layer is None:
+            continue
+        mine, other = (grow.source(at, before, after) for at in (layer, new[layer]))
+        kept = parted(Interleave(), old, new) is None
+        diagnostics.error(
+            "E266",
+            f"layer {layer} is to begin as a copy of layer {mine}, and shares its {part} with "
+            f"layer {new[layer]}, which begins as layer {other}",
+            stage.span("grow") or stage.span("layers"),
+            label="layers that share weights begin as layers that shared them",
+            notes=(
+                *note("the sharing is set here", share.origin.span),
+                *_grown_here(stage, before),
+            ),
+            help="grow=interleave" if kept else "share=none or share=all",
+            fix=fix_kind(stage.given("grow"), "interleave") if kept else None,
+        )
+        return
 
 
 def _identity_possible(

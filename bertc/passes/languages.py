@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
-from bertc.ir.objective import Nsp, Sop
+from bertc.ir.objective import PairTerm
 from bertc.ir.program import Program
 from bertc.ir.settings import Settings
 from bertc.passes.fixes import fix, note, terms_written
@@ -29,7 +29,7 @@ def _quoted(name: str) -> str:
 def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diagnostics) -> None:
     parallel = [isinstance(share.corpus, Parallel) for share in stage.value("data")]
     asking = [
-        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, Nsp | Sop)
+        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, PairTerm)
     ]
     both = f"objective={_beside_mlm(stage, kinds)}"
     if asking:

@@ -3,7 +3,7 @@
 import math
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.objective import Nsp, Objective, Plm, Sop
+from bertc.ir.objective import Objective, PairTerm, Plm
 from bertc.passes.fixes import fix_argument, note, terms_written
 from bertc.passes.plan import largest_divisor
 from bertc.passes.stages import StageView
@@ -15,7 +15,7 @@ def check_order(stage: StageView, diagnostics: Diagnostics) -> None:
     found = next((t.objective for t in terms if isinstance(t.objective, Plm)), None)
     if found is None:
         return
-    others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | Nsp | Sop)]
+    others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | PairTerm)]
     if others:
         diagnostics.error(
             "E250",

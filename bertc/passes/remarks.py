@@ -3,6 +3,7 @@
 from bertc.diagnostics import Diagnostics
 from bertc.ir.growth import Drawn
 from bertc.ir.program import Program
+from bertc.passes.idle import remark_idle
 from bertc.passes.stages import StageView, has_tasks, stage_views
 
 HEAD_WIDTH = 64
@@ -23,6 +24,7 @@ def remarks(program: Program, diagnostics: Diagnostics) -> Program:
     stages = stage_views(program)
     for stage in stages:
         _rate_is_high(stage, diagnostics)
+        remark_idle(stage, diagnostics)
     _tuned_from_nothing(stages[0], diagnostics)
     return program
 

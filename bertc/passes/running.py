@@ -21,7 +21,8 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
         wanted += " attention=relative"
     if near_alone and "memory" in stage.own:
         wanted = "memory=0"  # a stage cannot set attention
-    if memory and not running:
+    packed = _packed(stage)
+    if memory and not running and not packed:
         diagnostics.error(
             "E219",
             f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
@@ -40,6 +41,10 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
             help="attention=relative",
             fix=fix(attention, "attention=relative") or fix(stage.given("memory"), wanted),
         )
+    if memory:
+        _one_place(stage, diagnostics)
+    if memory and packed:
+        _nothing_packed(stage, diagnostics)
     if running and (stage.translates or stage.value("mixing") == "batches"):
         what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
         diagnostics.error(
@@ -51,6 +56,40 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
         )
     if isinstance(stage.format, StreamPair):
         _pair_possible(stage, stage.format, diagnostics)
+
+
+def _packed(stage: StageView) -> bool:
+    """Whether rows are not those of a stream because they are packed."""
+    return bool(stage.value("pack")) and not written(stage.given("format"))
+
+
+def _nothing_packed(stage: StageView, diagnostics: Diagnostics) -> None:
+    memory = stage.value("memory")
+    diagnostics.error(
+        "E219",
+        f"packed rows do not go on where others ended, and memory = {memory}",
+        stage.span("memory"),
+        notes=note("pack = true", stage.span("pack")),
+        help="pack=false format=stream",
+        fix=fix(stage.given("pack"), "pack=false format=stream"),
+    )
+
+
+def _one_place(stage: StageView, diagnostics: Diagnostics) -> None:
+    """Distances alone say where remembered tokens stand."""
+    memory, settings = stage.value("memory"), stage.program.settings
+    attention, positions = settings["attention"].value, settings["positions"]
+    if attention.kind == "full" or positions.value.kind == "none":
+        return
+    diagnostics.error(
+        "E227",
+        f"memory = {memory}, and positions = {positions.value.kind} count from 0 in every row",
+        stage.span("memory"),
+        label="remembered tokens bring the places of their own row along",
+        notes=note("positions are set here", positions.origin.span),
+        help="memory=0" if "memory" in stage.own else "positions=none",
+        fix=fix(positions, "positions=none") or fix(stage.given("memory"), "memory=0"),
+    )
 
 
 def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics) -> None:

@@ -8,7 +8,7 @@ from bertc.diagnostics import Span
 from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream, StreamPair
 from bertc.ir.growth import FromGenerator
-from bertc.ir.objective import Clm, Nsp, Pairs, Sop, Term, Tlm
+from bertc.ir.objective import Clm, Pairs, PairTerm, Term, Tlm
 from bertc.ir.program import Given, Program
 from bertc.ir.task import Task
 
@@ -82,7 +82,7 @@ def stage_views(program: Program) -> tuple[StageView, ...]:
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     """Whether a term reads the order of two segments, through the pooler."""
-    return any(isinstance(term.objective, Nsp | Sop) for term in objective)
+    return any(isinstance(term.objective, PairTerm) for term in objective)
 
 
 def reads_pooler(objective: tuple[Term, ...]) -> bool:

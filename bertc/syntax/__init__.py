@@ -4,7 +4,7 @@ from bertc.syntax.fixes import apply_fixes
 from bertc.syntax.format import format_text
 from bertc.syntax.load import load, lower
 from bertc.syntax.parse import parse
-from bertc.syntax.show import show, show_settings, show_value
+from bertc.syntax.show import show, show_value
 from bertc.syntax.tree import Tree
 
 __all__ = [
@@ -15,6 +15,5 @@ __all__ = [
     "lower",
     "parse",
     "show",
-    "show_settings",
     "show_value",
 ]

@@ -42,11 +42,6 @@ def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def show_settings(settings: Mapping[str, Given]) -> str:
-    """A list of settings with all their arguments, each with where it came from."""
-    return show(Program("", settings), origins=True, full=True)
-
-
 def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) -> str:
     """The text of one value. ``shape`` is needed only where a string may be a word or a text."""
     match shape:

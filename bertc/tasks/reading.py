@@ -7,7 +7,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -65,51 +64,3 @@ def _f1(right: list[str], answer: list[str]) -> float:
         return 1.0
     shared = sum((Counter(right) & Counter(answer)).values())
     return 2 * shared / (len(right) + len(answer))
-
-
-def by_answered(questions: Sequence[Asked], answers: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Figures of SQuAD 2.0 apart for questions that have an ``answer`` and that have ``none``.
-
-    A kind of question that does not occur is left out.
-    """
-    values = agreement(questions, answers, unanswerable=True)
-    answered_q = _answered(questions)
-    return {
-        name: {metric: float(value_q[among_q].mean()) for metric, value_q in values.items()}
-        for name, among_q in (("answer", answered_q), ("none", ~answered_q))
-        if among_q.any()
-    }
-
-
-@dataclass(frozen=True)
-class Best:
-    """The threshold above which it is best to give no answer, and the score that is reached."""
-
-    score: float
-    threshold: float
-
-
-def best_threshold(
-    questions: Sequence[Asked], answers: Sequence[str], odds_q: Sequence[float], metric: Kind
-) -> Best:
-    """Where to set ``threshold``, given answers that are never withheld and their null odds.
-
-    It is found by looking at what is right, so its score (``best_f1``, ``best_exact`` of the
-    official script) is a bound, not a result.
-    """
-    value_q = agreement(questions, answers, unanswerable=True)[metric]
-    order_q = np.argsort(np.asarray(odds_q, dtype=np.float64), kind="stable")
-    odds = np.asarray(odds_q, dtype=np.float64)[order_q]
-    withheld_q = (~_answered(questions)).astype(np.float64)[order_q]
-    # What is reached when the first n questions are answered and the others are not.
-    reached_n = withheld_q.sum() + np.cumsum(value_q[order_q] - withheld_q)
-    reached_n = np.concatenate([[withheld_q.sum()], reached_n])
-    threshold_n = np.concatenate([[np.nextafter(odds[0], -np.inf)], odds])
-    # Questions of the same odds are answered together or not at all.
-    possible_n = np.append(threshold_n[1:] > threshold_n[:-1], True)
-    best = int(np.argmax(np.where(possible_n, reached_n, -1.0)))
-    return Best(float(reached_n[best]) / len(odds), float(threshold_n[best]))
-
-
-def _answered(questions: Sequence[Asked]) -> NDArray[np.bool_]:
-    return np.array([bool(question.answers) for question in questions])

@@ -6,6 +6,7 @@ All of it goes to stderr.
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +23,8 @@ from rich.progress import (
 
 PLAIN_SECONDS = 30.0
 """Between two plain lines."""
+LIVE_SECONDS = 0.1
+"""Between two figures on a terminal, which is drawn anew as often."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ class Display(Protocol):
     def note(self, message: str) -> None:
         """Something worth a line."""
 
-    def step(self, standing: Standing) -> None:
-        """A step is done."""
+    def step(self, standing: Callable[[], Standing]) -> None:
+        """A step is done; where it stands is asked only where it is shown."""
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -90,7 +93,7 @@ class Quiet:
     def note(self, message: str) -> None:
         """Nothing."""
 
-    def step(self, standing: Standing) -> None:
+    def step(self, standing: Callable[[], Standing]) -> None:
         """Nothing."""
 
     def close(self) -> None:
@@ -128,13 +131,13 @@ class Plain:
         """Say it."""
         self._say(message)
 
-    def step(self, standing: Standing) -> None:
+    def step(self, standing: Callable[[], Standing]) -> None:
         """Say where the run stands, at times."""
         if self._due():
+            now = standing()
             self._say(
-                f"step {standing.step:,}/{standing.steps:,} ({standing.stage}): "
-                f"loss {standing.loss:.3f}, {_figures(standing)}, "
-                f"{clock(standing.seconds_left)} left"
+                f"step {now.step:,}/{now.steps:,} ({now.stage}): "
+                f"loss {now.loss:.3f}, {_figures(now)}, {clock(now.seconds_left)} left"
             )
 
     def close(self) -> None:
@@ -165,7 +168,7 @@ class Live:
             transient=True,
         )
         self._task: TaskID | None = None
-        self._training = False
+        self._training, self._last = False, -LIVE_SECONDS
 
     def begin(self, task: str, total: int, unit: str) -> None:
         """Start a bar."""
@@ -186,17 +189,21 @@ class Live:
         """A line above the bar."""
         self._progress.console.print(message, markup=False)
 
-    def step(self, standing: Standing) -> None:
+    def step(self, standing: Callable[[], Standing]) -> None:
         """Move the bar of the run."""
+        if time.monotonic() - self._last < LIVE_SECONDS:
+            return
+        self._last = time.monotonic()
+        now = standing()
         if not self._training:
             self._training = True
-            self._start(standing.stage, standing.steps)
+            self._start(now.stage, now.steps)
         assert self._task is not None, "the bar was started above"
         self._progress.update(
             self._task,
-            completed=standing.step,
-            description=standing.stage,
-            figures=f"loss {standing.loss:.3f}  {_figures(standing)}",
+            completed=now.step,
+            description=now.stage,
+            figures=f"loss {now.loss:.3f}  {_figures(now)}",
         )
 
     def close(self) -> None:

@@ -6,16 +6,28 @@ Axes: t terms of the objective, v vocabulary.
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.data import RUNNING
+from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
+from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
+from bertc.ir.task import Task
 from bertc.nn import Memory, Model
-from bertc.objectives import Columns, Inputs, NextTokens, Predictions, Tables, corrupt, mask_key
+from bertc.objectives import (
+    Boundaries,
+    Columns,
+    Inputs,
+    NextTokens,
+    Predictions,
+    Tables,
+    corrupt,
+    mask_key,
+)
 from bertc.train.engines import Objective
 from bertc.train.feed import split, to_inputs
 from bertc.train.ranks import Ranks
@@ -84,10 +96,6 @@ def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
     return -torch.log(count_v / count_v.sum())
 
 
-TELLING = ("mlm", "tlm", "clm", "plm")
-"""Terms whose predictions are tokens."""
-ASKING = ("rtd", "nsp", "sop")
-"""Terms whose predictions answer yes or no."""
 STREAM_ROWS = 8
 """Rows that held-out text is read in where it runs on: few, so that each has much to remember."""
 
@@ -138,7 +146,7 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed_t = torch.stack([_guess(name, columns, nats_v) for name in kinds(stage)])
+            guessed_t = torch.stack([_guess(t.objective, columns, nats_v) for t in stage.objective])
             found = torch.stack([*statistics.double(), counts_t.double(), guessed_t])
             totals[language] = totals.get(language, 0) + found
             examples += len(batch.lengths)
@@ -158,7 +166,8 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         dict(zip(kinds(stage), (whole[row] / whole[3].clamp(min=1)).tolist(), strict=True))
         for row in (1, 2, 4)
     )
-    told = [name in TELLING for name in kinds(stage)]
+    scored = {term.name: term.objective.scored for term in stage.objective}
+    told = [scored[name] == "tokens" for name in kinds(stage)]
     asked = whole[3][told].sum().item()
     each = {name: _means(stage, total) for name, total in sorted(by_language.items())}
     return Evaluation(
@@ -167,8 +176,8 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
         accuracy={name: hits[name] for name in losses},
         examples=examples,
         unigram_loss=whole[4][told].sum().item() / asked if asked else None,
-        unigram_losses={name: guessed[name] for name in losses if name in TELLING},
-        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if n in ASKING},
+        unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},
+        base_rate={n: max(yes[n], 1 - yes[n]) for n in losses if scored[n] == "binary"},
         languages=each if len(each) > 1 else {},
     )
 
@@ -201,17 +210,21 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(kind: str, columns: Columns, nats_v: Tensor) -> Tensor:
+def _guess(term: IrObjective, columns: Columns, nats_v: Tensor) -> Tensor:
     """Summed cost of the tokens that a term tells under the unigram distribution; 0 of others."""
-    asked: Predictions | NextTokens | None
-    match kind:
-        case "mlm" | "tlm":
-            asked, weights = columns.mlm, columns.asked_by(kind)
-        case "clm" | "plm":
-            asked = columns.clm if kind == "clm" else columns.plm
-            assert asked is not None, f"{kind} without its columns"
-            weights = asked.weights
-        case _:
+    asked: Predictions | NextTokens | Boundaries | None
+    match term:
+        case Mlm() | Tlm():
+            asked = columns.mlm and columns.mlm._replace(weights=columns.asked_by(term.kind))
+        case Clm():
+            asked = columns.clm
+        case Plm():
+            asked = columns.plm
+        case Sbo():
+            asked = columns.sbo
+        case Nsp() | Sop() | Rtd() | Task():
             return nats_v.new_zeros(())
-    assert asked is not None, f"{kind} without its columns"
-    return (weights.double() * nats_v[asked.targets]).sum()
+        case unreachable:
+            assert_never(unreachable)
+    assert asked is not None, f"{term.kind} without its columns"
+    return (asked.weights.double() * nats_v[asked.targets]).sum()

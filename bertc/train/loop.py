@@ -17,7 +17,7 @@ from bertc.ir.optimizer import Lamb
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Inputs
 from bertc.storage.paths import cache_folder
-from bertc.train.clock import Clock
+from bertc.train.clock import Clock, Laps
 from bertc.train.display import choose
 from bertc.train.engines import trained_names
 from bertc.train.evaluation import (
@@ -200,18 +200,19 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             _pause(session, phase, end)
             if progress.step == end:
                 return
-            started = time.perf_counter()
+            lap = Laps()
             batch = feed.take()
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, batch, learning_rate)
             progress.step += 1
             progress.tokens += _tokens(session, stage, batch)
-            progress.seconds += time.perf_counter() - started
             progress.sums.add(result.loss, result.losses, result.grad_norm)
+            progress.seconds += lap()
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 _log(session, stage, learning_rate)
             clock.show(stage, result.loss)
             step_is_done()
+            progress.seconds += lap()
 
 
 def _pause(session: Session, phase: _Phase, end: int) -> None:

@@ -14,6 +14,7 @@ from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.passes import Machine
 from bertc.train.remembered import beginning
 from tests.bench.memory import allocated_bytes
+from tests.kinds import PAIRS
 
 GIB = 2**30
 
@@ -85,12 +86,16 @@ LEDGER = [
     "batch=16 precision=fp32 objective=plm attention=relative(untie=true, segments=true) "
     "segments=0 format=stream-pair(both_ways=true) memory=48",
     "batch=16 precision=fp32 objective=clm attention=relative memory=48",
+    f"batch=16 precision=bf16 vocab=20k objective=tlm {PAIRS}",
+    "batch=16 precision=bf16 vocab=20k objective=plm",
+    "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
 ]
 
 
 @pytest.mark.parametrize("extra", LEDGER)
 def test_the_peak_is_what_the_allocator_gave_out(extra: str) -> None:
-    spec = f"layers=3 hidden=64 heads=4 vocab=2k seq=64 {extra} steps=100 compile=off device=cpu"
+    spec = f"layers=3 hidden=64 heads=4 seq=64 {extra} steps=100 compile=off device=cpu"
+    spec += " vocab=2k" * ("vocab" not in extra)
     asked = resolve(spec).stages[0]
     resolved = resolve(spec, [f"microbatch={asked.microbatch or asked.batch}"])
     estimated = estimate(resolved, "cpu").memory.peak_bytes

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from bertc.ir.address import key
-from bertc.objectives.draws import another, below, bits, happens, smallest, uniform, unit, unit64
+from bertc.objectives.draws import another, below, bits, happens, smallest, unit, unit64
 
 B, N = 512, 256
 ROWS = torch.arange(B)
@@ -18,6 +18,11 @@ def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
     """In standard deviations of what independent numbers would give."""
     both = torch.stack([a.double().flatten(), b.double().flatten()])
     return abs(torch.corrcoef(both)[0, 1].item()) * a.numel() ** 0.5
+
+
+def uniform(key: int, copies_b: torch.Tensor, rows_b: torch.Tensor, lanes: int) -> torch.Tensor:
+    """Numbers (b, lanes) in [0, 1)."""
+    return unit(bits(key, copies_b, rows_b, lanes))
 
 
 def even(values: torch.Tensor, cells: int) -> bool:

@@ -1,7 +1,5 @@
 """SQuAD's figures beside torchmetrics', and by hand where the two scripts have their corners."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from torchmetrics.functional.text import squad as torchmetrics_squad
@@ -10,7 +8,6 @@ from bertc.data.examples import Asked
 from bertc.diagnostics import DataError
 from bertc.ir.task import Squad
 from bertc.tasks.metrics import judge
-from bertc.tasks.reading import best_threshold, by_answered
 
 WORDS = ("the", "a", "An", "Cat", "cat", "cats", "sat,", "-", "(on)", "naïve", "1,000", "it's")
 
@@ -76,36 +73,3 @@ def test_unknown_answers_are_refused() -> None:
     unknown = Asked("q7", "", "who?", (), None)
     with pytest.raises(DataError, match="`q7` says not what is right"):
         judge(Squad(data="x", version=2), [unknown], [""])
-
-
-def test_questions_with_and_without_answers_apart() -> None:
-    asked = [question("cat"), question("dog"), question()]
-    assert by_answered(asked, ["cat", "", "cat"]) == {
-        "answer": {"em": 0.5, "squad_f1": 0.5},
-        "none": {"em": 0.0, "squad_f1": 0.0},
-    }
-    assert set(by_answered(asked[:2], ["", ""])) == {"answer"}
-
-
-def reached(asked: Sequence[Asked], said: list[str], odds: list[float], threshold: float) -> float:
-    kept = ["" if odd > threshold else text for odd, text in zip(odds, said, strict=True)]
-    return judge(Squad(data="x", version=2), asked, kept)["squad_f1"]
-
-
-def test_no_threshold_is_better_than_the_best() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        size = int(rng.integers(1, 12))
-        asked = [question(*["cat sat"] * (rng.random() < 0.6)) for _ in range(size)]
-        said = rng.choice(["cat", "cat sat", "dog", ""], size).tolist()
-        odds = rng.integers(-3, 4, size).astype(float).tolist()
-        best = best_threshold(asked, said, odds, "squad_f1")
-        assert best.score == pytest.approx(reached(asked, said, odds, best.threshold))
-        everywhere = [reached(asked, said, odds, at / 2) for at in range(-8, 9)]
-        assert best.score == pytest.approx(max(everywhere))
-
-
-def test_the_best_threshold_of_three() -> None:
-    asked = [question("cat"), question("dog"), question()]
-    best = best_threshold(asked, ["cat", "dog", "cat"], [-4.0, 1.5, 2.0], "em")
-    assert (best.score, best.threshold) == (1.0, 1.5)

@@ -1,0 +1,106 @@
+"""The estimate of every objective: beside what is really made of a batch, and beside its equals."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.estimate import estimate
+from bertc.estimate.batch import columns_bytes, text_bytes
+from bertc.ir.head_cost import head_kept, head_matmuls, head_rows, vocabulary_heads
+from bertc.ir.resolved import Resolved
+from bertc.objectives import corrupt
+from bertc.train.feed import to_inputs
+from bertc.train.synthetic import RandomText, unlearned_tables
+from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS
+
+TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
+CPU = torch.device("cpu")
+
+
+def of(objective: str, *overrides: str) -> Resolved:
+    return resolve(f"{TOY} {objective}", overrides)
+
+
+def test_the_walk_meets_every_objective_and_every_format() -> None:
+    stages = [of(objective).stages[0] for objective in OBJECTIVES.values()]
+    assert {term.objective.kind for stage in stages for term in stage.objective} == TEXT_KINDS
+    assert {stage.format.kind for stage in stages} == FORMAT_KINDS
+
+
+def stored(value: object) -> Iterator[torch.UntypedStorage]:
+    """The storages of all tensors in nested tuples."""
+    if isinstance(value, torch.Tensor):
+        yield value.untyped_storage()
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from stored(part)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
+    stage = of(objective).stages[0]
+    inputs = to_inputs(RandomText(stage, 500).train(0), CPU)
+    columns = corrupt(stage, inputs, unlearned_tables(500, CPU), 1)
+    text, every = (
+        sum({storage.data_ptr(): storage.nbytes() for storage in stored(value)}.values())
+        for value in (inputs, (inputs, columns))
+    )
+    assert text_bytes(stage) * stage.batch == text
+    assert columns_bytes(stage) * stage.batch == pytest.approx(every - text, rel=0.02)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_no_head_is_forgotten(objective: str) -> None:
+    stage = of(objective).stages[0]
+    for network in stage.networks():
+        kept = head_kept(stage, network)
+        tokens = [t.objective for t in network.terms if t.objective.scored == "tokens"]
+        heads = {weight.name for each in tokens for weight in each.weights(network.encoder)}
+        assert (vocabulary_heads(stage, network) > 0) == bool(tokens)
+        assert vocabulary_heads(stage, network) == sum(
+            name in heads for name in ("mlm.bias", "sbo.bias", "clm.bias", "plm.bias")
+        )
+        assert (kept.values > 0) == bool(network.terms)
+        read = sum(product.rows for product in head_matmuls(stage, network, 1))
+        assert read > 0
+        assert any(head_rows(stage, term.objective) for term in network.terms) or not network.terms
+
+
+ALIKE = [
+    ("objective=mlm format=full-sentences segments=2", f"objective=tlm {PAIRS}"),
+    (f"objective=tlm {PAIRS}", f'objective=mlm+tlm {PAIRS}+files("a.txt")'),
+    ("objective=span+sbo format=single-segment", f"objective=tlm(unit=span)+sbo {PAIRS}"),
+    ("objective=mlm+nsp", "objective=mlm+sop"),
+    ("objective=rtd*50+mlm generator=0.5", f"objective=rtd*50+tlm generator=0.5 {PAIRS}"),
+    ("objective=mlm(p=100%) head=linear", "objective=clm head=linear"),
+]
+
+
+@pytest.mark.parametrize("settings", ["precision=fp32", "precision=bf16 recompute=on"])
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_objectives_that_read_alike_cost_alike(one: str, other: str, settings: str) -> None:
+    """The same positions through heads of the same size; a batch differs by some columns."""
+    large = ["vocab=20k", "microbatch=4"]
+    first, second = (estimate(of(f"{each} {settings}", *large), "h200") for each in (one, other))
+    assert first.flops.forward_per_example == second.flops.forward_per_example
+    assert first.memory.peak_bytes == pytest.approx(second.memory.peak_bytes, rel=0.02)
+
+
+ASCENDING = [
+    ("objective=rtd generator=unigram", "objective=rtd*50+mlm generator=0.5"),
+    ("objective=rtd(over=masked) generator=unigram", "objective=rtd generator=unigram"),
+    ("objective=mlm format=single-segment", "objective=span+sbo format=single-segment"),
+    ("objective=mlm", "objective=plm"),
+    ("objective=plm", "objective=plm(k=3)"),
+    ("objective=mlm", "objective=clm"),
+    (f"objective=tlm {PAIRS}", f"objective=tlm(p=30%) {PAIRS}"),
+]
+
+
+@pytest.mark.parametrize(("less", "more"), ASCENDING)
+def test_what_reads_more_costs_more(less: str, more: str) -> None:
+    small, large = (estimate(of(each, "vocab=20k", "microbatch=4")) for each in (less, more))
+    assert small.memory.peak_bytes < large.memory.peak_bytes
+    assert small.flops.train_per_example < large.flops.train_per_example

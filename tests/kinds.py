@@ -1,0 +1,41 @@
+"""A small spec of every objective of text, of every row format, and of what goes with them."""
+
+from typing import get_args
+
+from bertc.ir.data import Format
+from bertc.ir.objective import Pretraining
+
+PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
+XLNET = "attention=relative(untie=true, segments=true) segments=0"
+OBJECTIVES = {
+    "mlm": "objective=mlm",
+    "pairs": "objective=mlm format=segment-pair",
+    "blocks": "objective=mlm format=blocks",
+    "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
+    "packed": "objective=mlm+nsp format=sentence-pair pack=true",
+    "tlm": f"objective=tlm {PAIRS}",
+    "mlm+tlm": f'objective=mlm+tlm {PAIRS}+files("a.txt") languages=["en", "fr"] '
+    "language_embeddings=true",
+    "sbo": "objective=span+sbo format=single-segment",
+    "tlm+sbo": f"objective=tlm(unit=span)+sbo {PAIRS}",
+    "nsp": "objective=mlm+nsp format=segment-pair",
+    "sop": "objective=mlm+sop format=segment-pair",
+    "clm": "objective=clm attention=relative memory=16 format=stream",
+    "documents": "objective=clm format=doc-sentences pack=true",
+    "plm": "objective=plm",
+    "xlnet": f"objective=plm {XLNET} format=stream-pair(both_ways=true) memory=16",
+    "rtd, drawn": "objective=rtd generator=unigram",
+    "rtd, guessed": "objective=rtd*50+mlm generator=0.5 format=segment-pair",
+    "rtd, masked": "objective=rtd(over=masked)+span+sbo generator=0.5 format=single-segment",
+}
+
+
+def kinds_of(union: object) -> set[str]:
+    """The kinds of a closed union, ``Annotated`` or not."""
+    members = get_args(union)
+    if not hasattr(members[0], "model_fields"):
+        members = get_args(members[0])
+    return {str(member.model_fields["kind"].default) for member in members}
+
+
+TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining), kinds_of(Format)

@@ -1,0 +1,140 @@
+"""Settings that are each right: what is refused together, and what is only remarked on."""
+
+import itertools
+
+import pytest
+
+from bertc import passes, syntax
+from bertc.api import points, resolve
+from bertc.compress.fit import fit
+from bertc.compress.grow import OWNERS, weight_map
+from bertc.diagnostics import Diagnostic, Diagnostics, MissingInputError
+from bertc.ir.growth import Interleave, Stack, parted
+from bertc.ir.model import model_weights
+from bertc.resources import shipped_specs
+
+GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'
+MEMORY = "objective=clm attention=relative memory=16"
+
+REFUSED = [
+    (f"grow=stack {GROUPS}", "E266"),
+    (GROUPS.replace('b" { layers=4', 'b" { layers=8 grow=stack'), "E266"),
+    ('share=groups(3) stage "a" { layers=3 } stage "b" { layers=6 grow=stack }', "E266"),
+    (f"{MEMORY} positions=64", "E227"),
+    (f"{MEMORY} positions=sinusoidal", "E227"),
+    (f"{MEMORY} pack=true", "E219"),
+    (f"{MEMORY} pack=true format=stream", "E216"),
+    (f"{MEMORY} pack=true format=doc-sentences", "E219"),
+    (f"objective=plm {MEMORY.removeprefix('objective=clm ')} pack=true", "E219"),
+]
+
+
+def found(spec: str) -> Diagnostics:
+    diagnostics = Diagnostics()
+    for program in syntax.load(spec, (), diagnostics):
+        passes.complete(program, diagnostics)
+    return diagnostics
+
+
+def mended(spec: str) -> tuple[str, list[Diagnostic]]:
+    """A spec with every fix applied, one round after another, and what was found on the way."""
+    met = list[Diagnostic]()
+    while errors := found(spec).found:
+        assert len(met) < 5, f"fixes go in a circle: {[each.code for each in met]}"
+        met += errors
+        fix = errors[0].fix
+        assert fix is not None, errors[0].message
+        spec = spec[: fix.span.start] + fix.replacement + spec[fix.span.end :]
+    return spec, met
+
+
+@pytest.mark.parametrize(("spec", "code"), REFUSED)
+def test_a_way_out_leads_to_a_spec_that_checks(spec: str, code: str) -> None:
+    if "grow" not in spec:
+        spec = f"seq=32 {spec}"
+    text, met = mended(spec)
+    assert met[0].code == code
+    assert met[0].help
+    assert len({each.code for each in met}) == len(met) <= 2
+    assert "memory=16" in text or "grow=interleave" in text
+
+
+REMARKED = [
+    ("objective=mlm(replace=0/0/100)", "R104"),
+    ("objective=mlm(unit=word) vocab=bytes", "R105"),
+    ("objective=mlm(unit=word) vocab=words(1000)", "R105"),
+    ("objective=50*rtd + mlm(unit=span) + sbo generator=0.25", "R106"),
+    ("positions=none", "R107"),
+]
+ALLOWED = [
+    "objective=mlm(replace=100/0/0)",
+    "objective=mlm(unit=span) vocab=bytes",
+    "objective=span+sbo format=single-segment",
+    "objective=clm positions=none",
+    "positions=none attention=relative",
+]
+
+
+@pytest.mark.parametrize(("spec", "code"), REMARKED)
+def test_what_teaches_little_is_remarked_on(spec: str, code: str) -> None:
+    diagnostics = found(spec)
+    assert not diagnostics.found
+    assert [remark.code for remark in diagnostics.remarks] == [code]
+
+
+def test_what_is_meant_is_not_remarked_on() -> None:
+    specs = [f"hidden=64 {spec}" for spec in ALLOWED] + sorted(shipped_specs())
+    for spec in specs:
+        diagnostics = Diagnostics()
+        try:
+            points(spec, (), diagnostics)
+        except MissingInputError:  # files of a task that a user brings
+            continue
+        idle = ("R104", "R105", "R106", "R107")
+        assert not [each for each in diagnostics.remarks if each.code in idle], spec
+
+
+SCHEMES = ("none", "all", "attention", "groups(1)", "groups(2)", "groups(3)")
+DEPTHS = ((2, 3), (2, 4), (3, 4), (3, 6), (3, 9), (4, 6), (4, 8))
+
+
+@pytest.mark.parametrize("growth", [Stack(), Interleave()])
+def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth: Stack | Interleave) -> None:
+    """Where nothing is refused, whichever layer owns the weights."""
+    refused = 0
+    for scheme, (before, after) in itertools.product(SCHEMES, DEPTHS):
+        if f"({before + 1})" in scheme:
+            continue
+        old, new = (
+            resolve(f"hidden=8 heads=1 vocab=99 seq=16 share={scheme} layers={layers}")
+            for layers in (before, after)
+        )
+        copies = weight_map(old, new, growth).copies
+        names = {weight.name for weight in model_weights(old)}
+        _, misfits = fit(old, names, new, growth)
+        agree = all(
+            copies[f"encoder.{part}.{owner}.norm.weight"]
+            == f"encoder.{part}.{there[growth.source(layer, before, after)]}.norm.weight"
+            for part, name in OWNERS.items()
+            for there in [getattr(old.encoder, name)]
+            for layer, owner in enumerate(getattr(new.encoder, name))
+        )
+        assert agree == all(
+            parted(growth, getattr(old.encoder, name), getattr(new.encoder, name)) is None
+            for name in OWNERS.values()
+        )
+        assert agree == (not any("share their" in reason for reason in misfits))
+        refused += not agree
+    assert refused
+
+
+def test_the_groups_of_init_are_not_torn_apart() -> None:
+    """Where the smaller network is another run's, its weights say so when they are read."""
+    old, new = (
+        resolve(f"hidden=8 heads=1 vocab=99 seq=16 share=groups(2) layers={n}") for n in (2, 4)
+    )
+    _, misfits = fit(old, {weight.name for weight in model_weights(old)}, new, Stack())
+    assert misfits[0] == (
+        "layers 1 and 0 share their attention, and would begin as layers 1 and 0 there, which do "
+        "not (grow=interleave does)"
+    )

@@ -1,0 +1,63 @@
+"""The clock of a run: it sees all of a step's time, and costs a step next to nothing."""
+
+import json
+
+import pytest
+
+from bertc.train import clock, loop
+from bertc.train.display import Quiet
+
+
+class Impatient(Quiet):
+    """A display that asks after every step where the run stands, and takes its time over it."""
+
+    def __init__(self, seconds):
+        self.seconds, self.standings = seconds, []
+
+    def step(self, standing):
+        self.standings.append(standing())
+        self.seconds[0] += 100
+
+
+@pytest.fixture
+def display(monkeypatch):
+    """The display of the next run; a second passes whenever the clock is read."""
+    seconds = [0.0]
+
+    def perf_counter():
+        seconds[0] += 1
+        return seconds[0]
+
+    shown = Impatient(seconds)
+    monkeypatch.setattr(clock.time, "perf_counter", perf_counter)
+    monkeypatch.setattr(loop, "choose", lambda quiet: shown)
+    return shown
+
+
+TWO_STAGES = {"first": {"steps": 4, "seq": 16}, "second": {"steps": 4, "layers": 4}}
+
+
+def test_the_cost_of_a_stage_is_worked_out_once(tiny, tmp_path, display, monkeypatch):
+    asked, count = [], clock.executed_flops
+    monkeypatch.setattr(
+        clock, "executed_flops", lambda stage, n: asked.append(stage.name) or count(stage, n)
+    )
+    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
+    assert len(display.standings) == 8
+    assert asked == 2 * ["first", "second"]  # by the clock of either stage
+
+
+def test_the_time_of_the_display_is_the_step_s_too(tiny, tmp_path, display):
+    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    *_, last = (line for line in lines if line["kind"] == "eval")
+    assert last["seconds"] >= 8 * 100
+    assert [found.step for found in display.standings] == [*range(1, 9)]
+
+
+def test_what_is_left_counts_longer_steps_as_longer(tiny, tmp_path, display):
+    loop.train(tiny(stages=TWO_STAGES), tmp_path / "run", cache=tmp_path / "cache")
+    first, last = display.standings[3], display.standings[-1]
+    assert last.seconds_left == 0
+    mean = 3 * 102 / 4  # of the steps so far, the display of the last one not yet among them
+    assert first.seconds_left > 1.5 * 4 * mean

@@ -1,0 +1,69 @@
+"""Examples as a person reads them: every objective, row format and shipped spec."""
+
+import json
+
+import pytest
+
+from bertc.api import points, resolve
+from bertc.diagnostics import MissingInputError
+from bertc.resources import shipped_specs
+from bertc.train.preview import preview
+from tests.kinds import OBJECTIVES
+
+TOY = ("layers=1 hidden=16 heads=1 seq=32 batch=4 steps=2 vocab=wordpiece(120) holdout=0.2 "
+       "device=cpu")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(corpus_file, tmp_path_factory):
+    """The files that the small specs name."""
+    folder = tmp_path_factory.mktemp("texts")
+    lines = [line for line in corpus_file.read_text().splitlines() if line]
+    (folder / "a.txt").write_text("\n\n".join(lines))
+    (folder / "a.en").write_text("\n".join(lines))
+    (folder / "a.fr").write_text("\n".join(" ".join(reversed(line.split())) for line in lines))
+    return folder
+
+
+def shown(objective, corpus_file, folder, monkeypatch, **settings):
+    monkeypatch.chdir(folder)
+    overrides = [f"{name}={value}" for name, value in settings.items()]
+    if "data=" not in objective:
+        overrides.append(f"data=files({json.dumps(str(corpus_file))}, sentences=lines)")
+    resolved = resolve(f"{TOY} {objective}", overrides)
+    text = preview(resolved, 4, color=False, cache=folder / "cache")
+    return resolved.stages[0], text
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_a_preview_tells_what_every_term_asks(objective, corpus_file, folder, monkeypatch):
+    stage, text = shown(objective, corpus_file, folder, monkeypatch)
+    assert text.count("row ") >= 2
+    for term in stage.objective:
+        assert f"  {term.objective.kind}: " in text
+    pairs = [line for line in text.splitlines() if line.startswith(("  A ", "  B "))]
+    assert bool(pairs) == ("pair" in stage.format.kind or stage.translates)
+
+
+def test_a_stream_pair_ends_with_a_segment_of_its_own(corpus_file, folder, monkeypatch):
+    _, text = shown(OBJECTIVES["xlnet"], corpus_file, folder, monkeypatch)
+    assert [line for line in text.splitlines() if line == "  C [CLS]"]
+    assert "row 2, 32 tokens, read from its end to its beginning" in text
+
+
+def test_the_small_specs_stand_for_every_shipped_one():
+    small = [resolve(f"{TOY} {each}").stages[0] for each in OBJECTIVES.values()]
+    formats, sums = {each.format.kind for each in small}, {kinds(each) for each in small}
+    for name in sorted(shipped_specs()):
+        try:
+            stages = [stage for point in points(name) for stage in point.stages]
+        except MissingInputError:  # files of a task that a user brings
+            continue
+        stages = [stage for stage in stages if not stage.tasks]
+        assert {stage.format.kind for stage in stages} <= formats, name
+        assert {kinds(stage) for stage in stages} <= sums, name
+
+
+def kinds(stage):
+    """The terms of an objective, in whatever order."""
+    return frozenset(term.objective.kind for term in stage.objective)
