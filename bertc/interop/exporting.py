@@ -38,7 +38,7 @@ BESIDE = "bertc_heads.safetensors"
 
 
 class Vocabulary(Protocol):
-    """What an export needs to know of a vocabulary: three ids, and how to save it."""
+    """What an export needs to know of a vocabulary: some ids, and how to save it."""
 
     @property
     def pad(self) -> int:
@@ -47,12 +47,22 @@ class Vocabulary(Protocol):
 
     @property
     def cls(self) -> int | None:
-        """Id of the first token of every row, if known."""
+        """Id of the token that stands for a whole row, if known."""
         ...
 
     @property
     def sep(self) -> int | None:
         """Id of the token that ends a segment, if known."""
+        ...
+
+    @property
+    def bos(self) -> int | None:
+        """Id of the token that its configuration calls the first, if it names one."""
+        ...
+
+    @property
+    def eos(self) -> int | None:
+        """Id of the token that its configuration calls the last, if it names one."""
         ...
 
     def save(self, folder: Path) -> object:
@@ -268,8 +278,16 @@ def _bert_config(
         config["num_hidden_groups"] = len(groups(encoder))
         config["inner_group_num"] = 1
     if name in ("roberta", "albert"):
-        config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
+        config |= _ends(vocabulary)
     return config
+
+
+def _ends(vocabulary: Vocabulary) -> dict[str, int | None]:
+    """The tokens before and after a text; those of every row where a tokenizer names no others."""
+    return {
+        "bos_token_id": vocabulary.cls if vocabulary.bos is None else vocabulary.bos,
+        "eos_token_id": vocabulary.sep if vocabulary.eos is None else vocabulary.eos,
+    }
 
 
 def _xlnet_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:
@@ -281,8 +299,7 @@ def _xlnet_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> 
         "ff_activation": ACTIVATIONS[encoder.ffn.activation],
         "initializer_range": _std(encoder),
         "layer_norm_eps": encoder.norm.eps,
-        "bos_token_id": vocabulary.cls,
-        "eos_token_id": vocabulary.sep,
+        **_ends(vocabulary),
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
@@ -307,8 +324,7 @@ def _xlm_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> di
         "embed_init_std": encoder.hidden**-0.5,
         "layer_norm_eps": encoder.norm.eps,
         "pad_token_id": vocabulary.pad,
-        "bos_token_id": vocabulary.cls,
-        "eos_token_id": vocabulary.sep,
+        **_ends(vocabulary),
         "tie_word_embeddings": True,
         "dtype": "float32",
     }

@@ -8,7 +8,6 @@ from bertc.diagnostics import DataError
 from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm, HfXlnet
 from bertc.interop.layout import albert_group
 from bertc.interop.names import TITLES
-from bertc.interop.tokenizer import lower_cased
 from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
@@ -21,7 +20,8 @@ from bertc.ir.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit
 from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
-from bertc.passes.vocabulary import FILE_NAMES
+from bertc.passes.tokenizer_classes import FILE_NAMES
+from bertc.passes.tokenizer_facts import read_facts
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 PAIR_HEADS = frozenset({"nsp", "sop"})
@@ -210,7 +210,7 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     """The folder's own; without one, a new one of the same size and the layout's kind."""
     size = config.vocab_size
     if any((folder / name).is_file() for name in FILE_NAMES):
-        return TokenizerFile(path=str(tokenizer), lower=lower_cased(folder), size=size)
+        return TokenizerFile(path=str(tokenizer), lower=read_facts(folder).lower, size=size)
     match config.model_type:
         case "bert" | "xlm" | "electra":
             return WordPiece(size=size)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.interop.exporting import export_model
@@ -18,16 +19,22 @@ from bertc.ir.sharing import ShareAttention
 from tests.interop.hf_models import SMALL, case
 from tests.interop.programs import objective, program, tensors, words
 
-BERT_WORDS, ROBERTA_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), ("<s>", "<pad>", "</s>", "<unk>")
+BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA_WORDS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 
 
 def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None:
-    """A tokenizer file with special tokens from id 0 on."""
+    """A tokenizer of 97 words with special tokens from id 0 on."""
     folder.mkdir(exist_ok=True)
-    added = [{"id": n, "content": word} for n, word in enumerate(special)]
-    vocabulary = {f"w{n}": n for n in range(4, 97)}
-    content = {"added_tokens": added, "model": {"type": "WordPiece", "vocab": vocabulary}}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
+    tokens = [*special, *(f"w{n}" for n in range(5, 97))]
+    unknown = next(token for token in special if "unk" in token.lower())
+    made = Tokenizer(
+        models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token=unknown)
+    )
+    made.add_special_tokens(list(special))
+    made.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Tensor]]) -> None:

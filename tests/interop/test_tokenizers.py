@@ -1,0 +1,157 @@
+"""Tokenizers of folders against transformers: ids, whole rows, and the tokens with a role."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertc.data import encode, vocabulary_of
+from bertc.data.examples import Labelled
+from bertc.data.existing import load_vocabulary
+from bertc.diagnostics import BertcError, DataError, MissingInputError
+from bertc.ir.data import TokenizerFile
+from bertc.ir.own_task import Classify
+from tests.interop.hf_tokenizers import (
+    ALBERT,
+    BERT,
+    OTHERWISE,
+    PLAIN,
+    ROBERTA,
+    SAVED,
+    XLNET,
+    Folder,
+    Words,
+    more,
+)
+
+ROWS = 1_000
+ODD = [
+    "The hen's Süß café, naïve ÉCOLE: 12,000 hens in 1, 2,",
+    "line\u2028next\u0085next\x0bnext\x0cnext\x1cnext\tnext\u3000next\u00a0next",
+    "鶏 once 東京都 and ＦＵＬＬ width, ½ ² Ⅻ ①",
+    "emoji 😀👩\u200d👩\u200d👧 flags 🇩🇪",
+    "``quoted'' text'' don't we'll",
+    "[MASK] the <mask> [SEP] </s> <cls> <sep> <eop> <s> <pad> QuaggaQuagga Quagga quagga <note>",
+    "  two  spaces  ",
+    "ΑΒΓ ἄνθρωπος İstanbul ǅ ß ﬁ \ufeffbom \u200bzero\u200d \u00ad",
+    "\u2581literal \u2581 a\u2581b",
+    "नमस्ते दुनिया สวัสดี 한국어 텍스트 مرحبا",
+    "x\u0301y\u0327 e\u0301 \u0301",
+    "\x00null \x07bell",
+    "A.B.C. U.S.A",
+]
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    """Learned from the odd lines, but for a word that is added to some vocabularies."""
+    lines = [line.replace("Quagga", "") for line in ODD]
+    return Words.of([*lines * 3, *map(str.lower, lines)], 700)
+
+
+def rows(found: Any, *texts: str) -> tuple[list[int], list[int]]:
+    """Token ids and segments of the row that a task reads."""
+    task = Classify(train="-", labels=("x", "y"))
+    made = encode(task, [Labelled("0", texts, "x")], found, 512, 256)
+    return made.token_ids.tolist(), made.segment_ids.tolist()
+
+
+def agree(folder: Path, theirs: Any) -> None:
+    """All odd lines, alone and with the next, and the ids of the roles."""
+    found = vocabulary_of(folder, ROWS)
+    for first, second in zip(ODD, [*ODD[1:], ODD[0]], strict=True):
+        for texts in ((first,), (first, second)):
+            wanted = theirs(*texts, return_token_type_ids=True)
+            assert rows(found, *texts) == (wanted["input_ids"], wanted["token_type_ids"]), texts
+    for role in ("pad", "unk", "cls", "sep", "mask", "bos", "eos"):
+        assert getattr(found, role) == getattr(theirs, f"{role}_token_id"), role
+    assert found.size == len(theirs)
+
+
+@pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE], ids=str)
+def test_rows_are_those_of_transformers(chosen: Folder, words: Words, tmp_path: Path) -> None:
+    chosen.write(tmp_path, words)
+    agree(tmp_path, chosen.theirs(tmp_path))
+
+
+def test_special_and_added_tokens_are_those_of_transformers(words: Words, tmp_path: Path) -> None:
+    for number, chosen in enumerate(more(words)):
+        chosen.write(tmp_path / str(number), words)
+        agree(tmp_path / str(number), chosen.theirs(tmp_path / str(number)))
+
+
+@pytest.mark.parametrize("cls", [BERT, ROBERTA, ALBERT, XLNET])
+def test_what_is_saved_is_read_alike_by_all(cls: str, words: Words, tmp_path: Path) -> None:
+    """As a run keeps it, without the files and the class that it came from."""
+    from transformers import AutoTokenizer
+
+    chosen = Folder(cls)
+    chosen.write(tmp_path / "hf", words)
+    vocabulary_of(tmp_path / "hf", ROWS).save(tmp_path / "run" / "tokenizer")
+    agree(tmp_path / "run", chosen.theirs(tmp_path / "hf"))
+    agree(tmp_path / "run", AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer"))
+
+
+def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    tokens = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "a\x85b",
+        "",
+        "c\u2028d",
+        "[MASK]",
+        "e\x1c",
+        "hen",
+    ]
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("\n".join([*tokens, "", ""]).encode())
+    found = load_vocabulary(TokenizerFile(path=str(path)))
+    assert [found.token(number) for number in range(found.size)] == tokens
+    theirs = BertTokenizer.from_pretrained(tmp_path)
+    assert found.mask == theirs.mask_token_id == 7
+    assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "class": ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+    "split": ({"split_special_tokens": True}, "split_special_tokens = true"),
+    "case": ({"do_lower_case": "no"}, 'do_lower_case = "no" is not true or false'),
+    "token": ({"mask_token": "[BLANK]"}, r"no token \[BLANK\] for mask"),
+    "kind": ({"mask_token": 7}, "special token = 7 is not a token"),
+    "id": ({"added_tokens_decoder": {"3": {"content": "Quagga"}}}, "'Quagga' has id"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_path: Path) -> None:
+    config, message = REFUSED[name]
+    Folder(BERT, config).write(tmp_path, words)
+    with pytest.raises(DataError, match=message) as caught:
+        vocabulary_of(tmp_path, ROWS)
+    assert str(tmp_path) in caught.value.message
+    assert caught.value.help
+
+
+def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
+    Folder(BERT).write(tmp_path, words)
+    count = len(words.pieces)
+    vocabulary_of(tmp_path, count)
+    with pytest.raises(DataError, match=f"{count:,} tokens, the model only {count - 1:,}"):
+        vocabulary_of(tmp_path, count - 1)
+
+
+def test_a_class_reads_its_own_files(words: Words, tmp_path: Path) -> None:
+    Folder(BERT, {"tokenizer_class": "XLNetTokenizer"}).write(tmp_path, words)
+    with pytest.raises(MissingInputError, match=r"has no tokenizer\.json, spiece\.model"):
+        vocabulary_of(tmp_path, ROWS)
+    Folder(ROBERTA, saved=True).write(tmp_path / "bpe", words)
+    path = tmp_path / "bpe" / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "tokenizer_class": "BertTokenizer"}))
+    with pytest.raises(BertcError, match="kind BPE"):
+        vocabulary_of(tmp_path / "bpe", ROWS)
