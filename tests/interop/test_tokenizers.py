@@ -5,13 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from bertc.data import encode, vocabulary_of
+from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.examples import Labelled
 from bertc.data.existing import load_vocabulary
 from bertc.diagnostics import BertcError, DataError, MissingInputError
+from bertc.interop.loading import load
+from bertc.interop.runs import import_run
 from bertc.ir.data import TokenizerFile
 from bertc.ir.own_task import Classify
+from bertc.train.answering import answer
+from tests.interop.hf_models import XLNET as XLNET_SIZES
+from tests.interop.hf_models import case
 from tests.interop.hf_tokenizers import (
     ALBERT,
     BERT,
@@ -91,6 +97,31 @@ def test_what_is_saved_is_read_alike_by_all(cls: str, words: Words, tmp_path: Pa
     vocabulary_of(tmp_path / "hf", ROWS).save(tmp_path / "run" / "tokenizer")
     agree(tmp_path / "run", chosen.theirs(tmp_path / "hf"))
     agree(tmp_path / "run", AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer"))
+
+
+def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Path) -> None:
+    """Which token stands for the row, and which segments there are, show in the scores."""
+    from transformers import AutoTokenizer
+
+    hf, run = tmp_path / "hf", tmp_path / "run"
+    Folder(XLNET, saved=True).write(hf, words)
+    kept = AutoTokenizer.from_pretrained(hf)
+    theirs = case("XLNetForSequenceClassification", {**XLNET_SIZES, "vocab_size": ROWS}).save(hf)
+    import_run(hf, run)
+    model, found = load(run), vocabulary_of(run, ROWS)
+    stage = model.resolved.stages[0]
+    (task,) = stage.tasks
+    pairs = list(zip(ODD[:6], ODD[6:12], strict=True))
+    examples = [Labelled(str(n), pair, None) for n, pair in enumerate(pairs)]
+    made = encode(task, examples, found, 512, stage.encoder.kinds_of_segments)
+    own = TaskSet(task, made, {})
+    answers = answer(model, stage, own, examples, made, found.pad)
+    told: Any = {"return_tensors": "pt", "return_token_type_ids": True}
+    with torch.no_grad():
+        wanted = [theirs(**kept(*pair, **told)).logits[0].softmax(0) for pair in pairs]
+    torch.testing.assert_close(
+        torch.tensor(answers.probabilities), torch.stack(wanted), atol=1e-5, rtol=0
+    )
 
 
 def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
