@@ -9,8 +9,8 @@ from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED
 from bertc.interop.importing import Imported, import_model
+from bertc.interop.kept import kept_settings
 from bertc.interop.loading import read_model
-from bertc.interop.names import LayoutName
 from bertc.syntax import show
 
 
@@ -42,13 +42,14 @@ def export_run(run: Path, folder: Path) -> Exported:
     """
     resolved, tensors = read_model(run)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
-    came_in = _layout(run / "model" / "config.json")
-    return export_model(resolved, tensors, words, folder, strict=True, prefer=came_in)
-
-
-def _layout(config: Path) -> LayoutName | None:
-    """The layout of a run's model folder, if it is one of transformers."""
-    return read_config(config).model_type if config.is_file() else None
+    config = run / "model" / "config.json"
+    there = config.is_file()
+    return export_model(
+        resolved, tensors, words, folder,
+        strict=True,
+        prefer=read_config(config).model_type if there else None,
+        kept=kept_settings(config) if there else {},
+    )  # fmt: skip
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
@@ -67,5 +68,8 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         (fresh / RESOLVED).write_text(program + "\n", encoding="utf-8")
         tokenizer.save(fresh / "tokenizer")
         layout = imported.config.model_type
-        export_model(imported.resolved, imported.tensors, tokenizer, fresh / "model", prefer=layout)
+        export_model(
+            imported.resolved, imported.tensors, tokenizer, fresh / "model",
+            prefer=layout, kept=kept_settings(folder / "config.json"),
+        )  # fmt: skip
     return ImportedRun(run, imported)

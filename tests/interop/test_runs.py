@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,11 +17,35 @@ from bertc.interop.loading import load
 from bertc.interop.runs import export_run, import_run
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAttention
-from tests.interop.hf_models import SMALL, case
+from tests.interop.hf_models import SMALL, XLM, XLNET, case
 from tests.interop.programs import objective, program, tensors, words
 
 BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_WORDS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+LOST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "BertForMaskedLM": (
+        SMALL,
+        {
+            "classifier_dropout": 0.3,
+            "id2label": {"0": "no", "1": "yes", "2": "?"},
+            "bos_token_id": 7,
+            "eos_token_id": 8,
+            "hidden_act": "gelu_new",
+            "use_cache": False,
+        },
+    ),
+    "ElectraForPreTraining": (
+        SMALL,
+        {"embedding_size": 16, "summary_type": "last", "summary_last_dropout": 0.2},
+    ),
+    "XLNetLMHeadModel": (
+        XLNET,
+        {"mem_len": 9, "reuse_len": 3, "start_n_top": 4, "end_n_top": 6, "bos_token_id": 1},
+    ),
+    "XLMWithLMHeadModel": (XLM, {"lang_id": 0, "mask_index": 4, "unk_index": 1}),
+}
 
 
 def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None:
@@ -146,6 +171,20 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> 
     export_run(made, tmp_path / "again")
     before, after = (folder / "model.safetensors" for folder in (hf, tmp_path / "again"))
     assert before.read_bytes() == after.read_bytes()
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_settings_that_nothing_reads_come_out_as_they_went_in(name: str, tmp_path: Path) -> None:
+    sizes, told = LOST[name]
+    case(name, sizes, **told).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    export_run(tmp_path / "made", tmp_path / "again")
+    before, after = (
+        json.loads((tmp_path / at / "config.json").read_text()) for at in ("hf", "again")
+    )
+    for setting in told:
+        assert after[setting] == before[setting], setting
 
 
 def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
