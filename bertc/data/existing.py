@@ -3,10 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tokenizers import processors
-
 from bertc.data.made import make_tokenizer
-from bertc.data.vocabulary import Vocabulary, from_tokenizer
+from bertc.data.vocabulary import Vocabulary, from_tokenizer, put_around
 from bertc.diagnostics import DataError
 from bertc.ir.data import TokenizerFile
 from bertc.passes.bounded import read_content
@@ -45,14 +43,6 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
             "leave the size of the vocabulary out, so that it is read from the file; of a model "
             "folder take all files from one source",
         )
-    if tokenizer.post_processor is None:
-        _put_around(found)
+    if tokenizer.post_processor is None:  # a tokenizer.json that says nothing of rows
+        put_around(tokenizer, found.cls, found.sep)
     return found
-
-
-def _put_around(vocabulary: Vocabulary) -> None:
-    """BERT's special tokens where a tokenizer.json says nothing, so that all read such rows."""
-    cls, sep = vocabulary.cls, vocabulary.sep
-    vocabulary.tokenizer.post_processor = processors.BertProcessing(
-        (vocabulary.token(sep), sep), (vocabulary.token(cls), cls)
-    )

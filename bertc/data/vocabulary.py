@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 
 from bertc.diagnostics import DataError
 
@@ -60,7 +60,10 @@ class Vocabulary:
     def save(self, folder: Path) -> None:
         """Write what ``AutoTokenizer`` of transformers reads, and the older files of the family."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save(str(folder / "tokenizer.json"))
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        if tokenizer.post_processor is None:
+            put_around(tokenizer, self.cls, self.sep)
+        tokenizer.save(str(folder / "tokenizer.json"))
         ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
         names = {f"{role}_token": self.token(n) for role, n in ids.items() if n is not None}
         config = {
@@ -86,6 +89,12 @@ class Vocabulary:
     def token(self, token_id: int) -> str:
         """The text of a token, as the tokenizer spells it."""
         return str(self.tokenizer.id_to_token(token_id) or "")
+
+
+def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:
+    """Have BERT's special tokens stand around a text, or two."""
+    ends = ((str(tokenizer.id_to_token(number)), number) for number in (sep, cls))
+    tokenizer.post_processor = processors.BertProcessing(*ends)
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Tokenizers of folders against transformers: ids, whole rows, and the tokens with a role."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import torch
 from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.examples import Labelled
 from bertc.data.existing import load_vocabulary
+from bertc.data.learned import learn
+from bertc.data.vocabulary import from_tokenizer
 from bertc.diagnostics import BertcError, DataError, MissingInputError
 from bertc.interop.loading import load
 from bertc.interop.runs import import_run
-from bertc.ir.data import TokenizerFile
+from bertc.ir.data import Bytes, TokenizerFile, Unigram
+from bertc.ir.data import Words as WordsNode
 from bertc.ir.own_task import Classify
 from bertc.train.answering import answer
 from tests.interop.hf_models import XLNET as XLNET_SIZES
@@ -97,6 +101,18 @@ def test_what_is_saved_is_read_alike_by_all(cls: str, words: Words, tmp_path: Pa
     vocabulary_of(tmp_path / "hf", ROWS).save(tmp_path / "run" / "tokenizer")
     agree(tmp_path / "run", chosen.theirs(tmp_path / "hf"))
     agree(tmp_path / "run", AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer"))
+
+
+@pytest.mark.parametrize("node", [WordsNode(size=90), Bytes(), Unigram(size=90)], ids=str)
+def test_a_learned_vocabulary_is_read_alike_by_all(node: Any, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from_tokenizer(learn(node, ODD), "test").save(tmp_path / "tokenizer")
+    found = vocabulary_of(tmp_path, ROWS)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    for first, second in itertools.pairwise(ODD):
+        wanted = theirs(first, second)
+        assert rows(found, first, second) == (wanted["input_ids"], wanted["token_type_ids"])
 
 
 def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Path) -> None:
