@@ -7,9 +7,11 @@ from bertc.data.made import make_tokenizer
 from bertc.data.vocabulary import Vocabulary, from_tokenizer, put_around
 from bertc.diagnostics import DataError
 from bertc.ir.data import TokenizerFile
-from bertc.passes.bounded import read_content
+from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES
 from bertc.passes.tokenizer_facts import read_facts
 from bertc.passes.vocabulary import tokenizer_folder
+from bertc.storage.paths import is_file, user_path
+from bertc.storage.plain_file import read_bytes
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:
@@ -28,13 +30,13 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
         MissingInputError: they are not there.
         DataError: they cannot be read as their class reads them; a token has no row in the table.
     """
-    facts = read_facts(Path(node.path).expanduser())
+    facts = read_facts(user_path(node.path))
     if not node.lower and "do_lower_case" in facts.options:
         facts = replace(facts, options={**facts.options, "do_lower_case": False})
     tokenizer = make_tokenizer(facts)
     named = {role: word.content for role, word in facts.named.items()}
     beside = facts.file.with_name("spiece.model")
-    files = {beside.name: read_content(beside)} if beside.is_file() else {}
+    files = {beside.name: read_bytes(beside, LARGEST_FILE_BYTES)} if is_file(beside) else {}
     found = from_tokenizer(tokenizer, str(facts.file), named, facts.kept, extra_files=files)
     if rows and found.size > rows:
         raise DataError(

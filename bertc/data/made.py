@@ -20,14 +20,16 @@ from tokenizers import (
 )
 
 from bertc.diagnostics import DataError
-from bertc.passes.bounded import read_content, read_object
 from bertc.passes.sentencepiece import CONTROL, UNKNOWN, USER_DEFINED
-from bertc.passes.special_words import Word
-from bertc.passes.tokenizer_classes import NAMED
+from bertc.passes.special_words import Word, read_object
+from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES, NAMED
 from bertc.passes.tokenizer_facts import TokenizerFacts
 from bertc.passes.vocabulary import sentencepiece_model, word_list
+from bertc.storage.foreign import told_as
+from bertc.storage.plain_file import read_text
 
 BLANK = "\u2581"
+AGAIN = "copy it again from its source"
 
 
 def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
@@ -55,13 +57,9 @@ def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
 
 
 def _as_written(facts: TokenizerFacts) -> Tokenizer:
-    try:
-        return Tokenizer.from_str(read_content(facts.file).decode("utf-8"))
-    except Exception as error:  # the library raises bare Exception
-        if isinstance(error, DataError):
-            raise
-        reason = str(error).splitlines()[0] if str(error) else "unreadable"
-        raise DataError(f"{facts.file}: not a tokenizer.json: {reason}") from None
+    text = read_text(facts.file, LARGEST_FILE_BYTES)
+    with told_as(f"{facts.file}: not a tokenizer.json", AGAIN):
+        return Tokenizer.from_str(text)
 
 
 def _bert(facts: TokenizerFacts) -> Tokenizer:
@@ -88,10 +86,8 @@ def _roberta(facts: TokenizerFacts) -> Tokenizer:
     else:
         ids = _ids(facts, read_object(facts.file))
         merges = _merges(facts, _merge_lines(facts.file.with_name("merges.txt")))
-    try:
+    with told_as(f"{facts.file}: its merges are not of its tokens", AGAIN):
         bpe = models.BPE(ids, merges, continuing_subword_prefix="", end_of_word_suffix="")
-    except Exception as error:  # the library raises bare Exception
-        raise DataError(f"{facts.file}: its merges are not of its tokens: {error}") from None
     tokenizer = Tokenizer(bpe)
     spaced = bool(facts.options["add_prefix_space"])
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
@@ -100,10 +96,7 @@ def _roberta(facts: TokenizerFacts) -> Tokenizer:
 
 
 def _merge_lines(file: Path) -> list[str]:
-    try:
-        lines = read_content(file).decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not UTF-8", "merges.txt holds two tokens a line") from None
+    lines = read_text(file, LARGEST_FILE_BYTES).split("\n")
     return [line for line in lines if line and not line.startswith("#version")]
 
 
@@ -130,11 +123,9 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
                 for (piece, _), kind in zip(pieces, model.types, strict=True)
                 if kind in (CONTROL, USER_DEFINED)
             )
-    try:
+    with told_as(f"{facts.file}: not a unigram vocabulary", AGAIN):
         tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
-    except Exception as error:  # the library raises bare Exception
-        raise DataError(f"{facts.file}: not a unigram vocabulary: {error}") from None
-    tokenizer.normalizer = normalizers.Sequence(_normal(facts, charsmap))
+        tokenizer.normalizer = normalizers.Sequence(_normal(facts, charsmap))
     scheme = "always" if facts.options.get("add_prefix_space", True) else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -165,7 +156,8 @@ def _charsmap(normalizer: Any) -> bytes:
     steps = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else [normalizer]
     for step in steps or ():
         if isinstance(step, dict) and step.get("type") == "Precompiled":
-            return base64.b64decode(str(step.get("precompiled_charsmap") or ""))
+            with told_as("a tokenizer.json with a damaged map of characters", AGAIN):
+                return base64.b64decode(str(step.get("precompiled_charsmap") or ""))
     return b""
 
 
@@ -173,7 +165,7 @@ def _model(facts: TokenizerFacts, kind: str) -> Mapping[str, Any]:
     """The model of a tokenizer.json, which is of the kind that its class makes."""
     model = read_object(facts.file).get("model")
     if not isinstance(model, dict) or "vocab" not in model:
-        raise DataError(f"{facts.file}: it has no model.vocab")
+        raise DataError(f"{facts.file}: it has no model.vocab", AGAIN)
     if model.get("type", kind) != kind:
         raise DataError(
             f"{facts.file} is of kind {model['type']}, and the class that "
@@ -186,14 +178,16 @@ def _model(facts: TokenizerFacts, kind: str) -> Mapping[str, Any]:
 def _ids(facts: TokenizerFacts, vocabulary: Any) -> dict[str, int]:
     if isinstance(vocabulary, dict) and all(type(n) is int for n in vocabulary.values()):
         return vocabulary
-    raise DataError(f"{facts.file}: its vocabulary is no list of tokens and ids")
+    raise DataError(f"{facts.file}: its vocabulary is no list of tokens and ids", AGAIN)
 
 
 def _pieces(facts: TokenizerFacts, vocabulary: Any) -> list[tuple[str, float]]:
     try:
         return [(str(piece), float(score)) for piece, score in vocabulary]
     except (TypeError, ValueError):
-        raise DataError(f"{facts.file}: its vocabulary is no list of pieces and scores") from None
+        raise DataError(
+            f"{facts.file}: its vocabulary is no list of pieces and scores", AGAIN
+        ) from None
 
 
 def _merges(facts: TokenizerFacts, merges: Any) -> list[tuple[str, str]]:
@@ -201,7 +195,7 @@ def _merges(facts: TokenizerFacts, merges: Any) -> list[tuple[str, str]]:
         pairs = [m.split(" ") if isinstance(m, str) else m for m in merges or ()]
         return [(str(left), str(right)) for left, right in pairs]
     except (TypeError, ValueError):
-        raise DataError(f"{facts.file}: its merges are not pairs of tokens") from None
+        raise DataError(f"{facts.file}: its merges are not pairs of tokens", AGAIN) from None
 
 
 def _name(facts: TokenizerFacts, role: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bertc.interop.config import MAX_BYTES
-from bertc.interop.json_file import read_json
+from bertc.storage.json_file import read_json
 
 KEPT = frozenset({
     "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "mask_token_id",

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError
-from bertc.passes.bounded import read_object, shown
-from bertc.passes.tokenizer_classes import NAMED
+from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES, NAMED
+from bertc.storage.json_file import read_json, shown
+from bertc.storage.paths import is_file
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,15 @@ class Word:
 
     content: str
     flags: Mapping[str, bool]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in one of a folder's JSON files; empty where there is no such file.
+
+    Raises:
+        DataError: if it is something else.
+    """
+    return read_json(path, LARGEST_FILE_BYTES) if is_file(path) else {}
 
 
 def special_words(

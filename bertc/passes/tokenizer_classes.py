@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+LARGEST_FILE_BYTES = 256 * 2**20
 FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 
 Kind = Literal["written", "bert", "roberta", "albert", "xlnet"]

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.passes.bounded import read_object, shown
 from bertc.passes.special_words import (
     Word,
     extra_words,
+    read_object,
     special_words,
     unreadable,
     whole,
@@ -32,6 +32,8 @@ from bertc.passes.tokenizer_classes import (
     XLNET_EXTRA,
     Kind,
 )
+from bertc.storage.json_file import shown
+from bertc.storage.paths import is_file, is_folder
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def read_facts(path: Path) -> TokenizerFacts:
         MissingInputError: if there is no vocabulary.
         DataError: if it is of a class, or has a setting, that bertc does not follow.
     """
-    folder = path if path.is_dir() else path.parent
+    folder = path if is_folder(path) else path.parent
     config = read_object(folder / "tokenizer_config.json")
     model = read_object(folder / "config.json")
     named_class = _class(config, model)
@@ -111,7 +113,7 @@ def _class(config: Mapping[str, Any], model: Mapping[str, Any]) -> str:
 
 
 def _kind(path: Path, named: str) -> Kind:
-    if not named or not path.is_dir():
+    if not named or not is_folder(path):
         return "written"
     if named not in CLASSES:
         raise DataError(
@@ -124,14 +126,14 @@ def _kind(path: Path, named: str) -> Kind:
 
 def _file(path: Path, kind: Kind) -> Path:
     """The vocabulary at a path, or in it if it is a folder."""
-    if not path.is_dir():
-        if not path.is_file():
+    if not is_folder(path):
+        if not is_file(path):
             raise MissingInputError(
                 f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
             )
         return path
     for name in FILES[kind]:
-        if (path / name).is_file():
+        if is_file(path / name):
             return path / name
     raise MissingInputError(
         f"{path} has no {', '.join(FILES[kind])}",

@@ -9,10 +9,12 @@ from bertc.diagnostics import DataError, Diagnostics, MissingInputError
 from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Given, Program
-from bertc.passes.bounded import read_content, read_object
 from bertc.passes.sentencepiece import UNIGRAM_MODEL, SentencePieceModel, read_sentencepiece
-from bertc.passes.tokenizer_classes import FILE_NAMES
+from bertc.passes.special_words import read_object
+from bertc.passes.tokenizer_classes import FILE_NAMES, LARGEST_FILE_BYTES
 from bertc.passes.tokenizer_facts import TokenizerFacts, read_facts
+from bertc.storage.paths import is_folder, user_path
+from bertc.storage.plain_file import read_bytes, read_text
 
 WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -29,7 +31,7 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     """
     given, init = program.settings["vocab"], program.settings["init"]
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
-        if not Path(init.value.path).is_dir():
+        if not is_folder(init.value.path):
             nowhere_to_begin(program, diagnostics)
             return program
         origin = replace(init.origin, kind="derived", source="the vocabulary of init")
@@ -38,7 +40,7 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     if not isinstance(given.value, TokenizerFile) or given.value.size:
         return program
     try:
-        size = vocabulary_size(read_facts(Path(given.value.path).expanduser()))
+        size = vocabulary_size(read_facts(user_path(given.value.path)))
     except (DataError, MissingInputError) as error:
         diagnostics.error(
             "E212",
@@ -64,7 +66,7 @@ def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
 
 def tokenizer_folder(run: Path) -> Path:
     """A run keeps its tokenizer in a folder of its own, a model folder beside its weights."""
-    return run / "tokenizer" if (run / "tokenizer").is_dir() else run
+    return run / "tokenizer" if is_folder(run / "tokenizer") else run
 
 
 def _vocabulary_of(run: Path) -> TokenizerFile:
@@ -131,10 +133,7 @@ def word_list(file: Path) -> dict[str, int]:
         MissingInputError: if the file cannot be read.
         DataError: if it is no list of tokens.
     """
-    try:
-        lines = read_content(file).decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not UTF-8", "vocab.txt holds one token a line") from None
+    lines = read_text(file, LARGEST_FILE_BYTES).split("\n")
     tokens = [line.rstrip(WHITE_SPACE) for line in lines]
     while tokens and not tokens[-1]:
         tokens.pop()
@@ -154,7 +153,7 @@ def sentencepiece_model(file: Path) -> SentencePieceModel:
         DataError: if it is none.
     """
     try:
-        model = read_sentencepiece(read_content(file))
+        model = read_sentencepiece(read_bytes(file, LARGEST_FILE_BYTES))
     except ValueError:
         raise DataError(f"{file}: not a SentencePiece model") from None
     if model.kind != UNIGRAM_MODEL or not model.pieces:
