@@ -1,10 +1,11 @@
 """The program that says what a Hugging Face configuration says."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import BertcError, DataError
 from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm, HfXlnet
 from bertc.interop.layout import albert_group
 from bertc.interop.names import TITLES
@@ -210,7 +211,10 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     """The folder's own; without one, a new one of the same size and the layout's kind."""
     size = config.vocab_size
     if any((folder / name).is_file() for name in FILE_NAMES):
-        return TokenizerFile(path=str(tokenizer), lower=read_facts(folder).lower, size=size)
+        lower = True
+        with suppress(BertcError):  # weights are read also where the vocabulary is refused
+            lower = read_facts(folder).lower
+        return TokenizerFile(path=str(tokenizer), lower=lower, size=size)
     match config.model_type:
         case "bert" | "xlm" | "electra":
             return WordPiece(size=size)

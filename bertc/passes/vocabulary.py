@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bertc.diagnostics import DataError, Diagnostics, MissingInputError
+from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError
 from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Given, Program
@@ -35,22 +35,31 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
             nowhere_to_begin(program, diagnostics)
             return program
         origin = replace(init.origin, kind="derived", source="the vocabulary of init")
-        given = Given(_vocabulary_of(Path(init.value.path)), origin)
+        try:
+            given = Given(vocabulary_of_init(Path(init.value.path)), origin)
+        except DataError as error:
+            return _unreadable(program, error, init, diagnostics)
         program = program.with_settings({"vocab": given})
     if not isinstance(given.value, TokenizerFile) or given.value.size:
         return program
     try:
         size = vocabulary_size(read_facts(user_path(given.value.path)))
     except (DataError, MissingInputError) as error:
-        diagnostics.error(
-            "E212",
-            f"the vocabulary cannot be read: {error.message}",
-            given.origin.span,
-            help=error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one",
-        )
-        return program
+        return _unreadable(program, error, given, diagnostics)
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def _unreadable(
+    program: Program, error: BertcError, given: Given, diagnostics: Diagnostics
+) -> Program:
+    diagnostics.error(
+        "E212",
+        f"the vocabulary cannot be read: {error.message}",
+        given.origin.span,
+        help=error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one",
+    )
+    return program
 
 
 def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
@@ -69,18 +78,20 @@ def tokenizer_folder(run: Path) -> Path:
     return run / "tokenizer" if is_folder(run / "tokenizer") else run
 
 
-def _vocabulary_of(run: Path) -> TokenizerFile:
-    """The vocabulary of a run or a model folder.
+def vocabulary_of_init(run: Path) -> TokenizerFile:
+    """The vocabulary of a run or a model folder, of as many tokens as its table has rows.
 
-    A token table may have more rows than the vocabulary has tokens. What cannot be read here is
-    refused where it is needed.
+    A folder without one is told where it is needed.
+
+    Raises:
+        DataError: it is of a class that bertc does not read, or its files are damaged.
     """
     folder = tokenizer_folder(run)
-    size, lower = 0, True
-    with suppress(DataError, MissingInputError):
-        program = read_object(run / "resolved.json").get("vocabulary")
-        config = read_object(run / "config.json").get("vocab_size")
-        size = (isinstance(program, dict) and program.get("size")) or config or 0
+    program = read_object(run / "resolved.json").get("vocabulary")
+    config = read_object(run / "config.json").get("vocab_size")
+    size = (isinstance(program, dict) and program.get("size")) or config or 0
+    lower = True
+    with suppress(MissingInputError):
         lower = read_facts(folder).lower
     return TokenizerFile(path=str(folder), lower=lower, size=size)
 

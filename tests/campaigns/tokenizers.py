@@ -57,14 +57,17 @@ def main() -> None:
 
 
 def drawn(files: Sequence[Path], count: int) -> list[str]:
-    """As many lines of each file, those that are not blank, in a fixed order."""
-    draw, lines = random.Random(7), []
+    """Lines that are not blank, as many of each file as it has, in a fixed order."""
+    draw, lines, left = random.Random(7), list[str](), list[str]()
     for file in files:
         opened = gzip.open if file.suffix == ".gz" else open
         with opened(file, "rb") as content:
             whole = content.read(50_000_000).decode("utf-8", "replace").split("\n")
         whole = [line for line in whole if line.strip()]
-        lines += draw.sample(whole, min(len(whole), -(-count // len(files))))
+        draw.shuffle(whole)
+        share = -(-count // len(files))
+        lines, left = lines + whole[:share], left + whole[share:]
+    lines += draw.sample(left, min(len(left), max(0, count - len(lines))))
     draw.shuffle(lines)
     return lines[:count]
 
@@ -90,7 +93,7 @@ def differing(found: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int
     ids = rows = 0
     for at in range(0, len(lines), AT_ONCE):
         part = list(lines[at : at + AT_ONCE])
-        before = list(lines[at - 1 : at + AT_ONCE - 1]) if at else [lines[-1], *part[:-1]]
+        before = [lines[at + number - 1] for number in range(len(part))]
         for texts in ((part,), (before, part)):
             examples = [Labelled("", each, None) for each in zip(*texts, strict=True)]
             made = encode(TASK, examples, found, LONGEST, 256)

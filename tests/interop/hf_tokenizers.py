@@ -96,9 +96,15 @@ class Folder:
     model_type: str = ""
 
     def __str__(self) -> str:
-        told = " ".join(f"{k}={v}" for k, v in {**self.config, **self.changed}.items())
-        parts = [self.model_type or self.cls, "saved" if self.saved else "", told, *self.files]
-        return " ".join(part for part in parts if part)[:70]
+        told, changed = (
+            " ".join(
+                f"{name}={'{...}' if isinstance(value, dict) else value}" for name, value in given
+            )
+            for given in (self.config.items(), self.changed.items())
+        )
+        then = f"then {changed}" if changed else ""
+        parts = [self.model_type or self.cls, told, "saved" if self.saved else "", then]
+        return " ".join(part for part in (*parts, *self.files) if part)
 
     def write(self, folder: Path, words: Words) -> None:
         """Make it."""

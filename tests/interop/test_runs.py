@@ -18,6 +18,8 @@ from bertc.interop.runs import export_run, import_run
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAttention
 from tests.interop.hf_models import SMALL, XLM, XLNET, case
+from tests.interop.hf_tokenizers import ROBERTA, Folder, Words
+from tests.interop.hf_tokenizers import XLNET as TOKENS_OF_XLNET
 from tests.interop.programs import objective, program, tensors, words
 
 BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -171,6 +173,32 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> 
     export_run(made, tmp_path / "again")
     before, after = (folder / "model.safetensors" for folder in (hf, tmp_path / "again"))
     assert before.read_bytes() == after.read_bytes()
+
+
+def test_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> None:
+    case("BertForMaskedLM", {**SMALL, "vocab_size": 96}).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    with pytest.raises(DataError, match="has 97 tokens, the model only 96: token 'w96' has no row"):
+        import_run(tmp_path / "hf", tmp_path / "made")
+
+
+ENDS = {
+    "RobertaForMaskedLM": (ROBERTA, SMALL, (1, 0, 2)),
+    "XLNetLMHeadModel": (TOKENS_OF_XLNET, XLNET, (5, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("cls", ENDS)
+def test_ids_of_special_tokens_come_from_any_kind_of_vocabulary(cls: str, tmp_path: Path) -> None:
+    tokens, sizes, wanted = ENDS[cls]
+    words = Words.of(["a hen and another hen", "ducks"] * 3, 300)
+    Folder(tokens).write(tmp_path / "hf", words)
+    case(cls, {**sizes, "vocab_size": 400}).save(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    export_run(tmp_path / "made", tmp_path / "again")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    names = ("pad_token_id", "bos_token_id", "eos_token_id")
+    assert tuple(config[name] for name in names) == wanted
 
 
 @pytest.mark.parametrize("name", LOST)

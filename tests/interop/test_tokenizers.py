@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from bertc.api import resolve
 from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.examples import Labelled
 from bertc.data.existing import load_vocabulary
 from bertc.data.learned import learn
 from bertc.data.vocabulary import from_tokenizer
-from bertc.diagnostics import BertcError, DataError, MissingInputError
+from bertc.diagnostics import BertcError, DataError, MissingInputError, SpecError
 from bertc.interop.loading import load
 from bertc.interop.runs import import_run
 from bertc.ir.data import Bytes, TokenizerFile, Unigram
@@ -182,6 +183,30 @@ def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_
         vocabulary_of(tmp_path, ROWS)
     assert str(tmp_path) in caught.value.message
     assert caught.value.help
+
+
+def test_check_refuses_what_train_refuses(words: Words, tmp_path: Path) -> None:
+    Folder(BERT, {"tokenizer_class": "BertJapaneseTokenizer"}).write(tmp_path, words)
+    for setting in ("init", "vocab"):
+        with pytest.raises(SpecError, match="E212") as caught:
+            resolve(f"{setting}='{tmp_path}'")
+        assert "BertJapaneseTokenizer" in str(caught.value)
+    named = resolve(f"vocab='{tmp_path / 'vocab.txt'}'").vocabulary
+    assert isinstance(named, TokenizerFile)
+    assert named.size == len(words.pieces)
+
+
+def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
+    """What ``init`` and ``vocab`` learn with is what a run of that folder is used with."""
+    for number, chosen in enumerate([*PLAIN, *OTHERWISE, *more(words)]):
+        folder = tmp_path / str(number)
+        chosen.write(folder, words)
+        used = vocabulary_of(folder, ROWS)
+        for setting in ("init", "vocab"):
+            node = resolve(f"{setting}='{folder}'").vocabulary
+            assert isinstance(node, TokenizerFile)
+            assert load_vocabulary(node).tokenizer.to_str() == used.tokenizer.to_str(), chosen
+        assert node.size == used.size, chosen
 
 
 def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
