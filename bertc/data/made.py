@@ -22,13 +22,15 @@ from tokenizers import (
 from bertc.diagnostics import DataError
 from bertc.passes.sentencepiece import CONTROL, UNKNOWN, USER_DEFINED
 from bertc.passes.special_words import Word, read_object
-from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES, NAMED
+from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES, NAMED, Kind
 from bertc.passes.tokenizer_facts import TokenizerFacts
 from bertc.passes.vocabulary import sentencepiece_model, word_list
 from bertc.storage.foreign import told_as
 from bertc.storage.plain_file import read_text
 
 BLANK = "\u2581"
+UNKNOWN_IDS: Mapping[Kind, int] = {"albert": 1, "xlm-roberta": 3}
+"""Where classes look for the unknown piece, whatever the vocabulary says."""
 AGAIN = "copy it again from its source"
 
 
@@ -46,7 +48,7 @@ def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
             tokenizer, extra = _bert(facts), facts.extra or ()
         case "roberta":
             tokenizer, extra = _roberta(facts), facts.extra or ()
-        case "albert" | "xlnet":
+        case "albert" | "xlnet" | "xlm-roberta":
             tokenizer, extra = _unigram(facts)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -101,7 +103,7 @@ def _merge_lines(file: Path) -> list[str]:
 
 
 def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
-    extra, unknown = facts.extra or (), 1 if facts.kind == "albert" else facts.unknown
+    extra, unknown = facts.extra or (), UNKNOWN_IDS.get(facts.kind, facts.unknown)
     if facts.file.name == "tokenizer.json":
         pieces = _pieces(facts, _model(facts, "Unigram")["vocab"])
         charsmap = _charsmap(read_object(facts.file).get("normalizer"))
@@ -125,7 +127,8 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
             )
     with told_as(f"{facts.file}: not a unigram vocabulary", AGAIN):
         tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
-        tokenizer.normalizer = normalizers.Sequence(_normal(facts, charsmap))
+        if steps := _normal(facts, charsmap):
+            tokenizer.normalizer = normalizers.Sequence(steps)
     scheme = "always" if facts.options.get("add_prefix_space", True) else "never"
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -138,6 +141,9 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
 
 
 def _normal(facts: TokenizerFacts, charsmap: bytes) -> list[normalizers.Normalizer]:
+    mapped: list[normalizers.Normalizer] = [normalizers.Precompiled(charsmap)] if charsmap else []
+    if facts.kind == "xlm-roberta":
+        return mapped
     steps: list[normalizers.Normalizer] = [
         normalizers.Replace("``", '"'),
         normalizers.Replace("''", '"'),
@@ -146,7 +152,7 @@ def _normal(facts: TokenizerFacts, charsmap: bytes) -> list[normalizers.Normaliz
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if facts.options["do_lower_case"]:
         steps.append(normalizers.Lowercase())
-    return [*steps, normalizers.Precompiled(charsmap)] if charsmap else steps
+    return [*steps, *mapped]
 
 
 def _charsmap(normalizer: Any) -> bytes:
@@ -263,6 +269,14 @@ def _put_around(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
             (cls, ids[cls]),
             trim_offsets=bool(facts.options["trim_offsets"]),
             add_prefix_space=bool(facts.options["add_prefix_space"]),
+        )
+        return
+    if facts.kind == "xlm-roberta":
+        first, last = _name(facts, "bos"), _name(facts, "eos")
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[first, "$A", last],
+            pair=[first, "$A", last, last, "$B", last],
+            special_tokens=[(token, known[token]) for token in {first, last}],
         )
         return
     single, pair = f"{cls}:0 $A:0 {sep}:0", f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1"

@@ -1,14 +1,16 @@
 """The classes of tokenizers that bertc reads, with the defaults of transformers 5.23."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 LARGEST_FILE_BYTES = 256 * 2**20
 FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 
-Kind = Literal["written", "bert", "roberta", "albert", "xlnet"]
+Kind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
 """``written``: as tokenizer.json has it; the others are made anew from their tokens, as classes of
 transformers 5 do also where there is a tokenizer.json."""
+
+ALL: tuple[Kind, ...] = get_args(Kind)
 
 CLASSES: Mapping[str, Kind] = {
     "BertTokenizer": "bert",
@@ -17,6 +19,7 @@ CLASSES: Mapping[str, Kind] = {
     "RobertaTokenizer": "roberta",
     "AlbertTokenizer": "albert",
     "XLNetTokenizer": "xlnet",
+    "XLMRobertaTokenizer": "xlm-roberta",
     "PreTrainedTokenizer": "written",
     "TokenizersBackend": "written",
 }
@@ -38,6 +41,7 @@ FILES: Mapping[Kind, tuple[str, ...]] = {
     "roberta": ("tokenizer.json", "vocab.json"),
     "albert": ("tokenizer.json", "spiece.model"),
     "xlnet": ("tokenizer.json", "spiece.model"),
+    "xlm-roberta": ("tokenizer.json",),
 }
 """The files that a kind reads, the first that is there."""
 
@@ -61,6 +65,10 @@ DEFAULTS: Mapping[Kind, Mapping[str, str]] = {
         "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
         "cls": "<cls>", "mask": "<mask>",
     },
+    "xlm-roberta": {
+        "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
+        "mask": "<mask>",
+    },
 }  # fmt: skip
 """How each class calls its special tokens where no file does."""
 
@@ -72,12 +80,13 @@ OPTIONS: Mapping[Kind, Mapping[str, bool | None]] = {
     "roberta": {"add_prefix_space": False, "trim_offsets": True},
     "albert": {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True},
     "xlnet": {"do_lower_case": False},
+    "xlm-roberta": {"add_prefix_space": True},
 }
 """The settings of tokenizer_config.json that a class follows, and their defaults."""
 
 ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
-    "split_special_tokens": (False, ("written", "bert", "roberta", "albert", "xlnet")),
-    "fast_tokenizer_files": ([], ("written", "bert", "roberta", "albert", "xlnet")),
+    "split_special_tokens": (False, ALL),
+    "fast_tokenizer_files": ([], ALL),
     "keep_accents": (False, ("xlnet",)),
     "remove_space": (True, ("xlnet",)),
 }

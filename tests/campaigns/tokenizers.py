@@ -4,7 +4,7 @@
 
 Folders of every kind are made with vocabularies learned from the lines of the files (text, or text
 in .gz), drawn evenly from all of them; ``--own`` adds folders that are there. Each line is read
-alone and with the one before it: token ids, and whole rows with their segments. Where the
+alone, and in a pair with another: token ids, and whole rows with their segments. Where the
 sentencepiece package is not there, a spiece.model is read for transformers by other means.
 """
 
@@ -89,12 +89,12 @@ def cases(place: Path, lines: Sequence[str], size: int, own: Sequence[Path]) -> 
 
 
 def differing(found: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int, int]:
-    """How many lines have other ids alone, and how many other rows behind the one before."""
+    """How many lines have other ids alone, and how many pairs of them other rows."""
     ids = rows = 0
     for at in range(0, len(lines), AT_ONCE):
         part = list(lines[at : at + AT_ONCE])
-        before = [lines[at + number - 1] for number in range(len(part))]
-        for texts in ((part,), (before, part)):
+        half = len(part) // 2
+        for texts in ((part,), (part[:half], part[half : 2 * half])):
             examples = [Labelled("", each, None) for each in zip(*texts, strict=True)]
             made = encode(TASK, examples, found, LONGEST, 256)
             wanted = theirs(*texts, return_token_type_ids=True)

@@ -20,6 +20,7 @@ LAYOUTS = {
     "RobertaTokenizer": "roberta",
     "AlbertTokenizer": "albert",
     "XLNetTokenizer": "xlnet",
+    "XLMRobertaTokenizer": "bert",
 }
 ALBERT_FIRST = [("<pad>", CONTROL), ("<unk>", UNKNOWN)]
 ALBERT_FIRST += [(name, CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
@@ -122,6 +123,12 @@ class Folder:
                 (folder / "spiece.model").write_bytes(words.sentencepiece(ALBERT_FIRST))
             case "XLNetTokenizer":
                 (folder / "spiece.model").write_bytes(words.sentencepiece(XLNET_FIRST))
+            case "XLMRobertaTokenizer":
+                first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+                vocabulary = [*first, *words.unigram, ("<mask>", 0.0)]
+                made = transformers.XLMRobertaTokenizer(vocab=vocabulary, **self.config)
+                made.save_pretrained(folder)
+                return
         if self.config:
             _write(folder / "tokenizer_config.json", self.config)
         for name, content in self.files.items():
@@ -164,7 +171,7 @@ def _write(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-BERT, ROBERTA, ALBERT, XLNET = LAYOUTS
+BERT, ROBERTA, ALBERT, XLNET, XLMR = LAYOUTS
 PLAIN = [
     Folder(BERT),
     Folder(BERT, model_type="electra"),
@@ -179,8 +186,12 @@ PLAIN = [
     Folder(ALBERT, {"keep_accents": True}),
     Folder(XLNET),
     Folder(XLNET, {"do_lower_case": True}),
+    Folder(XLMR),
+    Folder(XLMR, {"add_prefix_space": False}),
 ]
-SAVED = [Folder(f.cls, f.config, saved=True, model_type=f.model_type) for f in PLAIN]
+SAVED = [
+    Folder(f.cls, f.config, saved=True, model_type=f.model_type) for f in PLAIN if f.cls != XLMR
+]
 OTHERWISE = [
     Folder(BERT, saved=True, changed={"do_lower_case": False}),
     Folder(BERT, saved=True, changed={"strip_accents": False}),
@@ -223,4 +234,4 @@ def more(words: Words) -> list[Folder]:
 
 def all_folders(words: Words) -> list[Folder]:
     """Every kind, and special cases."""
-    return [*PLAIN, *SAVED, *OTHERWISE, *more(words)]
+    return [*PLAIN, *OTHERWISE, *more(words), *SAVED]
