@@ -192,7 +192,9 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
     once = cache(_row_length)
     return [
         tuple(
-            once(stage.tasks, stage.smoothing, stage.seq, stage.encoder.segments, vocabulary)
+            once(
+                stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
+            )
             if stage.tasks and isinstance(vocabulary := program.vocabulary, TokenizerFile)
             else stage.seq
             for stage in program.stages

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.exporting import hf_config
+from bertc.interop.hf_config import hf_config
 from bertc.interop.layout import layout
 from bertc.interop.names import TITLES, hf_class
 from bertc.interop.obstacle import Obstacle

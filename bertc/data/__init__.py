@@ -3,6 +3,7 @@
 from bertc.data.batch import RawBatch
 from bertc.data.corpus import AnyData, Corpus, TextData, prepare
 from bertc.data.encode import TaskRows, encode
+from bertc.data.existing import vocabulary_of
 from bertc.data.progress import Progress, Silent
 from bertc.data.running import RunningData
 from bertc.data.stage import StageData
@@ -25,4 +26,5 @@ __all__ = [
     "Vocabulary",
     "encode",
     "prepare",
+    "vocabulary_of",
 ]

@@ -26,7 +26,6 @@ from bertc.data.task_sets import digest, read_tasks
 from bertc.data.tokenise import tokenise
 from bertc.data.tokens import PARTS, Tokens, open_tokens, token_dtype
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
-from bertc.diagnostics import DataError
 from bertc.ir.data import RUNNING, Parallel, StreamPair, TokenizerFile
 from bertc.ir.objective import Masked, Objective, StaticMasking
 from bertc.ir.resolved import Resolved, Stage
@@ -137,15 +136,9 @@ def _spelling(vocabulary: Vocabulary) -> str:
 def _vocabulary(
     resolved: Resolved, sources: dict[Text, Source], cache: Path, progress: Progress
 ) -> Vocabulary:
-    node, most = resolved.vocabulary, resolved.encoder.vocab_size
+    node = resolved.vocabulary
     if isinstance(node, TokenizerFile):
-        vocabulary = load_vocabulary(node)
-        if vocabulary.size > most:
-            raise DataError(
-                f"{node.path} has {vocabulary.size:,} tokens, the model only {most:,}",
-                "leave the size of the vocabulary out, so that it is read from the file",
-            )
-        return vocabulary
+        return load_vocabulary(node, rows=resolved.encoder.vocab_size)
 
     alone = _alone(sources)
 

@@ -202,10 +202,11 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     numbers = {name: i for i, name in enumerate(answer.names)}
     room = rows.room(1)
     found = [e for e in examples if isinstance(e, Tagged)]
+    spaced = _keeps_spaces(rows.vocabulary)
     for at in range(0, len(found), AT_ONCE):
         part = found[at : at + AT_ONCE]
         encodings = rows.vocabulary.tokenizer.encode_batch(
-            [list(example.words) for example in part],
+            [_as_in_text(example.words, spaced) for example in part],
             is_pretokenized=True,
             add_special_tokens=False,
         )
@@ -222,6 +223,19 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             places[words] = firsts + len(rows.template.before[0])
             rows.words.append(places)
             rows.tags.append(np.asarray(tags, dtype=np.int64))
+
+
+def _keeps_spaces(vocabulary: Vocabulary) -> bool:
+    """Whether a space before a word is part of its tokens, as in byte-level vocabularies."""
+    alone, spaced = (
+        vocabulary.tokenizer.encode(text, add_special_tokens=False).ids for text in ("a", " a")
+    )
+    return alone != spaced
+
+
+def _as_in_text(words: Sequence[str], spaced: bool) -> list[str]:
+    """Words of which each but the first has the space before it, where that tells them."""
+    return [f" {word}" if spaced and number else word for number, word in enumerate(words)]
 
 
 def _windows(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:

@@ -72,7 +72,7 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
         progress.begin(f"reading {task.title}", 0, "rows")
         learned = learned_from(task, training_examples(task))
         parts = {part: part_examples(task, part) for part in judged_parts(task)}
-        segments = stage.encoder.segments
+        segments = stage.encoder.kinds_of_segments
         own = TaskSet(
             task,
             encode(task, learned, vocabulary, stage.seq, segments),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, processors
 
 from bertc.diagnostics import DataError
 
@@ -17,11 +17,13 @@ Family = Literal["bert", "roberta", "albert"]
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
-    "cls": ("[CLS]", "<s>", "<cls>"),
-    "sep": ("[SEP]", "</s>", "<sep>"),
+    "cls": ("[CLS]", "<cls>", "<s>"),
+    "sep": ("[SEP]", "<sep>", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-"""The names under which published vocabularies hold the five special tokens."""
+"""The names of the five special tokens in published vocabularies, where no file tells them.
+
+XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
@@ -33,6 +35,7 @@ ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 class Vocabulary:
     """Token ids below ``size``; ``pad``, ``unk``, ``cls``, ``sep`` and ``mask`` are ids too.
 
+    ``bos`` and ``eos`` are those of its configuration, None where it names none.
     ``word_start`` tells which tokens open a word, ``special`` which never stand for text,
     ``unigram`` how often each stands in the training text (it adds up to 1, specials have 0).
     """
@@ -48,13 +51,21 @@ class Vocabulary:
     word_start: NDArray[np.bool_]  # (size,)
     special: NDArray[np.bool_]  # (size,)
     unigram: NDArray[np.float64]  # (size,)
+    bos: int | None = None
+    eos: int | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of tokenizer_config.json that change no token."""
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
         """Write what ``AutoTokenizer`` of transformers reads, and the older files of the family."""
         folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save(str(folder / "tokenizer.json"))
-        names = {f"{role}_token": self.token(getattr(self, role)) for role in ROLES}
+        tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
+        if tokenizer.post_processor is None:
+            put_around(tokenizer, self.cls, self.sep)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
+        names = {f"{role}_token": self.token(n) for role, n in ids.items() if n is not None}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
@@ -63,6 +74,7 @@ class Vocabulary:
         }
         if self.family == "roberta":
             config["model_input_names"] = ["input_ids", "attention_mask"]
+        config |= self.kept
         _write_json(folder / "tokenizer_config.json", config)
         _write_json(folder / "special_tokens_map.json", names)
         model = json.loads(self.tokenizer.to_str())["model"]
@@ -79,6 +91,12 @@ class Vocabulary:
         return str(self.tokenizer.id_to_token(token_id) or "")
 
 
+def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:
+    """Have BERT's special tokens stand around a text, or two."""
+    ends = ((str(tokenizer.id_to_token(number)), number) for number in (sep, cls))
+    tokenizer.post_processor = processors.BertProcessing(*ends)
+
+
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -86,17 +104,19 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 def from_tokenizer(
     tokenizer: Tokenizer,
     name: str,
-    unigram: NDArray[np.float64] | None = None,
+    named: Mapping[str, str] | None = None,
+    kept: Mapping[str, Any] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
 ) -> Vocabulary:
-    """Find the roles and the word starts of a tokenizer.
+    """Find the roles and the word starts of a tokenizer; ``named`` are tokens by their role.
 
     Raises:
         DataError: a special token is missing, or its ids have gaps.
     """
     ids = tokenizer.get_vocab(with_added_tokens=True)
     size = max(ids.values(), default=-1) + 1
-    roles = {role: _role(role, ids, name) for role in ROLES}
+    known = {role: ids[token] for role, token in (named or {}).items() if token in ids}
+    roles = {role: known[role] if role in known else _role(role, ids, name) for role in ROLES}
     special = np.zeros(size, dtype=np.bool_)
     special[list(roles.values())] = True
     special[[i for i, token in tokenizer.get_added_tokens_decoder().items() if token.special]] = 1
@@ -110,7 +130,10 @@ def from_tokenizer(
         size=size,
         word_start=starts,
         special=special,
-        unigram=np.zeros(size) if unigram is None else unigram,
+        unigram=np.zeros(size),
+        bos=known.get("bos"),
+        eos=known.get("eos"),
+        kept=kept or {},
         extra_files=extra_files or {},
         **roles,
     )

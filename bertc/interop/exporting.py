@@ -4,20 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.interop.folder import replacing
-from bertc.interop.layout import ACTIVATIONS, layout
+from bertc.interop.hf_config import Vocabulary, as_it_came, hf_config
+from bertc.interop.layout import layout
 from bertc.interop.names import (
     PREFIX,
     TITLES,
     HfClass,
     LayoutName,
-    groups,
     hf_class,
     keys,
     part_of,
@@ -28,36 +28,13 @@ from bertc.interop.networks import GENERATOR, alone, tensors_alone
 from bertc.interop.obstacle import Obstacle
 from bertc.interop.task_classes import held_task, task_class
 from bertc.interop.tensors import write_tensors
-from bertc.interop.xlnet import stored, xlnet_config
+from bertc.interop.xlnet import stored
 from bertc.ir.encoder import Encoder
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class has no place for, by their bertc names."""
-
-
-class Vocabulary(Protocol):
-    """What an export needs to know of a vocabulary: three ids, and how to save it."""
-
-    @property
-    def pad(self) -> int:
-        """Id of the padding token."""
-        ...
-
-    @property
-    def cls(self) -> int | None:
-        """Id of the first token of every row, if known."""
-        ...
-
-    @property
-    def sep(self) -> int | None:
-        """Id of the token that ends a segment, if known."""
-        ...
-
-    def save(self, folder: Path) -> object:
-        """Write the tokenizer's files into a folder."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -88,13 +65,14 @@ def export_model(
     *,
     strict: bool = False,
     prefer: LayoutName | None = None,
+    kept: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
     Weights that the layout's class does not hold (SpanBERT's boundary head) are kept beside in
     ``bertc_heads.safetensors``, a generator in a folder ``generator`` of its own. Where no layout
     fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the
-    model came in.
+    model came in, ``kept`` the settings that it came with and that the layout's class may have.
 
     Raises:
         DataError: with ``strict``, naming the setting that no layout can say.
@@ -111,7 +89,8 @@ def export_model(
         if isinstance(target, Obstacle):
             return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
         own = tensors_alone(resolved, tensors, "encoder")
-        written = _write_hf(resolved.encoder, own, vocabulary, fresh, target).at(folder)
+        written = _write_hf(resolved.encoder, own, vocabulary, fresh, target, kept or {})
+        written = written.at(folder)
         if resolved.generator is None:
             return written
         program, own = alone(resolved, "generator"), tensors_alone(resolved, tensors, "generator")
@@ -120,7 +99,7 @@ def export_model(
         if isinstance(target, Obstacle):
             other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
         else:
-            other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target)
+            other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target, {})
         first, *rest = other.at(folder / GENERATOR).summary().splitlines()
         return replace(written, notes=(*written.notes, f"the generator: {first}", *rest))
 
@@ -196,6 +175,7 @@ def _write_hf(
     vocabulary: Vocabulary,
     fresh: Path,
     target: "Target",
+    kept: Mapping[str, Any],
 ) -> Exported:
     name, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
@@ -212,7 +192,7 @@ def _write_hf(
         # The class has what tasks have no use for.
         ready[f"{PREFIX[name]}.mask_emb"] = torch.zeros(1, 1, encoder.hidden)
     write_tensors(fresh / "model.safetensors", ready)
-    config = hf_config(encoder, vocabulary, name, chosen)
+    config = {**kept, **hf_config(encoder, vocabulary, name, chosen), **as_it_came(kept)}
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
         write_tensors(fresh / BESIDE, beside)
@@ -224,100 +204,3 @@ def _write_hf(
 
 Target = tuple[LayoutName, HfClass]
 """The layout of a folder and the class that reads it."""
-
-
-def hf_config(
-    encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
-) -> dict[str, Any]:
-    """The settings of ``config.json``."""
-    match name:
-        case "xlnet":
-            config = _xlnet_config(encoder, vocabulary, chosen)
-        case "xlm":
-            config = _xlm_config(encoder, vocabulary, chosen)
-        case _:
-            config = _bert_config(encoder, vocabulary, name, chosen)
-    return {**config, **chosen.settings}
-
-
-def _bert_config(
-    encoder: Encoder, vocabulary: Vocabulary, name: LayoutName, chosen: HfClass
-) -> dict[str, Any]:
-    config: dict[str, Any] = {
-        "architectures": [chosen.name],
-        "model_type": name,
-        "vocab_size": encoder.vocab_size,
-        "hidden_size": encoder.hidden,
-        "num_hidden_layers": len(encoder.layers),
-        "num_attention_heads": encoder.layers[0].heads,
-        "intermediate_size": encoder.layers[0].ffn,
-        "hidden_act": ACTIVATIONS[encoder.ffn.activation],
-        "hidden_dropout_prob": encoder.dropout.hidden,
-        "attention_probs_dropout_prob": encoder.dropout.attention,
-        "max_position_embeddings": encoder.positions.rows,
-        "type_vocab_size": encoder.segments,
-        "initializer_range": _std(encoder),
-        "layer_norm_eps": encoder.norm.eps,
-        "pad_token_id": vocabulary.pad,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
-    if name in ("albert", "electra"):
-        config["embedding_size"] = encoder.embedding
-    if name == "albert":
-        config["num_hidden_groups"] = len(groups(encoder))
-        config["inner_group_num"] = 1
-    if name in ("roberta", "albert"):
-        config["bos_token_id"], config["eos_token_id"] = vocabulary.cls, vocabulary.sep
-    return config
-
-
-def _xlnet_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:
-    return {
-        "architectures": [chosen.name],
-        "model_type": "xlnet",
-        "vocab_size": encoder.vocab_size,
-        **xlnet_config(encoder, vocabulary.pad),
-        "ff_activation": ACTIVATIONS[encoder.ffn.activation],
-        "initializer_range": _std(encoder),
-        "layer_norm_eps": encoder.norm.eps,
-        "bos_token_id": vocabulary.cls,
-        "eos_token_id": vocabulary.sep,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
-
-
-def _xlm_config(encoder: Encoder, vocabulary: Vocabulary, chosen: HfClass) -> dict[str, Any]:
-    """XLMConfig names everything in its own way."""
-    config: dict[str, Any] = {
-        "architectures": [chosen.name],
-        "model_type": "xlm",
-        "vocab_size": encoder.vocab_size,
-        "emb_dim": encoder.hidden,
-        "n_layers": len(encoder.layers),
-        "n_heads": encoder.layers[0].heads,
-        "gelu_activation": encoder.ffn.activation == "gelu",
-        "dropout": encoder.dropout.hidden,
-        "attention_dropout": encoder.dropout.attention,
-        "max_position_embeddings": encoder.positions.rows,
-        "n_langs": max(1, len(encoder.languages)),
-        "use_lang_emb": bool(encoder.languages),
-        "init_std": _std(encoder),
-        "embed_init_std": encoder.hidden**-0.5,
-        "layer_norm_eps": encoder.norm.eps,
-        "pad_token_id": vocabulary.pad,
-        "bos_token_id": vocabulary.cls,
-        "eos_token_id": vocabulary.sep,
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-    }
-    if encoder.languages:
-        config["id2lang"] = {str(n): name for n, name in enumerate(encoder.languages)}
-        config["lang2id"] = {name: n for n, name in enumerate(encoder.languages)}
-    return config
-
-
-def _std(encoder: Encoder) -> float:
-    """What the classes draw new heads with; a choice of bertc's where widths decide."""
-    return 0.02 if encoder.initializer.kind == "fan-in" else encoder.initializer.std

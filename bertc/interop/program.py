@@ -1,14 +1,14 @@
 """The program that says what a Hugging Face configuration says."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertc.diagnostics import DataError
+from bertc.diagnostics import BertcError, DataError
 from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm, HfXlnet
 from bertc.interop.layout import albert_group
 from bertc.interop.names import TITLES
-from bertc.interop.tokenizer import lower_cased
 from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
@@ -21,7 +21,8 @@ from bertc.ir.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit
 from bertc.ir.own_task import AnyTask
 from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
-from bertc.passes.vocabulary import FILE_NAMES
+from bertc.passes.tokenizer_classes import FILE_NAMES
+from bertc.passes.tokenizer_facts import read_facts
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 PAIR_HEADS = frozenset({"nsp", "sop"})
@@ -210,7 +211,10 @@ def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     """The folder's own; without one, a new one of the same size and the layout's kind."""
     size = config.vocab_size
     if any((folder / name).is_file() for name in FILE_NAMES):
-        return TokenizerFile(path=str(tokenizer), lower=lower_cased(folder), size=size)
+        lower = True
+        with suppress(BertcError):  # weights are read also where the vocabulary is refused
+            lower = read_facts(folder).lower
+        return TokenizerFile(path=str(tokenizer), lower=lower, size=size)
     match config.model_type:
         case "bert" | "xlm" | "electra":
             return WordPiece(size=size)

@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertc.diagnostics import MissingInputError
+from bertc.data import vocabulary_of
 from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED
 from bertc.interop.importing import Imported, import_model
+from bertc.interop.kept import kept_settings
 from bertc.interop.loading import read_model
-from bertc.interop.names import LayoutName
-from bertc.interop.tokenizer import tokenizer_files
-from bertc.passes.vocabulary import FILE_NAMES
 from bertc.syntax import show
 
 
@@ -43,14 +41,15 @@ def export_run(run: Path, folder: Path) -> Exported:
         UsageError, CannotWriteError: as ``export_model``.
     """
     resolved, tensors = read_model(run)
-    place = run / "tokenizer" if (run / "tokenizer").is_dir() else run
-    words, came_in = tokenizer_files(place), _layout(run / "model" / "config.json")
-    return export_model(resolved, tensors, words, folder, strict=True, prefer=came_in)
-
-
-def _layout(config: Path) -> LayoutName | None:
-    """The layout of a run's model folder, if it is one of transformers."""
-    return read_config(config).model_type if config.is_file() else None
+    words = vocabulary_of(run, resolved.encoder.vocab_size)
+    config = run / "model" / "config.json"
+    there = config.is_file()
+    return export_model(
+        resolved, tensors, words, folder,
+        strict=True,
+        prefer=read_config(config).model_type if there else None,
+        kept=kept_settings(config) if there else {},
+    )  # fmt: skip
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
@@ -62,18 +61,15 @@ def import_run(folder: Path, run: Path) -> ImportedRun:
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     imported = import_model(folder, run.absolute() / "tokenizer")
-    if not any((folder / name).is_file() for name in FILE_NAMES):
-        raise MissingInputError(
-            f"{folder} has no {', '.join(FILE_NAMES)}",
-            help="copy the tokenizer's files beside the weights: without them a run cannot read",
-        )
-    tokenizer = tokenizer_files(folder, imported.config.pad_token_id)
+    tokenizer = vocabulary_of(folder, imported.resolved.encoder.vocab_size)
     with replacing(run) as fresh:
         (fresh / "spec.bertc").write_text(show(imported.program), encoding="utf-8")
         program = imported.resolved.model_dump_json(indent=1)
         (fresh / RESOLVED).write_text(program + "\n", encoding="utf-8")
-        (fresh / "tokenizer").mkdir()
         tokenizer.save(fresh / "tokenizer")
         layout = imported.config.model_type
-        export_model(imported.resolved, imported.tensors, tokenizer, fresh / "model", prefer=layout)
+        export_model(
+            imported.resolved, imported.tensors, tokenizer, fresh / "model",
+            prefer=layout, kept=kept_settings(folder / "config.json"),
+        )  # fmt: skip
     return ImportedRun(run, imported)

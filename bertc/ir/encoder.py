@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from bertc.ir.attention import Attention
+from bertc.ir.attention import Attention, RelativeAttention
 from bertc.ir.base import (
     Axis,
     Initializer,
@@ -102,6 +102,12 @@ class Encoder(Node):
     def norms_embeddings(self) -> bool:
         """Whether the sum of the embeddings is normed."""
         return self.norm.kind == "post" and self.norm.embeddings
+
+    @property
+    def kinds_of_segments(self) -> int:
+        """How many segments of a row it can tell apart; 256, any, where tokens compare theirs."""
+        compares = isinstance(self.attention, RelativeAttention) and self.attention.segments
+        return 256 if compares else self.segments
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the map to the hidden width where the two differ."""

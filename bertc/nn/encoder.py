@@ -160,7 +160,10 @@ class Encoder(nn.Module):
         if reading.sequence_ids is not None:
             return within(reading.sequence_ids, varlen and not self._drops_attention)
         if reading.attention_mask is not None:
-            return reading.attention_mask[:, None, None, :].bool()
+            mask_bs = reading.attention_mask.bool()
+            # A row of padding alone sees itself: the softmax of no score at all is not a number.
+            mask_bs = mask_bs | ~mask_bs.any(1, keepdim=True)
+            return mask_bs[:, None, None, :]
         return None
 
     def _ordered(self, order: Order, reading: Reading) -> Ordered:

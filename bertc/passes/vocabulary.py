@@ -1,18 +1,26 @@
 """The pass that finds an existing vocabulary and reads its size."""
 
-import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from bertc.diagnostics import Diagnostics
+from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError
 from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Given, Program
+from bertc.passes.sentencepiece import UNIGRAM_MODEL, SentencePieceModel, read_sentencepiece
+from bertc.passes.special_words import read_object
+from bertc.passes.tokenizer_classes import FILE_NAMES, LARGEST_FILE_BYTES
+from bertc.passes.tokenizer_facts import TokenizerFacts, read_facts
+from bertc.storage.paths import is_folder, user_path
+from bertc.storage.plain_file import read_bytes, read_text
 
-LARGEST_FILE_BYTES = 256 * 2**20
-FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model")
+WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""Unicode's White_Space."""
 
 
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
@@ -23,26 +31,35 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     """
     given, init = program.settings["vocab"], program.settings["init"]
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
-        if not Path(init.value.path).is_dir():
+        if not is_folder(init.value.path):
             nowhere_to_begin(program, diagnostics)
             return program
         origin = replace(init.origin, kind="derived", source="the vocabulary of init")
-        given = Given(_vocabulary_of(Path(init.value.path)), origin)
+        try:
+            given = Given(vocabulary_of_init(Path(init.value.path)), origin)
+        except DataError as error:
+            return _unreadable(program, error, init, diagnostics)
         program = program.with_settings({"vocab": given})
     if not isinstance(given.value, TokenizerFile) or given.value.size:
         return program
     try:
-        size = vocabulary_size(find_file(Path(given.value.path)))
-    except (OSError, ValueError, RecursionError) as error:
-        diagnostics.error(
-            "E212",
-            f"the vocabulary {given.value.path} cannot be read: {_reason(error)}",
-            given.origin.span,
-            help="name a tokenizer.json, vocab.txt or spiece.model, or a folder with one",
-        )
-        return program
+        size = vocabulary_size(read_facts(user_path(given.value.path)))
+    except (DataError, MissingInputError) as error:
+        return _unreadable(program, error, given, diagnostics)
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def _unreadable(
+    program: Program, error: BertcError, given: Given, diagnostics: Diagnostics
+) -> Program:
+    diagnostics.error(
+        "E212",
+        f"the vocabulary cannot be read: {error.message}",
+        given.origin.span,
+        help=error.help or f"name one of {', '.join(FILE_NAMES)}, or a folder with one",
+    )
+    return program
 
 
 def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
@@ -56,111 +73,102 @@ def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
     )
 
 
-def _vocabulary_of(run: Path) -> TokenizerFile:
-    """A run keeps its vocabulary in a folder of its own, a model folder beside its weights.
+def tokenizer_folder(run: Path) -> Path:
+    """A run keeps its tokenizer in a folder of its own, a model folder beside its weights."""
+    return run / "tokenizer" if is_folder(run / "tokenizer") else run
 
-    A token table may have more rows than the vocabulary has tokens. What cannot be read here is
-    refused where it is needed.
+
+def vocabulary_of_init(run: Path) -> TokenizerFile:
+    """The vocabulary of a run or a model folder, of as many tokens as its table has rows.
+
+    A folder without one is told where it is needed.
+
+    Raises:
+        DataError: it is of a class that bertc does not read, or its files are damaged.
     """
-    folder = run / "tokenizer" if (run / "tokenizer").is_dir() else run
-    program, config = _json(run / "resolved.json"), _json(run / "config.json")
-    size = program.get("vocabulary", {}).get("size") or config.get("vocab_size") or 0
-    # Of a vocab.txt nothing else says it.
-    lower = _json(folder / "tokenizer_config.json").get("do_lower_case") is not False
+    folder = tokenizer_folder(run)
+    program = read_object(run / "resolved.json").get("vocabulary")
+    config = read_object(run / "config.json").get("vocab_size")
+    size = (isinstance(program, dict) and program.get("size")) or config or 0
+    lower = True
+    with suppress(MissingInputError):
+        lower = read_facts(folder).lower
     return TokenizerFile(path=str(folder), lower=lower, size=size)
 
 
-def _json(path: Path) -> Any:
-    """The object in a file, empty if there is none."""
-    with suppress(OSError, ValueError, RecursionError):
-        if path.stat().st_size <= LARGEST_FILE_BYTES:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            return found if isinstance(found, dict) else {}
-    return {}
-
-
-def find_file(path: Path) -> Path:
-    """The vocabulary file at ``path``, or in it if it is a folder.
+def vocabulary_size(facts: TokenizerFacts) -> int:
+    """The number of token ids, those of added tokens too.
 
     Raises:
-        FileNotFoundError: if there is none.
+        MissingInputError, DataError: if the file is no vocabulary.
     """
-    if path.is_dir():
-        for name in FILE_NAMES:
-            if (path / name).is_file():
-                return path / name
-        raise FileNotFoundError(f"the folder has no {', '.join(FILE_NAMES)}")
-    if not path.is_file():
-        raise FileNotFoundError("there is no such file")
-    return path
+    known = dict(_tokens(facts.file))
+    added = (*facts.added.values(), *facts.named.values(), *(facts.extra or ()))
+    new = {word.content for word in added} - known.keys()
+    return 1 + max(known.values(), default=-1) + len(new)
 
 
-def vocabulary_size(path: Path) -> int:
-    """Number of token ids in a ``tokenizer.json``, ``vocab.txt`` or ``spiece.model``.
+def _tokens(file: Path) -> Iterable[tuple[str, int]]:
+    """The tokens of a vocabulary file itself, each with its id."""
+    match file.suffix:
+        case ".txt":
+            return word_list(file).items()
+        case ".json":
+            return _json_tokens(file)
+        case ".model":
+            pieces = sentencepiece_model(file).pieces
+            return ((piece, number) for number, (piece, _) in enumerate(pieces))
+    raise DataError(
+        f"{file}: a {file.suffix or 'file without ending'} is no vocabulary",
+        f"bertc reads {', '.join(FILE_NAMES)}",
+    )
 
-    Raises:
-        ValueError: if the file is none of these.
-    """
-    if path.stat().st_size > LARGEST_FILE_BYTES:
-        raise ValueError(f"it is larger than {LARGEST_FILE_BYTES // 2**20} MiB")
-    if path.suffix == ".txt":
-        return sum(1 for line in path.read_text(encoding="utf-8").splitlines() if line)
-    if path.suffix == ".json":
-        return _json_size(path)
-    if path.suffix == ".model":
-        return _sentencepiece_size(path.read_bytes())
-    raise ValueError(f"a {path.suffix or 'file without ending'} is no vocabulary")
 
-
-def _json_size(path: Path) -> int:
-    content = json.loads(path.read_text(encoding="utf-8"))
+def _json_tokens(file: Path) -> Iterable[tuple[str, int]]:
+    content = read_object(file)
     try:
-        pieces = content["model"]["vocab"]
-        ids = range(len(pieces)) if isinstance(pieces, list) else pieces.values()
-        added = (token["id"] for token in content.get("added_tokens", ()))
-        return 1 + max(int(id) for id in (*ids, *added))
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("it has no model.vocab") from None
+        pieces = content if file.name == "vocab.json" else content["model"]["vocab"]
+        if isinstance(pieces, list):
+            return [(str(piece), number) for number, (piece, _) in enumerate(pieces)]
+        return [(token, int(number)) for token, number in pieces.items()]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DataError(f"{file}: it has no model.vocab") from None
 
 
-def _sentencepiece_size(message: bytes) -> int:
-    """Count the ``pieces`` (field 1) of a ModelProto, walking the wire format of protobuf."""
-    at = count = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        if tag == 0x0A:
-            count += 1
-        if tag & 7 == 2:
-            length, at = _varint(message, at)
-            at += length
-        elif tag & 7 == 0:
-            _, at = _varint(message, at)
-        else:
-            at += {1: 8, 5: 4}.get(tag & 7, len(message))
-    if not count or at != len(message):
-        raise ValueError("it is no SentencePiece model")
-    return count
+def word_list(file: Path) -> dict[str, int]:
+    """The tokens of a vocab.txt, a line each: lines end with a line feed and nothing else.
+
+    White space at the end of a line is no part of its token, as the tokenizers library has it.
+
+    Raises:
+        MissingInputError: if the file cannot be read.
+        DataError: if it is no list of tokens.
+    """
+    lines = read_text(file, LARGEST_FILE_BYTES).split("\n")
+    tokens = [line.rstrip(WHITE_SPACE) for line in lines]
+    while tokens and not tokens[-1]:
+        tokens.pop()
+    found = {token: number for number, token in enumerate(tokens)}
+    if repeated := len([token for token in tokens if token]) - len(found.keys() - {""}):
+        raise DataError(
+            f"{file}: {repeated} tokens stand twice or more", "copy it again from its source"
+        )
+    return found
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(message) and shift < 64:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("it is no SentencePiece model")
+def sentencepiece_model(file: Path) -> SentencePieceModel:
+    """The unigram model of a spiece.model.
 
-
-def _reason(error: BaseException) -> str:
-    match error:
-        case json.JSONDecodeError() | RecursionError():
-            return "it is no JSON"
-        case UnicodeDecodeError():
-            return "it is not UTF-8"
-        case OSError() if error.strerror:
-            return error.strerror.lower()
-        case _:
-            return str(error)
+    Raises:
+        MissingInputError: if the file cannot be read.
+        DataError: if it is none.
+    """
+    try:
+        model = read_sentencepiece(read_bytes(file, LARGEST_FILE_BYTES))
+    except ValueError:
+        raise DataError(f"{file}: not a SentencePiece model") from None
+    if model.kind != UNIGRAM_MODEL or not model.pieces:
+        raise DataError(
+            f"{file}: not a unigram model", "bertc reads unigram models of SentencePiece"
+        )
+    return model

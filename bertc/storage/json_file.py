@@ -8,7 +8,7 @@ from typing import Any
 from bertc.diagnostics import DataError
 from bertc.storage.plain_file import read_bytes
 
-LONGEST_INTEGER = 30
+LONGEST_INTEGER = 40  # transformers writes int(1e30), of 31 digits, for no limit
 
 
 def read_json(path: Path, max_bytes: int) -> dict[str, Any]:

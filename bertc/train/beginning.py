@@ -10,12 +10,10 @@ from typing import assert_never
 from torch import Tensor
 
 from bertc.compress import WeightMap, fit, told_otherwise
-from bertc.data import Vocabulary
-from bertc.data.existing import load_vocabulary
+from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import read_model
 from bertc.ir.answer import Answer, Labels, Tags
-from bertc.ir.data import TokenizerFile
 from bertc.ir.growth import Drawn, FromRun
 from bertc.ir.resolved import Resolved
 from bertc.syntax.shapes import setting_shape
@@ -61,7 +59,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     first = resolved.stages[0]
     old, tensors = read_model(folder)
     if vocabulary is not None:
-        _refuse_other_tokens(folder, vocabulary)
+        _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target = resolved.as_in(first)
     assert first.grow is not None, "a stage that begins from another network says how"
     places, misfits = fit(old, tensors.keys(), target, first.grow)
@@ -87,10 +85,9 @@ def _way_out(old: Resolved, new: Resolved) -> str:
     )
 
 
-def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary) -> None:
+def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
     """The rows of the token table have to stand for the same tokens."""
-    kept = folder / "tokenizer"
-    theirs = load_vocabulary(TokenizerFile(path=str(kept if kept.is_dir() else folder)))
+    theirs = vocabulary_of(folder, rows)
     pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, vocabulary))
     for number, (there, here) in enumerate(zip_longest(*pairs)):
         if there != here:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import Vocabulary
+from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.objective import Mlm
 from bertc.ir.resolved import NetworkName, learner
 from bertc.nn import Model, Order, Reading
 from bertc.objectives import mlm_logits, rtd_logits
-from bertc.train.placing import vocabulary_of
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""
@@ -91,7 +90,7 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
             f"this run has learned {' + '.join(sorted(learned))}, and no objective of tokens",
             help="fill tells what mlm, tlm, plm, clm or rtd teach",
         )
-    vocabulary = vocabulary_of(run)
+    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if head == "clm":
         ids, places = _beginning(vocabulary, text), [0]

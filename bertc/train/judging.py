@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertc.data import TaskData, TaskSet, encode
+from bertc.data import TaskData, TaskSet, encode, vocabulary_of
 from bertc.data.layouts import judged_parts, part_examples
 from bertc.diagnostics import MissingInputError
 from bertc.interop.loading import load
@@ -15,7 +15,7 @@ from bertc.tasks.metrics import judge
 from bertc.train.answering import Within, answer
 from bertc.train.asked import task_of
 from bertc.train.evaluation import Evaluation
-from bertc.train.placing import placed, vocabulary_of
+from bertc.train.placing import placed
 from bertc.train.stopping import Stop
 
 
@@ -70,7 +70,8 @@ def evaluate_files(run: Path, told: str, device: str = "auto") -> Evaluation:
     """
     model = load(run)
     stage, task = task_of(model.resolved, told)
-    vocabulary, seq, segments = vocabulary_of(run), stage.seq, stage.encoder.segments
+    vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
+    seq, segments = stage.seq, stage.encoder.kinds_of_segments
     parts = {part: part_examples(task, part) for part in judged_parts(task)}
     if not parts:
         raise MissingInputError(

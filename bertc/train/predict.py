@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.data import TaskSet, encode
+from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
 from bertc.diagnostics import CannotWriteError, DataError, MissingColumnError, UsageError
@@ -18,7 +18,7 @@ from bertc.ir.task import Glue, Squad
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
 from bertc.train.asked import task_of
-from bertc.train.placing import placed, vocabulary_of
+from bertc.train.placing import placed
 
 KINDS = {
     "labels": "classify",
@@ -117,9 +117,9 @@ def predict(
         raise DataError(error.message, help=f"{error.help}; {told}") from None
     if not examples:
         raise DataError(f"{file} has no rows", help="a row for each answer")
-    vocabulary = vocabulary_of(run)
+    vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
-    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.segments)
+    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started = time.perf_counter()
     own = TaskSet(asked, rows, {})
     answers = answer(model, stage, own, examples, rows, vocabulary.pad, at_once=at_once)

@@ -98,8 +98,7 @@ def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
 class Unlearned:
     """The vocabulary of a model that has read nothing yet: there are no files to write."""
 
-    cls = None
-    sep = None
+    cls = sep = bos = eos = None
 
     def __init__(self, resolved: Resolved) -> None:
         # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from transformers import pipeline
 
-from bertc.data import TaskSet, encode
+from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.layouts import read_examples
 from bertc.interop.loading import load
 from bertc.interop.runs import export_run
 from bertc.train.answering import answer
 from bertc.train.asked import task_of
-from bertc.train.placing import placed, vocabulary_of
+from bertc.train.placing import placed
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     stage, task = task_of(model.resolved, "")
     examples: list[Any] = read_examples(task, options.file)[: options.rows]
     placed(model, "auto")
-    vocabulary = vocabulary_of(options.run)
+    vocabulary = vocabulary_of(options.run, model.resolved.encoder.vocab_size)
 
     def ours() -> list[Any]:
         rows = encode(task, examples, vocabulary, stage.seq, stage.encoder.segments)

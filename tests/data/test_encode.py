@@ -10,10 +10,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.learned import learn
 from bertc.data.task import cut, gather, in_order_of_length
 from bertc.data.task_sets import read_tasks
 from bertc.data.template import template_of
 from bertc.data.vocabulary import from_tokenizer
+from bertc.ir.data import ByteBpe
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 
 WORDS = [f"w{n}" for n in range(40)]
@@ -151,6 +153,19 @@ def test_first_pieces_of_words(bert):
     batch = gather(Tag(train="-", labels=("O", "X")), rows, np.array([0]), 0)
     assert batch.weights[0, 3] == 0
     assert batch.targets[0, :2].tolist() == [0, 1]
+
+
+def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():
+    lines = ["Los indios: don't  12 aprecian", "los vasos", "x , y 's"]
+    vocabulary = from_tokenizer(learn(ByteBpe(size=280), lines), "test")
+    for line in lines:
+        words = tuple(line.split())
+        example = Tagged("0", words, ("O",) * len(words))
+        rows = encode(Tag(train="-", labels=("O", "X")), [example], vocabulary, 64, 2)
+        wanted = vocabulary.tokenizer.encode(" ".join(words))
+        assert rows.token_ids.tolist() == wanted.ids
+        starts = [len(" ".join(("", *words[:number]))) for number in range(len(words))]
+        assert [wanted.offsets[place][0] for place in rows.words] == starts
 
 
 def test_choices_are_rows_of_one_example(bert):

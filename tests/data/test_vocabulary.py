@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from bertc.data.existing import load_vocabulary, read_sentencepiece
+from bertc.data.existing import load_vocabulary
 from bertc.data.learned import learn
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, WordPiece
+from bertc.passes.sentencepiece import read_sentencepiece
 
 Learned = WordPiece | ByteBpe | Unigram
 KINDS: list[Learned] = [WordPiece(size=300), ByteBpe(size=400), Unigram(size=300)]

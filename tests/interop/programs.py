@@ -1,10 +1,11 @@
 """Small programs of our own, and their tensors."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.data import WordPiece
 from bertc.ir.objective import Mlm, Nsp, Objective, Sbo, Sop, SpanUnit, Term
 from bertc.ir.program import Given, Origin, Program
@@ -42,6 +43,20 @@ def tensors(resolved: Resolved) -> dict[str, torch.Tensor]:
     }
 
 
-def words(pad: int = 0) -> TokenizerFiles:
+@dataclass(frozen=True)
+class Wordless:
     """A vocabulary that has no files and pads with ``pad``."""
-    return TokenizerFiles((), pad, None, None)
+
+    pad: int
+    cls: int | None = None
+    sep: int | None = None
+    bos: int | None = None
+    eos: int | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write nothing."""
+
+
+def words(pad: int = 0) -> Wordless:
+    """A vocabulary that has no files and pads with ``pad``."""
+    return Wordless(pad)

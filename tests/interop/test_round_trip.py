@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from bertc.interop.exporting import export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
-from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.model import model_weights
 from bertc.nn import Model
 from bertc.nn.activation import activate
 from bertc.objectives import rtd_logits
 from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
+from tests.interop.programs import Wordless
 
 LENGTHS = (1, 7, 16, 30)
 
@@ -98,7 +98,7 @@ def test_outputs_agree(chosen: Case, tmp_path: Path) -> None:
 def test_tensors_come_back_bit_equal(chosen: Case, tmp_path: Path) -> None:
     theirs = chosen.save(tmp_path / "in")
     imported = import_model(tmp_path / "in")
-    words = TokenizerFiles((), theirs.config.pad_token_id, None, None)
+    words = Wordless(theirs.config.pad_token_id)
     kept = imported.config.model_type
     exported = export_model(
         imported.resolved, imported.tensors, words, tmp_path / "out", prefer=kept

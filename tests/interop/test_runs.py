@@ -3,11 +3,13 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.interop.exporting import export_model
@@ -15,19 +17,51 @@ from bertc.interop.loading import load
 from bertc.interop.runs import export_run, import_run
 from bertc.ir.resolved import Resolved
 from bertc.ir.sharing import ShareAttention
-from tests.interop.hf_models import SMALL, case
+from tests.interop.hf_models import SMALL, XLM, XLNET, case
+from tests.interop.hf_tokenizers import ROBERTA, Folder, Words
+from tests.interop.hf_tokenizers import XLNET as TOKENS_OF_XLNET
 from tests.interop.programs import objective, program, tensors, words
 
-BERT_WORDS, ROBERTA_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]"), ("<s>", "<pad>", "</s>", "<unk>")
+BERT_WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+ROBERTA_WORDS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+LOST: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "BertForMaskedLM": (
+        SMALL,
+        {
+            "classifier_dropout": 0.3,
+            "id2label": {"0": "no", "1": "yes", "2": "?"},
+            "bos_token_id": 7,
+            "eos_token_id": 8,
+            "hidden_act": "gelu_new",
+            "use_cache": False,
+        },
+    ),
+    "ElectraForPreTraining": (
+        SMALL,
+        {"embedding_size": 16, "summary_type": "last", "summary_last_dropout": 0.2},
+    ),
+    "XLNetLMHeadModel": (
+        XLNET,
+        {"mem_len": 9, "reuse_len": 3, "start_n_top": 4, "end_n_top": 6, "bos_token_id": 1},
+    ),
+    "XLMWithLMHeadModel": (XLM, {"lang_id": 0, "mask_index": 4, "unk_index": 1}),
+}
 
 
 def write_tokenizer(folder: Path, special: tuple[str, ...] = BERT_WORDS) -> None:
-    """A tokenizer file with special tokens from id 0 on."""
+    """A tokenizer of 97 words with special tokens from id 0 on."""
     folder.mkdir(exist_ok=True)
-    added = [{"id": n, "content": word} for n, word in enumerate(special)]
-    vocabulary = {f"w{n}": n for n in range(4, 97)}
-    content = {"added_tokens": added, "model": {"type": "WordPiece", "vocab": vocabulary}}
-    (folder / "tokenizer.json").write_text(json.dumps(content))
+    tokens = [*special, *(f"w{n}" for n in range(5, 97))]
+    unknown = next(token for token in special if "unk" in token.lower())
+    made = Tokenizer(
+        models.WordLevel({token: n for n, token in enumerate(tokens)}, unk_token=unknown)
+    )
+    made.add_special_tokens(list(special))
+    made.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Tensor]]) -> None:
@@ -139,6 +173,46 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cls: str, tmp_path: Path) -> 
     export_run(made, tmp_path / "again")
     before, after = (folder / "model.safetensors" for folder in (hf, tmp_path / "again"))
     assert before.read_bytes() == after.read_bytes()
+
+
+def test_a_vocabulary_larger_than_the_table_is_refused(tmp_path: Path) -> None:
+    case("BertForMaskedLM", {**SMALL, "vocab_size": 96}).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    with pytest.raises(DataError, match="has 97 tokens, the model only 96: token 'w96' has no row"):
+        import_run(tmp_path / "hf", tmp_path / "made")
+
+
+ENDS = {
+    "RobertaForMaskedLM": (ROBERTA, SMALL, (1, 0, 2)),
+    "XLNetLMHeadModel": (TOKENS_OF_XLNET, XLNET, (5, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("cls", ENDS)
+def test_ids_of_special_tokens_come_from_any_kind_of_vocabulary(cls: str, tmp_path: Path) -> None:
+    tokens, sizes, wanted = ENDS[cls]
+    words = Words.of(["a hen and another hen", "ducks"] * 3, 300)
+    Folder(tokens).write(tmp_path / "hf", words)
+    case(cls, {**sizes, "vocab_size": 400}).save(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    export_run(tmp_path / "made", tmp_path / "again")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    names = ("pad_token_id", "bos_token_id", "eos_token_id")
+    assert tuple(config[name] for name in names) == wanted
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_settings_that_nothing_reads_come_out_as_they_went_in(name: str, tmp_path: Path) -> None:
+    sizes, told = LOST[name]
+    case(name, sizes, **told).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    export_run(tmp_path / "made", tmp_path / "again")
+    before, after = (
+        json.loads((tmp_path / at / "config.json").read_text()) for at in ("hf", "again")
+    )
+    for setting in told:
+        assert after[setting] == before[setting], setting
 
 
 def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from bertc.interop.exporting import export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.interop.task_config import tasks_beside
-from bertc.interop.tokenizer import TokenizerFiles
 from bertc.ir.answer import Answer, Choice, Conditioned, Labels, Span, Tags
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.embedding import LearnedPositions, NoPositions
@@ -29,7 +28,7 @@ from bertc.ir.task import Glue, Squad
 from bertc.nn import Model
 from bertc.objectives import Answers, answer_scores, span_scores
 from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
-from tests.interop.programs import program, tensors, words
+from tests.interop.programs import Wordless, program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
 
 CHOICES = 3
@@ -142,7 +141,7 @@ def test_heads_come_in_and_go_out(chosen: Case, tmp_path: Path) -> None:
     ours = load(tmp_path / "in")
     assert_says_the_same(ours, theirs)
     imported = import_model(tmp_path / "in")
-    wordless = TokenizerFiles((), theirs.config.pad_token_id, None, None)
+    wordless = Wordless(theirs.config.pad_token_id)
     exported = export_model(
         imported.resolved, imported.tensors, wordless, tmp_path / "out",
         strict=True, prefer=imported.config.model_type,

@@ -22,8 +22,8 @@ KINDS = [
 ]
 
 
-def made(extra: str) -> Model:
-    model = build(resolve(BASE + extra)).eval()
+def made(extra: str, base: str = BASE) -> Model:
+    model = build(resolve(base + extra)).eval()
     generator = torch.Generator().manual_seed(5)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4, generator=generator)
@@ -97,6 +97,17 @@ def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
     numbers = torch.tensor([[1] * S + [2] * S])
     found = model.encode(ids().reshape(1, -1), sequence_ids=numbers)
     torch.testing.assert_close(found.reshape(B, S, H), whole, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("extra", ["", *KINDS])
+def test_a_row_of_padding_alone_is_finite(extra: str) -> None:
+    model = made(extra, BASE.replace("dropout=0", "dropout=0.1")).train()
+    states = model.encode(ids(), attention_mask=torch.tensor([[1] * S, [0] * S]))
+    assert states.isfinite().all()
+    states[0].square().sum().backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert gradients
+    assert all(gradient.isfinite().all() for gradient in gradients)
 
 
 def test_only_distances_matter_to_it() -> None:

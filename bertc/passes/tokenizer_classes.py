@@ -1,0 +1,99 @@
+"""The classes of tokenizers that bertc reads, with the defaults of transformers 5.23."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+LARGEST_FILE_BYTES = 256 * 2**20
+FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
+
+Kind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
+"""``written``: as tokenizer.json has it; the others are made anew from their tokens, as classes of
+transformers 5 do also where there is a tokenizer.json."""
+
+ALL: tuple[Kind, ...] = get_args(Kind)
+
+CLASSES: Mapping[str, Kind] = {
+    "BertTokenizer": "bert",
+    "ElectraTokenizer": "bert",
+    "MobileBertTokenizer": "bert",
+    "RobertaTokenizer": "roberta",
+    "AlbertTokenizer": "albert",
+    "XLNetTokenizer": "xlnet",
+    "XLMRobertaTokenizer": "xlm-roberta",
+    "PreTrainedTokenizer": "written",
+    "TokenizersBackend": "written",
+}
+"""The classes that bertc reads, also with ``Fast`` behind their names."""
+
+OF_MODELS: Mapping[str, str] = {
+    "bert": "BertTokenizer",
+    "electra": "BertTokenizer",
+    "roberta": "RobertaTokenizer",
+    "albert": "AlbertTokenizer",
+    "xlnet": "XLNetTokenizer",
+    "xlm": "XLMTokenizer",
+}
+"""The class of a model_type where no file names another."""
+
+FILES: Mapping[Kind, tuple[str, ...]] = {
+    "written": FILE_NAMES,
+    "bert": ("tokenizer.json", "vocab.txt"),
+    "roberta": ("tokenizer.json", "vocab.json"),
+    "albert": ("tokenizer.json", "spiece.model"),
+    "xlnet": ("tokenizer.json", "spiece.model"),
+    "xlm-roberta": ("tokenizer.json",),
+}
+"""The files that a kind reads, the first that is there."""
+
+NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+"""The special tokens with a name, in the order in which they are added."""
+
+DEFAULTS: Mapping[Kind, Mapping[str, str]] = {
+    "written": {},
+    "bert": {
+        "unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]",
+    },
+    "roberta": {
+        "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
+        "mask": "<mask>",
+    },
+    "albert": {
+        "bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "sep": "[SEP]", "pad": "<pad>",
+        "cls": "[CLS]", "mask": "[MASK]",
+    },
+    "xlnet": {
+        "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
+        "cls": "<cls>", "mask": "<mask>",
+    },
+    "xlm-roberta": {
+        "bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
+        "mask": "<mask>",
+    },
+}  # fmt: skip
+"""How each class calls its special tokens where no file does."""
+
+XLNET_EXTRA = ("<eop>", "<eod>")
+
+OPTIONS: Mapping[Kind, Mapping[str, bool | None]] = {
+    "written": {},
+    "bert": {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True},
+    "roberta": {"add_prefix_space": False, "trim_offsets": True},
+    "albert": {"do_lower_case": True, "keep_accents": False, "add_prefix_space": True},
+    "xlnet": {"do_lower_case": False},
+    "xlm-roberta": {"add_prefix_space": True},
+}
+"""The settings of tokenizer_config.json that a class follows, and their defaults."""
+
+ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
+    "split_special_tokens": (False, ALL),
+    "fast_tokenizer_files": ([], ALL),
+    "keep_accents": (False, ("xlnet",)),
+    "remove_space": (True, ("xlnet",)),
+}
+"""Settings with one value that bertc follows, and the kinds that they belong to."""
+
+KEPT = (
+    "model_max_length", "padding_side", "truncation_side", "model_input_names",
+    "clean_up_tokenization_spaces", "do_lower_case",
+)  # fmt: skip
+"""Settings of tokenizer_config.json that change no token, passed on for those who read them."""

@@ -1,0 +1,229 @@
+"""Tokenizers of folders against transformers: ids, whole rows, and the tokens with a role."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.data import TaskSet, encode, vocabulary_of
+from bertc.data.examples import Labelled
+from bertc.data.existing import load_vocabulary
+from bertc.data.learned import learn
+from bertc.data.vocabulary import from_tokenizer
+from bertc.diagnostics import BertcError, DataError, MissingInputError, SpecError
+from bertc.interop.loading import load
+from bertc.interop.runs import import_run
+from bertc.ir.data import Bytes, TokenizerFile, Unigram
+from bertc.ir.data import Words as WordsNode
+from bertc.ir.own_task import Classify
+from bertc.train.answering import answer
+from tests.interop.hf_models import XLNET as XLNET_SIZES
+from tests.interop.hf_models import case
+from tests.interop.hf_tokenizers import (
+    ALBERT,
+    BERT,
+    OTHERWISE,
+    PLAIN,
+    ROBERTA,
+    SAVED,
+    XLNET,
+    Folder,
+    Words,
+    more,
+)
+
+ROWS = 1_000
+ODD = [
+    "The hen's Süß café, naïve ÉCOLE: 12,000 hens in 1, 2,",
+    "line\u2028next\u0085next\x0bnext\x0cnext\x1cnext\tnext\u3000next\u00a0next",
+    "鶏 once 東京都 and ＦＵＬＬ width, ½ ² Ⅻ ①",
+    "emoji 😀👩\u200d👩\u200d👧 flags 🇩🇪",
+    "``quoted'' text'' don't we'll",
+    "[MASK] the <mask> [SEP] </s> <cls> <sep> <eop> <s> <pad> QuaggaQuagga Quagga quagga <note>",
+    "  two  spaces  ",
+    "ΑΒΓ ἄνθρωπος İstanbul ǅ ß ﬁ \ufeffbom \u200bzero\u200d \u00ad",
+    "\u2581literal \u2581 a\u2581b",
+    "नमस्ते दुनिया สวัสดี 한국어 텍스트 مرحبا",
+    "x\u0301y\u0327 e\u0301 \u0301",
+    "\x00null \x07bell",
+    "A.B.C. U.S.A",
+]
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    """Learned from the odd lines, but for a word that is added to some vocabularies."""
+    lines = [line.replace("Quagga", "") for line in ODD]
+    return Words.of([*lines * 3, *map(str.lower, lines)], 700)
+
+
+def rows(found: Any, *texts: str) -> tuple[list[int], list[int]]:
+    """Token ids and segments of the row that a task reads."""
+    task = Classify(train="-", labels=("x", "y"))
+    made = encode(task, [Labelled("0", texts, "x")], found, 512, 256)
+    return made.token_ids.tolist(), made.segment_ids.tolist()
+
+
+def agree(folder: Path, theirs: Any) -> None:
+    """All odd lines, alone and with the next, and the ids of the roles."""
+    found = vocabulary_of(folder, ROWS)
+    for first, second in zip(ODD, [*ODD[1:], ODD[0]], strict=True):
+        for texts in ((first,), (first, second)):
+            wanted = theirs(*texts, return_token_type_ids=True)
+            assert rows(found, *texts) == (wanted["input_ids"], wanted["token_type_ids"]), texts
+    for role in ("pad", "unk", "cls", "sep", "mask", "bos", "eos"):
+        assert getattr(found, role) == getattr(theirs, f"{role}_token_id"), role
+    assert found.size == len(theirs)
+
+
+@pytest.mark.parametrize("chosen", [*PLAIN, *SAVED, *OTHERWISE], ids=str)
+def test_rows_are_those_of_transformers(chosen: Folder, words: Words, tmp_path: Path) -> None:
+    chosen.write(tmp_path, words)
+    agree(tmp_path, chosen.theirs(tmp_path))
+
+
+def test_special_and_added_tokens_are_those_of_transformers(words: Words, tmp_path: Path) -> None:
+    for number, chosen in enumerate(more(words)):
+        chosen.write(tmp_path / str(number), words)
+        agree(tmp_path / str(number), chosen.theirs(tmp_path / str(number)))
+
+
+@pytest.mark.parametrize("cls", [BERT, ROBERTA, ALBERT, XLNET])
+def test_what_is_saved_is_read_alike_by_all(cls: str, words: Words, tmp_path: Path) -> None:
+    """As a run keeps it, without the files and the class that it came from."""
+    from transformers import AutoTokenizer
+
+    chosen = Folder(cls)
+    chosen.write(tmp_path / "hf", words)
+    vocabulary_of(tmp_path / "hf", ROWS).save(tmp_path / "run" / "tokenizer")
+    agree(tmp_path / "run", chosen.theirs(tmp_path / "hf"))
+    agree(tmp_path / "run", AutoTokenizer.from_pretrained(tmp_path / "run" / "tokenizer"))
+
+
+@pytest.mark.parametrize("node", [WordsNode(size=90), Bytes(), Unigram(size=90)], ids=str)
+def test_a_learned_vocabulary_is_read_alike_by_all(node: Any, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from_tokenizer(learn(node, ODD), "test").save(tmp_path / "tokenizer")
+    found = vocabulary_of(tmp_path, ROWS)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    for first, second in itertools.pairwise(ODD):
+        wanted = theirs(first, second)
+        assert rows(found, first, second) == (wanted["input_ids"], wanted["token_type_ids"])
+
+
+def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Path) -> None:
+    """Which token stands for the row, and which segments there are, show in the scores."""
+    from transformers import AutoTokenizer
+
+    hf, run = tmp_path / "hf", tmp_path / "run"
+    Folder(XLNET, saved=True).write(hf, words)
+    kept = AutoTokenizer.from_pretrained(hf)
+    theirs = case("XLNetForSequenceClassification", {**XLNET_SIZES, "vocab_size": ROWS}).save(hf)
+    import_run(hf, run)
+    model, found = load(run), vocabulary_of(run, ROWS)
+    stage = model.resolved.stages[0]
+    (task,) = stage.tasks
+    pairs = list(zip(ODD[:6], ODD[6:12], strict=True))
+    examples = [Labelled(str(n), pair, None) for n, pair in enumerate(pairs)]
+    made = encode(task, examples, found, 512, stage.encoder.kinds_of_segments)
+    own = TaskSet(task, made, {})
+    answers = answer(model, stage, own, examples, made, found.pad)
+    told: Any = {"return_tensors": "pt", "return_token_type_ids": True}
+    with torch.no_grad():
+        wanted = [theirs(**kept(*pair, **told)).logits[0].softmax(0) for pair in pairs]
+    torch.testing.assert_close(
+        torch.tensor(answers.probabilities), torch.stack(wanted), atol=1e-5, rtol=0
+    )
+
+
+def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> None:
+    from transformers import BertTokenizer
+
+    tokens = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "a\x85b",
+        "",
+        "c\u2028d",
+        "[MASK]",
+        "e\x1c",
+        "hen",
+    ]
+    path = tmp_path / "vocab.txt"
+    path.write_bytes("\n".join([*tokens, "", ""]).encode())
+    found = load_vocabulary(TokenizerFile(path=str(path)))
+    assert [found.token(number) for number in range(found.size)] == tokens
+    theirs = BertTokenizer.from_pretrained(tmp_path)
+    assert found.mask == theirs.mask_token_id == 7
+    assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "class": ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+    "split": ({"split_special_tokens": True}, "split_special_tokens = true"),
+    "case": ({"do_lower_case": "no"}, 'do_lower_case = "no" is not true or false'),
+    "token": ({"mask_token": "[BLANK]"}, r"no token \[BLANK\] for mask"),
+    "kind": ({"mask_token": 7}, "special token = 7 is not a token"),
+    "id": ({"added_tokens_decoder": {"3": {"content": "Quagga"}}}, "'Quagga' has id"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_read_otherwise_is_refused_by_name(name: str, words: Words, tmp_path: Path) -> None:
+    config, message = REFUSED[name]
+    Folder(BERT, config).write(tmp_path, words)
+    with pytest.raises(DataError, match=message) as caught:
+        vocabulary_of(tmp_path, ROWS)
+    assert str(tmp_path) in caught.value.message
+    assert caught.value.help
+
+
+def test_check_refuses_what_train_refuses(words: Words, tmp_path: Path) -> None:
+    Folder(BERT, {"tokenizer_class": "BertJapaneseTokenizer"}).write(tmp_path, words)
+    for setting in ("init", "vocab"):
+        with pytest.raises(SpecError, match="E212") as caught:
+            resolve(f"{setting}='{tmp_path}'")
+        assert "BertJapaneseTokenizer" in str(caught.value)
+    named = resolve(f"vocab='{tmp_path / 'vocab.txt'}'").vocabulary
+    assert isinstance(named, TokenizerFile)
+    assert named.size == len(words.pieces)
+
+
+def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
+    """What ``init`` and ``vocab`` learn with is what a run of that folder is used with."""
+    for number, chosen in enumerate([*PLAIN, *OTHERWISE, *more(words)]):
+        folder = tmp_path / str(number)
+        chosen.write(folder, words)
+        used = vocabulary_of(folder, ROWS)
+        for setting in ("init", "vocab"):
+            node = resolve(f"{setting}='{folder}'").vocabulary
+            assert isinstance(node, TokenizerFile)
+            assert load_vocabulary(node).tokenizer.to_str() == used.tokenizer.to_str(), chosen
+        assert node.size == used.size, chosen
+
+
+def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
+    Folder(BERT).write(tmp_path, words)
+    count = len(words.pieces)
+    vocabulary_of(tmp_path, count)
+    with pytest.raises(DataError, match=f"{count:,} tokens, the model only {count - 1:,}"):
+        vocabulary_of(tmp_path, count - 1)
+
+
+def test_a_class_reads_its_own_files(words: Words, tmp_path: Path) -> None:
+    Folder(BERT, {"tokenizer_class": "XLNetTokenizer"}).write(tmp_path, words)
+    with pytest.raises(MissingInputError, match=r"has no tokenizer\.json, spiece\.model"):
+        vocabulary_of(tmp_path, ROWS)
+    Folder(ROBERTA, saved=True).write(tmp_path / "bpe", words)
+    path = tmp_path / "bpe" / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "tokenizer_class": "BertTokenizer"}))
+    with pytest.raises(BertcError, match="kind BPE"):
+        vocabulary_of(tmp_path / "bpe", ROWS)
