@@ -24,6 +24,14 @@ class Fix:
     replacement: str
     also: tuple["Fix", ...] = ()
 
+    @property
+    def told(self) -> str:
+        """The edit in words, for a diagnostic that says no more of it."""
+        written = self.replacement.strip()
+        if not written:
+            return "remove it"
+        return written if self.span.text else f"insert {written}"
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -68,8 +76,9 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record one mistake and go on."""
-        self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
+        """Record one mistake and go on; without ``help`` it is what ``fix`` does."""
+        told = help or (fix.told if fix else "")
+        self.found.append(Diagnostic(code, message, span, label, notes, told, fix))
 
     def remark(
         self,
