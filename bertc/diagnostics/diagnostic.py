@@ -50,11 +50,18 @@ class Diagnostic:
     fix: Fix | None = None
 
 
+def _told(diagnostic: Diagnostic) -> str:
+    """A diagnostic in a line: where a notebook shows no more, place and help are there too."""
+    at = f"{diagnostic.span}: " if diagnostic.span else ""
+    help = f" (help: {diagnostic.help})" if diagnostic.help else ""
+    return f"{at}{diagnostic.code}: {diagnostic.message}{help}"
+
+
 class SpecError(Exception):
     """A spec that cannot be used; carries every diagnostic found in the run."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        super().__init__("; ".join(map(_told, diagnostics)))
         self.diagnostics = diagnostics
 
 
