@@ -245,3 +245,32 @@ def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
     with pytest.raises(SpecError) as error:
         resolve("layer=2")
     assert str(error.value) == "<spec>:1:1: E101: unknown setting `layer` (help: layers=2)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", ""),
+        ("layers=4", ""),
+        ("layers=2", "it has 3 layers, and this network 2\nhelp: layers=3, as it has"),
+        ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
+        ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),
+        ("share=all", "its encoder.attention.1.key.bias has no place here"),
+    ],
+)
+def test_check_holds_a_network_against_that_of_init(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    settings: str,
+    said: str,
+) -> None:
+    config = {
+        **{"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3},
+        **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "vocab.txt").write_text("\n".join(f"w{n}" for n in range(100)))
+    code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
+    assert code == (65 if said else 0)
+    assert said in capsys.readouterr().err
