@@ -96,9 +96,10 @@ class Diagnostics:
         label: str = "",
         notes: tuple[Note, ...] = (),
         help: str = "",
+        fix: Fix | None = None,
     ) -> None:
         """Say once what is allowed and likely not meant."""
-        said = Diagnostic(code, message, span, label, notes, help)
+        said = Diagnostic(code, message, span, label, notes, help, fix)
         if said not in self.remarks:
             self.remarks.append(said)
 
