@@ -64,10 +64,10 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
-        MissingInputError, DataError: of the files of a task.
+        MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit.
     """
     from bertc import passes
-    from bertc.outside import judged_by
+    from bertc.outside import begun_from, judged_by
 
     diagnostics = diagnostics or Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
@@ -76,6 +76,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     diagnostics.raise_if_any()
     for program in complete:
         judged_by(program)
+        begun_from(passes.assemble(program))
     return len(complete)
 
 

@@ -56,6 +56,8 @@ def exit_code(error: BaseException, color: bool) -> int:
             if callable(show) and isinstance(code, int):
                 # A usage error of click: typer brings a click of its own, whose classes are hidden.
                 show()
+                if "extra argument" in str(getattr(error, "message", "")) and "=" in str(error):
+                    _say("help: a spec of several settings stands in quotes")
                 return code
             return _internal(error)
 

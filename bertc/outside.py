@@ -15,6 +15,7 @@ from bertc.interop.folders import read_resolved
 from bertc.ir.data import TokenizerFile
 from bertc.ir.encoder import Encoder
 from bertc.ir.growth import FromRun
+from bertc.ir.model import model_weights
 from bertc.ir.objective import Plm, Rtd, Sbo, Term, Tlm
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.program import Given, Program
@@ -218,6 +219,42 @@ def _row_length(
     sizes: list[float] = [task.examples**smoothing for task in tasks]
     mean: float = sum(map(mul, sizes, lengths)) / sum(sizes)
     return math.ceil(mean)
+
+
+def begun_from(resolved: Resolved) -> None:
+    """Hold the network of ``init`` against the one that is to begin as it, by shapes alone.
+
+    Raises:
+        DataError: if its weights would not fit.
+    """
+    from bertc.compress import fit, refusal
+
+    init, first = resolved.run.init, resolved.stages[0]
+    old = _program_of(Path(init.path)) if isinstance(init, FromRun) else None
+    if old is None or not isinstance(init, FromRun):
+        return
+    new = resolved.as_in(first)
+    assert first.grow is not None, "a stage that begins from another network says how"
+    # Which heads are there, and whether there is a pooler, only its weights say.
+    names = (weight.name for weight in model_weights(old))
+    body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
+    _, misfits = fit(old, body, new, first.grow)
+    if misfits:
+        raise refusal(Path(init.path), misfits, old, new)
+
+
+def _program_of(folder: Path) -> Resolved | None:
+    """The network in a run folder or a Hugging Face folder; None if neither is."""
+    if is_taken(folder / "resolved.json"):
+        return read_resolved(folder / "resolved.json")
+    if not is_taken(folder / "config.json"):
+        return None
+    from bertc.interop.config import read_config
+    from bertc.interop.program import to_program
+    from bertc.passes import resolve
+
+    config = read_config(folder / "config.json")
+    return resolve(to_program(config, frozenset(), {}, folder, folder))
 
 
 def judged_by(program: Program) -> None:

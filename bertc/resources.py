@@ -1,5 +1,6 @@
 """The text files that ship with the package: the grammar and the specs."""
 
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -11,6 +12,7 @@ def folder(name: str) -> Path:
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
+@cache
 def shipped_specs() -> dict[str, Path]:
     """Name and file of every shipped spec."""
     return {path.stem: path for path in sorted(folder("specs").glob("*.bertc"))}

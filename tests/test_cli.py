@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from bertc import cli
+from bertc import cli, resolve
 from bertc.diagnostics import (
     CannotWriteError,
     DataError,
     MachineError,
     MissingInputError,
     ResumeRefusedError,
+    SpecError,
     StoppedError,
     UnsafeError,
     UsageError,
 )
 from bertc.failures import exit_code
+from bertc.resources import shipped_specs
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -190,3 +192,85 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
     monkeypatch.chdir(tmp_path)
     assert call(monkeypatch, "train", f"{spec} data=files('gone.txt')", "--dry-run") == 66
     assert "remark[R101]: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["check", "layers=2", "hidden=64"], 'quotes around one spec? "layers=2 hidden=64"'),
+        (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
+        (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
+        (["check", "empty.bertc"], "the spec empty.bertc is empty"),
+        (["check", "mine.bretc"], "did you mean mine.bertc?"),
+        (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
+        (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
+        (["check", "vocab=minilm"], 'help: vocab = "minilm"'),
+        (["check", "data=files('text/*')"], "error[E308]"),
+        (["check", "data=files('text')"], 'help: "text/**/*.txt"'),
+    ],
+)
+def test_what_a_shell_or_a_slip_makes_of_a_spec(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("minilm", "text", "sub"):
+        (tmp_path / folder).mkdir()
+    for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
+        (tmp_path / name).write_text("layers=2")
+    (tmp_path / "empty.bertc").touch()
+    assert call(monkeypatch, *arguments) in (1, 2, 66)
+    out, err = capsys.readouterr()
+    assert said in " ".join((out + err).replace("│", "").split())
+
+
+def test_several_values_of_one_setting_are_several_specs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert call(monkeypatch, "check", "layers=2", "layers=4") == 0
+
+
+def test_specs_lists_what_is_shipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "specs") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(shipped_specs())
+    assert "bert-base" in lines[10]
+    assert "110.1M  BERT-base, uncased, as released" in lines[10]
+
+
+def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
+    with pytest.raises(SpecError) as error:
+        resolve("layer=2")
+    assert str(error.value) == "<spec>:1:1: E101: unknown setting `layer` (help: layers=2)"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", ""),
+        ("layers=4", ""),
+        ("layers=2", "it has 3 layers, and this network 2\nhelp: layers=3, as it has"),
+        ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
+        ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),
+        ("share=all", "its encoder.attention.1.key.bias has no place here"),
+    ],
+)
+def test_check_holds_a_network_against_that_of_init(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    settings: str,
+    said: str,
+) -> None:
+    config = {
+        **{"model_type": "bert", "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3},
+        **{"num_attention_heads": 2, "intermediate_size": 128, "max_position_embeddings": 64},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "vocab.txt").write_text("\n".join(f"w{n}" for n in range(100)))
+    code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
+    assert code == (65 if said else 0)
+    assert said in capsys.readouterr().err

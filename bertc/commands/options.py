@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,25 @@ app = typer.Typer(
     help="A compiler for text encoders: check, estimate, build and train a spec.",
 )
 
+
+def _quoted(specs: list[str]) -> list[str]:
+    """Refused where a spec of several settings lost its quotes, and each became a spec of its own.
+
+    Two values of one setting are two specs.
+    """
+    lone = [re.fullmatch(r"(\w+)=[^\s=]+", spec) for spec in specs]
+    names = {found.group(1) for found in lone if found}
+    if len(specs) > 1 and ("=" in specs or len(names) == len(specs)):
+        raise typer.BadParameter(f'did you forget the quotes around one spec? "{" ".join(specs)}"')
+    return specs
+
+
 SpecArgument = Annotated[
     str, typer.Argument(help="a file, a shipped spec's name, the text, or - for standard input")
 ]
 SpecsArgument = Annotated[
-    list[str], typer.Argument(help="files, shipped names, texts, or - for standard input")
+    list[str],
+    typer.Argument(help="files, shipped names, texts, or - for standard input", callback=_quoted),
 ]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="override a setting: key=value (repeatable)")

@@ -1,6 +1,6 @@
 """One network made from another: growing. What comes of it is a program again."""
 
-from bertc.compress.fit import fit, told_otherwise
+from bertc.compress.fit import fit, refusal, told_otherwise
 from bertc.compress.grow import WeightMap, weight_map
 
-__all__ = ["WeightMap", "fit", "told_otherwise", "weight_map"]
+__all__ = ["WeightMap", "fit", "refusal", "told_otherwise", "weight_map"]

@@ -1,8 +1,10 @@
 """Whether the weights of one model are what another can begin with, from the two weight tables."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 from bertc.compress.grow import OWNERS, WeightMap, weight_map
+from bertc.diagnostics import DataError
 from bertc.ir.answer import Answer, alike
 from bertc.ir.growth import Growth, Identity, Interleave, parted
 from bertc.ir.model import model_weights
@@ -11,6 +13,8 @@ from bertc.ir.task import Task
 
 UNSEEN = "encoder.embeddings.unseen"
 """What XLNet's second stream begins as, which only permutations need."""
+
+SHOWN_REASONS = 3
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -46,6 +50,20 @@ def fit(
         *_lost(there.keys() - set(copies.values())),
     )
     return WeightMap(copies, found.zeros), misfits
+
+
+def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) -> DataError:
+    """What is said of weights that do not fit: the first reasons, and what to write."""
+    there, here = len(old.encoder.layers), len(new.encoder.layers)
+    more = len(reasons) - SHOWN_REASONS
+    return DataError(
+        f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
+        + (f"; and {more} more" if more > 0 else ""),
+        help=f"layers={there}, as it has; a network may grow from another, not shrink"
+        if there > here
+        else "write the network as it is there (bertc build --emit resolved shows it); more "
+        "layers are made from those by grow",
+    )
 
 
 def told_otherwise(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answer]]:

@@ -59,7 +59,7 @@ def known(name: str, labels: Sequence[str], place: str, what: str = "label") -> 
     near = nearest(name, labels)
     raise DataError(
         f"{place}: unknown {what} {name[:60]!r}, one of {there} expected",
-        f"did you mean {near!r}?" if near else "",
+        f"did you mean {near!r}?" if near else f"name every {what}, or none: then they are read",
     )
 
 
@@ -76,7 +76,10 @@ def number(cell: Any, place: str, column: str, limits: tuple[float, float] | Non
         value = math.nan
     if not math.isfinite(value):
         shown = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
-        raise DataError(f"{place}: {column!r} is {shown}, {expected} expected")
+        raise DataError(
+            f"{place}: {column!r} is {shown}, {expected} expected",
+            "classify learns labels, regress numbers",
+        )
     if limits and not limits[0] <= value <= limits[1]:
         raise DataError(f"{place}: {column!r} is {value:g}, {expected} expected")
     return value

@@ -10,22 +10,19 @@ from bertc.data.cells import text
 from bertc.data.source import Piece, Source, whole
 from bertc.data.streams import (
     LONGEST_LINE_BYTES,
-    PACKED,
     Opened,
     chunks,
     decode,
     lines,
     opened,
-    suffix,
 )
-from bertc.data.tables import FORMATS, Columns, Wanted, records
+from bertc.data.tables import Columns, Wanted, records
 from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences
 from bertc.passes.inputs import instead_of
+from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.storage.paths import files_matching
 
-NO_TEXT = (".json", ".html", ".xml", ".pdf", ".docx", ".zip", ".tar", ".tgz", ".xz", ".bz2", ".7z")
-"""Endings of files that are no plain text, whatever bytes they hold."""
 SAMPLED_BYTES = 1 << 16
 """Bytes of each end of a file that its identity takes in, beside its name, size and time."""
 
@@ -65,11 +62,7 @@ def found(name: str) -> list[Path]:
         raise MissingInputError(*instead_of(name))
     for path in paths:
         if suffix(path) in NO_TEXT:
-            raise DataError(
-                f"{path}: a {suffix(path)} file is neither plain text nor rows of columns",
-                f"bertc reads text, and columns of {', '.join(FORMATS)} files, "
-                f"each also with {' or '.join(PACKED)}",
-            )
+            raise DataError(*no_text(path))
     return paths
 
 

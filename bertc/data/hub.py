@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bertc.data.source import Piece, Source, whole
-from bertc.data.streams import PACKED, chunks, opened, suffix
+from bertc.data.streams import chunks, opened
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.data import Hf
+from bertc.storage.endings import PACKED, suffix
 from bertc.storage.foreign import told_as
 from bertc.storage.paths import is_folder, is_taken
 from bertc.storage.plain_file import size_bytes

@@ -14,13 +14,6 @@ from bertc.storage import plain_file
 LONGEST_LINE_BYTES = 64 << 20
 """A longer line is refused: it must fit in memory several times over."""
 
-PACKED = (".gz", ".zst")
-
-
-def suffix(path: Path) -> str:
-    """The ending that says what a file holds, whether it is packed or not."""
-    return (path.with_suffix("") if path.suffix in PACKED else path).suffix
-
 
 class Opened:
     """An open file: ``stream`` gives its unpacked bytes, ``amount`` the packed bytes read since."""

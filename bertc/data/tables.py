@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertc.data.streams import LONGEST_LINE_BYTES, PACKED, Opened, lines, suffix
+from bertc.data.streams import LONGEST_LINE_BYTES, Opened, lines
 from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
+from bertc.storage.endings import PACKED, suffix
 from bertc.storage.foreign import told_as
-
-FORMATS = (".tsv", ".csv", ".jsonl", ".parquet")
-"""Endings of files whose rows have columns; what ends otherwise is text."""
 
 Columns = tuple[str, ...]
 Record = tuple[int, list[str]]

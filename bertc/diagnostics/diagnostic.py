@@ -24,6 +24,14 @@ class Fix:
     replacement: str
     also: tuple["Fix", ...] = ()
 
+    @property
+    def told(self) -> str:
+        """The edit in words, for a diagnostic that says no more of it."""
+        written = self.replacement.strip()
+        if not written:
+            return "remove it"
+        return written if self.span.text else f"insert {written}"
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -42,11 +50,18 @@ class Diagnostic:
     fix: Fix | None = None
 
 
+def _told(diagnostic: Diagnostic) -> str:
+    """A diagnostic in a line: where a notebook shows no more, place and help are there too."""
+    at = f"{diagnostic.span}: " if diagnostic.span else ""
+    help = f" (help: {diagnostic.help})" if diagnostic.help else ""
+    return f"{at}{diagnostic.code}: {diagnostic.message}{help}"
+
+
 class SpecError(Exception):
     """A spec that cannot be used; carries every diagnostic found in the run."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("; ".join(f"{d.code}: {d.message}" for d in diagnostics))
+        super().__init__("; ".join(map(_told, diagnostics)))
         self.diagnostics = diagnostics
 
 
@@ -68,8 +83,9 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record one mistake and go on."""
-        self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
+        """Record one mistake and go on; without ``help`` it is what ``fix`` does."""
+        told = help or (fix.told if fix else "")
+        self.found.append(Diagnostic(code, message, span, label, notes, told, fix))
 
     def remark(
         self,
@@ -80,9 +96,10 @@ class Diagnostics:
         label: str = "",
         notes: tuple[Note, ...] = (),
         help: str = "",
+        fix: Fix | None = None,
     ) -> None:
         """Say once what is allowed and likely not meant."""
-        said = Diagnostic(code, message, span, label, notes, help)
+        said = Diagnostic(code, message, span, label, notes, help, fix)
         if said not in self.remarks:
             self.remarks.append(said)
 

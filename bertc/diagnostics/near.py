@@ -13,6 +13,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     wanted = _plain(name[:64])
     if wanted in spelled:
         return spelled[wanted]
+    ends = [each for each in spelled if len(each) > 2 and wanted.endswith(each)]
+    if ends:  # bytebpe, num_layers
+        return spelled[max(ends, key=len)]
     found = get_close_matches(wanted, spelled, n=1, cutoff=0.6)
     return spelled[found[0]] if found else ""
 

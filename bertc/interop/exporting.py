@@ -100,8 +100,8 @@ def export_model(
             other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
         else:
             other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target, {})
-        first, *rest = other.at(folder / GENERATOR).summary().splitlines()
-        return replace(written, notes=(*written.notes, f"the generator: {first}", *rest))
+        first = other.at(folder / GENERATOR).summary().splitlines()[0]
+        return replace(written, notes=(*written.notes, f"the generator: {first}", *other.notes))
 
 
 def _target(

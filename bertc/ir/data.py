@@ -70,6 +70,9 @@ class Hf(Node):
         return (self.language,)
 
 
+_TWO = 'name a file for each of two, as in data=pairs(en="a.en", fr="a.fr")'
+
+
 class Parallel(Node):
     """Sentences and their translations: ``pairs(en="a.en", fr="a.fr")``, line by line.
 
@@ -87,9 +90,9 @@ class Parallel(Node):
     def _two_sides(self) -> "Parallel":
         if len(self.sides) != 2:
             named = " and ".join(language for language, _ in self.sides) or "none"
-            raise ValueError(f'name two languages, as in pairs(en="a.en", fr="a.fr"), not {named}')
+            raise ValueError(f"two languages are paired, not {named}", _TWO)
         if not all(where for _, where in self.sides):
-            raise ValueError("a side without a file or column")
+            raise ValueError("a side without a file or column", _TWO)
         return self
 
     @property

@@ -58,7 +58,7 @@ class Replace(Node):
     def _adds_up(self) -> "Replace":
         total = self.mask + self.random + self.keep
         if abs(total - 100) > 1e-6:
-            raise ValueError(f"the three parts add up to {total:g}, not 100")
+            raise ValueError(f"the three parts add up to {total:g}, not 100", "write parts of 100")
         return self
 
 

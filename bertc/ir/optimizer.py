@@ -76,7 +76,8 @@ class _Rule(Node):
     def _falls(self) -> Self:
         if isinstance(self.schedule, Decay) and self.schedule.end_lr > self.lr:
             raise ValueError(
-                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}, and rates fall"
+                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}, and rates fall",
+                "let it end below lr, or at 0",
             )
         return self
 

@@ -7,7 +7,7 @@ labels, and the number of training examples - is filled in before a program is r
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from bertc.ir.answer import (
     Answer,
@@ -27,9 +27,21 @@ from bertc.ir.encoder import Encoder
 
 Path = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-Names = tuple[str, ...]
 Scored = Literal["tokens", "binary", "examples"]
 """What a loss is a mean over: tokens named, questions of yes or no, or labelled examples."""
+
+
+def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    """None, to be read from the training file, or two at least and no two alike."""
+    if len(names) == 1 or len(set(names)) < len(names):
+        raise ValueError(
+            "two labels or more, no two alike, can be told apart",
+            "name all of them, or none: then they are read from the training file",
+        )
+    return names
+
+
+Names = Annotated[tuple[str, ...], AfterValidator(_told_apart)]
 Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]

@@ -4,8 +4,8 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.objective import Masked, PairTerm, Sbo, SpanUnit
 from bertc.ir.program import Program
-from bertc.passes.dimensions import total_steps
-from bertc.passes.fixes import fix, fix_argument, note
+from bertc.passes.dimensions import longest_seq, total_steps
+from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.order import check_order
 from bertc.passes.plan import largest_divisor
@@ -71,8 +71,7 @@ def _biases_fit(program: Program, diagnostics: Diagnostics) -> None:
             "layers differ in heads, and attention = relative has biases that all of them share",
             heads.origin.span,
             notes=note("attention is set here", attention.origin.span),
-            help="untie=true, as in attention=relative(untie=true)",
-            fix=fix_argument(attention, (), "untie", "true"),
+            **argument("attention", attention, "untie", "true"),
         )
 
 
@@ -139,19 +138,20 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
 def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
     table, head = program.settings["table"].value, program.settings["head"].value
     span, hidden = program.span("table"), program.settings["hidden"].value
+    vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
+    whole = "table=whole" + " head=linear" * (program.settings["head"].origin.kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
             diagnostics.error(
                 "E220",
                 "an adaptive head reads the clusters of an adaptive table, and there is none",
                 program.span("head"),
-                help="table=adaptive([20000, 60000]), or head=linear",
+                help=f"table=adaptive([{vocab // 2}]) or head=linear",
             )
         return
-    vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
     narrowest = table.clusters(vocab, embedding)[-1].width
     if list(table.cutoffs) != sorted(set(table.cutoffs)):
-        problem, rule = "the cutoffs do not ascend", "table=adaptive([20000, 60000])"
+        problem, rule = "the cutoffs do not ascend", "write them in order, each once"
     elif table.cutoffs[-1] >= vocab:
         problem, rule = f"the last cluster begins at {table.cutoffs[-1]} of {vocab} tokens", ""
     elif not narrowest:
@@ -161,14 +161,14 @@ def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
         rule = f"embedding={hidden}"
     elif table.narrows and head.kind != "adaptive":
         problem = f"a {head.kind} head reads one table, and there is one a cluster"
-        rule = "head=adaptive, or div=1"
+        rule = "head=adaptive"
     elif program.settings["generator"].value.kind == "network":
-        problem, rule = "a generator draws from one softmax, and there are several", "table=whole"
+        problem, rule = "a generator draws from one softmax, and there are several", whole
     elif any(t.objective.kind == "sbo" for s in stage_views(program) for t in s.value("objective")):
-        problem, rule = "sbo tells tokens by one softmax, and there are several", "table=whole"
+        problem, rule = "sbo tells tokens by one softmax, and there are several", whole
     else:
         return
-    diagnostics.error("E220", problem, span, help=rule or "fewer clusters, or more tokens")
+    diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
 
 
 def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
@@ -181,7 +181,7 @@ def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
             other.span("objective"),
             label=f"stage {other.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="objective=clm in every stage, or in none; else a run that begins from this one",
+            help="clm in every stage or in none; else a run that begins from this one",
         )
 
 
@@ -229,8 +229,11 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             f"{stage.format.kind} rows go on from document to document, and pack = true",
             stage.span("pack"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="format=doc-sentences, whose rows end with their document",
-            fix=fix(stage.given("format"), "format=doc-sentences"),
+            label="" if stage.value("memory") else "rows of doc-sentences end with their document",
+            help="pack=false" if stage.value("memory") else "format=doc-sentences",
+            fix=fix(stage.given("pack"), "pack=false")
+            if stage.value("memory")
+            else fix(stage.given("format"), "format=doc-sentences"),
         )
     _segments_fit(stage, diagnostics)
 
@@ -247,7 +250,8 @@ def _segments_fit(stage: StageView, diagnostics: Diagnostics) -> None:
             f"{rows} rows have {number} segments, and segments = {given.value}",
             given.origin.span or stage.span("format"),
             notes=note(f"format = {kind}", stage.span("format")) if given.origin.span else (),
-            help=f"segments={many}, or segments=0 to tell the segments apart by separators alone",
+            label="without any, separators alone tell the segments apart",
+            help=f"segments={many} or segments=0",
             fix=fix(given, f"segments={many}"),
         )
 
@@ -256,7 +260,7 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
     positions, seq = stage.program.settings["positions"].value, stage.value("seq")
     room = positions.room
     if room is not None and seq > room:
-        more_rows = f"positions={seq + positions.offset}"
+        more_rows = f"positions={longest_seq(stage.program)}"
         written = stage.program.settings["positions"]
         diagnostics.error(
             "E203",
@@ -295,6 +299,5 @@ def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -
             f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
             notes=note(f"steps = {steps}", stage.span("steps")),
-            help=f"warmup=1% of the steps, as in optimizer={optimizer.kind}(warmup=1%)",
-            fix=fix_argument(stage.given("optimizer"), (), "warmup", "1%"),
+            **argument("optimizer", stage.given("optimizer"), "warmup", "1%"),
         )

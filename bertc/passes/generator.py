@@ -7,7 +7,7 @@ from bertc.ir.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.objective import Masked, Rtd
 from bertc.ir.program import Given, Program
 from bertc.ir.sharing import ShareGroups, ShareMap
-from bertc.passes.fixes import fix, fix_argument, note
+from bertc.passes.fixes import argument, fix, fix_argument, note
 from bertc.passes.stages import StageView, stage_views
 
 WIDEST = 16.0
@@ -57,8 +57,7 @@ def _one_width(program: Program, node: GeneratorNetwork, diagnostics: Diagnostic
             given.origin.parts.get(("hidden",), given.origin.span),
             label="size and hidden both say how wide it is",
             notes=note(f"size = {node.size:g}", given.origin.parts.get(("size",))),
-            help=f"hidden={by_size}, or hidden alone",
-            fix=fix_argument(given, (), "hidden", str(by_size)),
+            **argument("generator", given, "hidden", str(by_size)),
         )
 
 
@@ -72,7 +71,9 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             "a generator, and no objective asks what it replaced",
             span,
             notes=note("the objective is set here", program.span("objective")),
-            help="objective=rtd*50+mlm, or generator=none",
+            help="objective=rtd*50+mlm or generator=none"
+            if isinstance(node, GeneratorNetwork)
+            else "generator=none",
             fix=fix(program.settings["generator"], "generator=none"),
         )
     learns = any(isinstance(objective, Masked) for objective in objectives)
@@ -83,7 +84,7 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             span,
             label="it learns mlm",
             notes=note("the objective is set here", program.span("objective")),
-            help="objective=rtd*50+mlm, or generator=unigram",
+            help="objective=rtd*50+mlm or generator=unigram",
             fix=fix(program.settings["generator"], "generator=unigram"),
         )
 
@@ -101,7 +102,7 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             "rtd asks which tokens were replaced, and nothing replaces any",
             span,
             label="needs a generator",
-            help="generator=0.25, generator=unigram or generator=random",
+            help="generator=0.25" if masks else "generator=unigram or generator=random",
         )
     elif masks and not isinstance(node, GeneratorNetwork):
         diagnostics.error(
@@ -110,17 +111,18 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             span,
             label="without a generator network the encoder alone reads, and it reads replacements",
             notes=note(f"generator = {node.kind}", stage.program.span("generator")),
-            help="objective=rtd, or generator=0.25",
+            help="objective=rtd or generator=0.25",
             fix=fix(stage.program.settings["generator"], "generator=0.25"),
         )
     elif masks and replacing.p != Rtd().p:
+        by_mlm = _chosen_by_mlm(stage, replacing.p)
         diagnostics.error(
             "E234",
             f"rtd is to choose {replacing.p:g} of the tokens, and mlm chooses them here",
             span,
             label="what mlm predicts is what is replaced",
-            help=f"mlm(p={replacing.p:g}), and rtd without p",
-            fix=_chosen_by_mlm(stage, replacing.p),
+            help=by_mlm.replacement if by_mlm else "leave p of rtd out",
+            fix=by_mlm,
         )
 
 
@@ -150,14 +152,15 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
     if node.hidden % node.heads:
         fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
         near = min(fitting, key=lambda n: abs(n - node.heads))
+        within = fix_argument(given, (), "heads", str(near))
+        whole = f"generator=network({node.size:g}, heads={near})"
         diagnostics.error(
             "E201",
             f"{node.heads} heads do not divide the generator's width {node.hidden}",
             span,
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
-            help=f"heads={near}",
-            fix=fix_argument(given, (), "heads", str(near))
-            or fix(given, f"generator=network({node.size:g}, heads={near})"),
+            help=whole if not within else f"heads={near}",
+            fix=within or fix(given, whole),
         )
     sharing = note("the sharing is set here", program.span("share"))
     deepest = max(view.value("layers") for view in stage_views(program))
@@ -172,6 +175,5 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             span,
             label=f"share={scheme.kind} is made for another depth",
             notes=sharing,
-            help=f"layers={deepest} in generator=network(...), or none",
-            fix=fix_argument(given, (), "layers", str(deepest)),
+            **argument("generator", given, "layers", str(deepest)),
         )

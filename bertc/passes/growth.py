@@ -54,7 +54,8 @@ def _nothing_grows(given: Given, where: str, diagnostics: Diagnostics) -> None:
         "E264",
         f"grow says how a deeper network begins, and nothing grows {where}",
         given.origin.span,
-        help="layers=... in a later stage, or no grow",
+        label="a later stage with more layers would grow",
+        help="remove it",
         fix=fix(given, ""),
     )
 
@@ -66,8 +67,8 @@ def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
         given = stage.given("grow")
         if given is None or not isinstance(given.value, FromGenerator):
             continue
-        problem, instead = "", "grow=stack"
-        wide = fix(generator, f"generator=network(1, tie={_tie(generator.value)})")
+        problem, instead, tie = "", "grow=stack", _tie(generator.value)
+        as_wide = "generator=1" if tie == "embeddings" else f"generator=network(1, tie={tie})"
         if not stage.begins_told or not place:
             problem = "the encoder is to begin as its generator, and no stage trained that before"
         elif not isinstance(generator.value, GeneratorNetwork):
@@ -75,11 +76,11 @@ def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
             problem += generator.value.kind
         elif _sizes(program, stage) != _sizes(program, stage, generator.value):
             problem = "the encoder is to begin as its generator, and they differ in size"
-            instead = "generator=1"
+            instead = as_wide
         elif stage.value("layers") != views[place - 1].value("layers"):
             problem = "the encoder is to begin as its generator, and to be deeper than before"
         if problem:
-            told = wide if instead == "generator=1" else fix_kind(given, "stack")
+            told = fix(generator, as_wide) if instead == as_wide else fix_kind(given, "stack")
             diagnostics.error(
                 "E263",
                 problem,
@@ -140,7 +141,7 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
                     program.span(setting) or stage.span("layers"),
                     label="a copy is as wide as the original",
                     notes=_grown_here(stage, before),
-                    help=f"{setting}={widths[0]}, or grow=identity with norm=pre",
+                    help=f"{setting}={widths[0]} or grow=identity norm=pre",
                     fix=fix(program.settings[setting], f"{setting}={widths[0]}"),
                 )
                 return
@@ -183,7 +184,7 @@ def _identity_possible(
             "a layer with norm=post is never the identity: what passes it by is normed once more",
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
-            help="grow=stack, or norm=pre",
+            help="grow=stack or norm=pre",
             fix=fix_kind(stage.given("grow"), "stack"),
         )
         return
@@ -198,7 +199,7 @@ def _identity_possible(
                 f"that of layer {new[borrower]}",
                 stage.span("grow") or stage.span("layers"),
                 notes=note("the sharing is set here", share.origin.span),
-                help="grow=stack, or share=none",
+                help="grow=stack or share=none",
                 fix=fix_kind(stage.given("grow"), "stack"),
             )
             return

@@ -5,7 +5,7 @@ from bertc.ir.data import Bytes, Words
 from bertc.ir.generator import GeneratorNetwork
 from bertc.ir.growth import FromGenerator
 from bertc.ir.objective import Masked, Sbo, WordUnit
-from bertc.passes.fixes import note
+from bertc.passes.fixes import argument, note
 from bertc.passes.stages import StageView, reads_on, stage_views
 
 
@@ -14,7 +14,7 @@ def remark_idle(stage: StageView, diagnostics: Diagnostics) -> None:
     for number, term in enumerate(stage.value("objective")):
         if isinstance(term.objective, Masked):
             _nothing_hidden(stage, number, term.objective, diagnostics)
-            _one_token_words(stage, term.objective, diagnostics)
+            _one_token_words(stage, number, term.objective, diagnostics)
         elif isinstance(term.objective, Sbo):
             _learned_by_generator(stage, diagnostics)
     _without_order(stage, diagnostics)
@@ -29,11 +29,11 @@ def _nothing_hidden(stage: StageView, number: int, term: Masked, diagnostics: Di
             f"{term.kind} predicts tokens that all stand there as they are, so copying is enough",
             parts.get((number, "objective", "replace"), stage.span("objective")),
             label="masked, random and kept in percent; BERT has 80/10/10",
-            help="replace=80/10/10",
+            **argument("objective", given, "replace", "80/10/10", (number, "objective")),
         )
 
 
-def _one_token_words(stage: StageView, term: Masked, diagnostics: Diagnostics) -> None:
+def _one_token_words(stage: StageView, number: int, term: Masked, diagnostics: Diagnostics) -> None:
     """Whether whole words are drawn where every token is one."""
     vocab = stage.program.settings["vocab"]
     if isinstance(term.unit, WordUnit) and isinstance(vocab.value, Bytes | Words):
@@ -42,7 +42,9 @@ def _one_token_words(stage: StageView, term: Masked, diagnostics: Diagnostics) -
             f"unit = word draws single tokens: with vocab = {vocab.value.kind} each is a word",
             stage.span("objective"),
             notes=note("the vocabulary is set here", vocab.origin.span),
-            help="unit=token",
+            **argument(
+                "objective", stage.given("objective"), "unit", "token", (number, "objective")
+            ),
         )
 
 

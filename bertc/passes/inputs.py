@@ -1,16 +1,17 @@
 """Whether the text that a spec names is there: looked for, not read."""
 
-from bertc.diagnostics import Diagnostics, Span
+from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
 from bertc.ir.growth import FromRun
 from bertc.ir.program import Program
 from bertc.passes.stages import stage_views
 from bertc.passes.vocabulary import nowhere_to_begin
+from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.paths import files_matching, is_folder, user_path
 
 
 def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
-    """Report files that no source of text finds, and an ``init`` that is no folder.
+    """Report files of text that are not there, or are no text by their names, and a missing init.
 
     Only where they are wanted: what a run would cost can be said without them. Data sets of a hub
     and installed packages are not looked for.
@@ -23,9 +24,15 @@ def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
         assert given is not None, "the defaults are filled in"
         for index, share in enumerate(given.value):
             for name, argument in _named(share.corpus):
-                if next(files_matching(name), None) is None:
-                    span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
+                span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
+                found = files_matching(name)
+                if (first := next(found, None)) is None:
                     _missing(name, span, diagnostics)
+                    continue
+                other = next((path for path in (first, *found) if suffix(path) in NO_TEXT), None)
+                if other is not None:
+                    message, help = no_text(other)
+                    diagnostics.error("E308", message, span, help=help)
 
 
 def instead_of(name: str) -> tuple[str, str]:
@@ -51,4 +58,7 @@ def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str],
 def _missing(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
     message, help = instead_of(name)
     if all((each.message, each.span) != (message, span) for each in diagnostics.found):
-        diagnostics.error("E307", message, span, help=help)
+        pattern = f'"{name.rstrip("/")}/**/*.txt"'
+        folder = span is not None and span.text[:1] in "\"'" and is_folder(user_path(name))
+        fix = Fix(span, pattern) if folder and span else None
+        diagnostics.error("E307", message, span, help=pattern if folder else help, fix=fix)

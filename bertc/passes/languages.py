@@ -122,6 +122,7 @@ def _several_to_smooth(stage: StageView, diagnostics: Diagnostics) -> None:
             + (f"has one, {listed(named)}" if any(named) else "names none"),
             smoothing.origin.span,
             notes=note("the text is named here", data.origin.span),
-            help='files("sw.txt", language="sw") names one; smoothing=1 for text of one language',
+            label='files("sw.txt", language="sw") is text of a language',
+            help="smoothing=1",
             fix=fix(smoothing, "smoothing=1"),
         )

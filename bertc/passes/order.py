@@ -4,7 +4,7 @@ import math
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.objective import Objective, PairTerm, Plm
-from bertc.passes.fixes import fix_argument, note, terms_written
+from bertc.passes.fixes import argument, note, terms_written
 from bertc.passes.plan import largest_divisor
 from bertc.passes.stages import StageView
 
@@ -16,13 +16,14 @@ def check_order(stage: StageView, diagnostics: Diagnostics) -> None:
     if found is None:
         return
     others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | PairTerm)]
+    generates = stage.program.settings["generator"].value.kind != "none"
     if others:
         diagnostics.error(
             "E250",
             f"plm reads rows as they stand, and {others[0]} reads something else",
             span,
-            label="a row is read in one way only",
-            help=f"objective={_as_written(stage, found)}, or a stage for each",
+            label="a row is read in one way only; another stage may read it in another",
+            help=f"objective={_as_written(stage, found)}" + " generator=none" * generates,
         )
     part = next((p for p in stage.parts if 0 < found.block < p and p % found.block), None)
     if part is not None:
@@ -34,8 +35,8 @@ def check_order(stage: StageView, diagnostics: Diagnostics) -> None:
             f"{rows} tokens are no number of blocks of {found.block}",
             span,
             notes=note(f"seq = {seq}", stage.span("seq")),
-            help=f"block={near}, or no block for one permutation of a row",
-            fix=fix_argument(stage.given("objective"), place, "block", str(near)),
+            label="without block a row is permuted as a whole",
+            **argument("objective", stage.given("objective"), "block", str(near), place),
         )
 
 

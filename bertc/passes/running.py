@@ -2,8 +2,8 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.passes.fixes import fix, note, written
-from bertc.passes.stages import StageView
+from bertc.passes.fixes import fix, fix_settings, note, written
+from bertc.passes.stages import StageView, asks_about_pairs, has_tasks
 
 SHORTEST = 5
 """Tokens of two segments at least: one of each, a separator after each, and [CLS]."""
@@ -11,25 +11,24 @@ SHORTEST = 5
 
 def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
     """Report memories and streams that cannot be, and rows of a stream that cannot be read."""
+    if has_tasks(stage.value("objective")):
+        return  # their rows are examples
     running, memory = stage.format.kind in RUNNING, stage.value("memory")
     attention = stage.program.settings["attention"]
     near_alone = attention.value.kind == "full"
-    wanted = f"memory={memory}"
-    if not running and not written(stage.given("format")):
-        wanted += " format=stream"
-    if near_alone and not written(attention):
-        wanted += " attention=relative"
-    if near_alone and "memory" in stage.own:
-        wanted = "memory=0"  # a stage cannot set attention
-    packed = _packed(stage)
-    if memory and not running and not packed:
+    instead = _reading_on(stage, near_alone)
+    packed = bool(stage.value("pack")) and not written(stage.given("format"))
+    if memory and not running:
+        rows = "packed" if packed else stage.format.kind
         diagnostics.error(
             "E219",
-            f"{stage.format.kind} rows do not go on where others ended, and memory = {memory}",
+            f"{rows} rows do not go on where others ended, and memory = {memory}",
             stage.span("memory"),
-            notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            help="format=stream" + " attention=relative" * near_alone,
-            fix=fix(stage.given("format"), "format=stream") or fix(stage.given("memory"), wanted),
+            notes=note("pack = true", stage.span("pack"))
+            if packed
+            else note(f"format = {stage.format.kind}", stage.span("format")),
+            help=instead,
+            fix=fix_settings(stage, stage.given("memory"), instead),
         )
     if memory and near_alone:
         diagnostics.error(
@@ -38,13 +37,11 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
             stage.span("memory"),
             label="remembered tokens would share their places with those of the row",
             notes=note("attention is set here", attention.origin.span),
-            help="attention=relative",
-            fix=fix(attention, "attention=relative") or fix(stage.given("memory"), wanted),
+            help=instead,
+            fix=fix_settings(stage, stage.given("memory"), instead),
         )
     if memory:
         _one_place(stage, diagnostics)
-    if memory and packed:
-        _nothing_packed(stage, diagnostics)
     if running and (stage.translates or stage.value("mixing") == "batches"):
         what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
         diagnostics.error(
@@ -56,23 +53,6 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
         )
     if isinstance(stage.format, StreamPair):
         _pair_possible(stage, stage.format, diagnostics)
-
-
-def _packed(stage: StageView) -> bool:
-    """Whether rows are not those of a stream because they are packed."""
-    return bool(stage.value("pack")) and not written(stage.given("format"))
-
-
-def _nothing_packed(stage: StageView, diagnostics: Diagnostics) -> None:
-    memory = stage.value("memory")
-    diagnostics.error(
-        "E219",
-        f"packed rows do not go on where others ended, and memory = {memory}",
-        stage.span("memory"),
-        notes=note("pack = true", stage.span("pack")),
-        help="pack=false format=stream",
-        fix=fix(stage.given("pack"), "pack=false format=stream"),
-    )
 
 
 def _one_place(stage: StageView, diagnostics: Diagnostics) -> None:
@@ -92,6 +72,23 @@ def _one_place(stage: StageView, diagnostics: Diagnostics) -> None:
     )
 
 
+def _reading_on(stage: StageView, near_alone: bool) -> str:
+    """What to write so that rows may remember, or that they do not where nothing else will do."""
+    if asks_about_pairs(stage.value("objective")) or stage.translates:
+        return "memory=0"
+    if near_alone and "memory" in stage.own:
+        return "memory=0"  # a stage cannot set attention
+    positions = stage.program.settings["positions"]
+    placed = positions.origin.kind != "derived" and positions.value.kind != "none"
+    others = [
+        "pack=false" * stage.value("pack"),
+        "format=stream" * (stage.format.kind not in RUNNING),
+        "attention=relative" * near_alone,
+        "positions=none" * (near_alone and placed),
+    ]
+    return " ".join(filter(None, others))
+
+
 def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics) -> None:
     seq, given = stage.value("seq"), stage.given("format")
     reused, rest = rows.parts(seq)
@@ -106,7 +103,7 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             help=_spelt(half, rows.both_ways),
             fix=fix(given, _spelt(half, rows.both_ways)),
         )
-    attention = stage.program.settings["attention"]
+    attention, own = stage.program.settings["attention"], "format" in stage.own
     if rows.both_ways and attention.value.kind == "full":
         diagnostics.error(
             "E225",
@@ -114,8 +111,10 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             stage.span("format"),
             label="text that runs backward has its distances turned round",
             notes=note("attention is set here", attention.origin.span),
-            help="attention=relative",
-            fix=fix(attention, "attention=relative") or fix(given, _spelt(rows.reuse, False)),
+            help=_spelt(rows.reuse, False) if own else "attention=relative",
+            fix=fix(given, _spelt(rows.reuse, False))
+            if own
+            else fix_settings(stage, given, "attention=relative"),
         )
     kinds = [term.objective.kind for term in stage.value("objective")]
     ahead = next((kind for kind in kinds if kind not in ("plm", "clm")), None)
@@ -126,7 +125,7 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             stage.span("memory"),
             label="A begins with what the next row reads there",
             notes=note(f"format = {rows.kind}", stage.span("format")),
-            help="objective=plm, or memory=0",
+            help="objective=plm or memory=0",
             fix=fix(stage.given("memory"), "memory=0"),
         )
 

@@ -34,14 +34,12 @@ def tasks(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _patient(stage: StageView, diagnostics: Diagnostics) -> None:
     told = "patience waits for better scores of a task, and there is none"
-    _wanting(stage, "patience", ("E275", told, "leave patience out"), diagnostics)
+    _wanting(stage, "patience", ("E275", told, "patience=0"), diagnostics)
 
 
 def _passing(stage: StageView, diagnostics: Diagnostics) -> None:
-    told = "epochs counts passes over the examples of a task, and there is none"
-    _wanting(
-        stage, "epochs", ("E272", told, "steps says how long text is learned from"), diagnostics
-    )
+    told = "epochs counts passes over the examples of a task, and there is none: steps counts"
+    _wanting(stage, "epochs", ("E272", told, "epochs=0"), diagnostics)
 
 
 def _wanting(
@@ -96,6 +94,7 @@ def _frozen(stage: StageView, diagnostics: Diagnostics) -> None:
             f"freeze = {given.value}, and there are {layers} layers",
             given.origin.span,
             notes=note(f"layers = {layers}", stage.span("layers")),
-            help=f"freeze={layers} trains nothing but heads and pooler",
+            label="with all of them frozen, heads and pooler alone are trained",
+            help=f"freeze={layers}",
             fix=fix(given, f"freeze={layers}"),
         )

@@ -117,7 +117,6 @@ class _Balancer:
             Span(self.source, end, end),
             label=f"`{closer}` is missing here",
             notes=(Note("opened here", self.span(opener, opener)),),
-            help=f"insert {closer}",
             fix=Fix(Span(self.source, end, end), closer),
         )
         kind = "RPAR" if opened.arguments else opened.closer
@@ -157,7 +156,7 @@ class _Balancer:
         place = self.lost_opener(token)
         if place is None:
             message = f"`{token.text}` closes nothing"
-            self.diagnostics.error("E003", message, span, help="remove it", fix=Fix(span, ""))
+            self.diagnostics.error("E003", message, span, fix=Fix(span, ""))
             return
         kind = next(opener for opener, closer in OPENERS.items() if closer == token.kind)
         end = self.done[place - 1].end

@@ -38,7 +38,7 @@ def _unnamed(value: Value | None) -> bool:
     if value is None:
         return False
     before = value.span.source.text[: value.span.start].rstrip()
-    return before.endswith(("(", ","))
+    return before.endswith(("(", ",", "{", "["))
 
 
 class Converter:
@@ -78,7 +78,7 @@ class Converter:
         argument without its name the ``value`` stands alone.
         """
         if not place:
-            return Slot(self.name, f"{self.name} = ")
+            return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
         if len(place) == 2 and isinstance(place[0], int) and place[1] != "weight":
             return Slot(self.name, "")
         names = [part for part in place if isinstance(part, str)]
@@ -150,7 +150,8 @@ class Converter:
                 unknown.unknown_argument(argument, value, called, shapes, self.diagnostics)
             elif name in placed:
                 first = placed[name]
-                mistakes.argument_twice(name, argument, first, value, self.diagnostics)
+                free = name not in shapes
+                mistakes.argument_twice(name, argument, first, value, free, self.diagnostics)
                 others += [(name, BAD)] if name not in shapes else []
             else:
                 placed[name] = argument
@@ -169,20 +170,24 @@ class Converter:
         return self._make(node, fields, value, place)
 
     def _make(self, node: type[Node], fields: dict[str, Any], value: Value, place: Place) -> Any:
-        """The node itself. Only rules between arguments can still fail here."""
+        """The node itself. Only rules between arguments can still fail here.
+
+        They raise a ValueError of the cause and, where leaving one out is not it, the way out.
+        """
         try:
             return node(**fields)
         except ValidationError as error:
             first = error.errors()[0]
-            cause = first.get("ctx", {}).get("error") or "this value is not possible"
+            told = getattr(first.get("ctx", {}).get("error"), "args", ())
+            cause, help = (*told, "leave out one of the two")[:2] if told else (first["msg"], "")
             at = self.parts.get((*place, *first["loc"][:1]), value.span)
-            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at)
+            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
             return BAD
 
     # ---- lists and sums
 
     def _several(self, value: Value, shape: Several, place: Place) -> Any:
-        slot, count = self._slot(place), shape.length
+        slot, count = self._slot(place, value), shape.length
         if isinstance(value, Number) and value.value is None:
             return BAD
         if not isinstance(value, Series):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from bertc.syntax.scan import LARGEST_TEXT
 
 SUFFIX = ".bertc"
 STANDARD_INPUT = "-"
+MOST_LOOKED_AT = 1000
 _TEXT = re.compile(r"[={}\"'#,\s]")
 
 
@@ -72,12 +74,25 @@ def find(spec: str) -> Place:
     shown, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _TEXT.search(spec)):
         return Place("<spec>", "spec", None, here, here, spec)
+    if beside := _beside(spec):
+        raise MissingInputError(f"there is no spec {shown}", f"did you mean {beside}?")
     if path_like or "/" in spec or os.sep in spec:
         raise MissingInputError(f"there is no spec {shown}", "check the path")
     near = nearest(spec, shipped)
     help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
     message = f"there is no file or shipped spec called `{shown}`"
     raise MissingInputError(message, help if shipped else "")
+
+
+def _beside(spec: str) -> str:
+    """The spec in the same folder whose name is most like that of one which is not there."""
+    path = Path(spec)
+    try:
+        names = [each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), MOST_LOOKED_AT)]
+    except OSError:
+        return ""
+    near = nearest(path.name, names)
+    return str(path.with_name(near)) if near else ""
 
 
 def shipped_place(name: str, span: Span | None = None) -> Place:

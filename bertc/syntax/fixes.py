@@ -6,9 +6,14 @@ from bertc.diagnostics import Diagnostic, Fix, Source
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
-    """The text of a source after the fixes that concern it; of two that overlap, the first."""
+    """The text of a source after the fixes that concern it; of two that overlap, the first.
+
+    One of several edits is made once, whoever offers it: two mistakes may have one way out.
+    """
     edits: list[Fix] = []
     for fix in (diagnostic.fix for diagnostic in diagnostics if diagnostic.fix):
+        if fix.also and fix in edits:
+            continue
         parts = (fix, *fix.also)
         here = all(part.span.source == source for part in parts)
         if here and not any(_overlap(part, edit) for part in parts for edit in edits):

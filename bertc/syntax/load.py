@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 
-from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, listed, nearest
 from bertc.ir.program import Program
 from bertc.resources import shipped_specs
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
@@ -33,11 +33,15 @@ def load(
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
+        UsageError: if the file is empty.
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     found = Diagnostics() if diagnostics is None else diagnostics
     place = find(spec)
-    tree = parse(place.read(), place.name, found)
+    text = place.read()
+    if place.name != "<spec>" and not text.strip():
+        raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
+    tree = parse(text, place.name, found)
     sets = [
         parse(_BARE_PATH.sub(r'\1"\2"', text), f"{OVERRIDE} #{i}", found)
         for i, text in enumerate(overrides, 1)

@@ -169,7 +169,9 @@ class _Lowering:
                 block.name.span,
                 label=f"did you mean `{near}`?" if near else "",
                 notes=(Note(f"blocks: {listed(BLOCKS)}"),),
-                help=(near or BLOCKS[0]) + ' "name" { ... }',
+                help=f"{near or BLOCKS[0]} {block.label.span.text}"
+                if block.label
+                else f"a {BLOCKS[0]} with a name",
                 fix=Fix(block.name.span, near or BLOCKS[0]) if block.label else None,
             )
             return None
@@ -204,7 +206,7 @@ class _Lowering:
                     "E114",
                     "a stage without a name",
                     stage.span,
-                    help=f"stage{example} {{ ... }}",
+                    help=f"stage{example}",
                     fix=Fix(after, example),
                 )
             elif stage.name in first:
@@ -216,7 +218,7 @@ class _Lowering:
                     message,
                     stage.label,
                     notes=(note,),
-                    help=f"stage {other[:60]} {{ ... }}",
+                    help=f"stage {other}" if len(other) < 60 else "give it another name",
                     fix=Fix(stage.label, other) if stage.label else None,
                 )
             first.setdefault(stage.name, stage)

@@ -38,14 +38,12 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
         if value.value is None:
             return
         instead = _taking_number(value, shape)
-    if not instead and not help:
-        help = slot.prefix + _example(shape)
     diagnostics.error(
         "E108",
         f"`{slot.name}` cannot be {described(value)}",
         value.span,
         notes=(Note(f"it is one of: {listed(shape.options)}"),),
-        help=help or slot.prefix + instead,
+        help=slot.prefix + instead if instead else help,
         fix=Fix(value.span, instead) if instead else None,
     )
 
@@ -64,7 +62,9 @@ def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diag
         name.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"it is one of: {listed(known)}"),),
-        help=slot.prefix + (near + in_line(name, value) if near else inside or _example(shape)),
+        help=slot.prefix + (near + in_line(name, value) if near else inside)
+        if near or inside
+        else "",
         fix=Fix(name.span, near) if near else None,
     )
 
@@ -107,16 +107,16 @@ def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Di
 
 
 def argument_twice(
-    name: str, again: Argument, first: Argument, call: Value, found: Diagnostics
+    name: str, again: Argument, first: Argument, call: Value, free: bool, found: Diagnostics
 ) -> None:
-    """Two arguments for one name."""
+    """Two arguments for one name; ``free`` names are no field's."""
     found.error(
         "E105",
         f"`{name}` is given twice",
         again.span,
         notes=(Note("first given here", first.span),),
-        help="remove one of the two",
-        fix=removal(again, call),
+        help="give it another name" if free else "remove one of the two",
+        fix=None if free else removal(again, call),
     )
 
 
@@ -164,6 +164,8 @@ def _taking_number(value: Number, shape: Kinds) -> str:
     """A kind whose one needed argument is a number, such as ``groups(4)`` for 4."""
     for kind, node in shape.options.items():
         needed = required(node)
+        if value.value == 0 and "none" in shape.options:
+            return "none"
         if len(needed) == 1 and isinstance(arguments(node)[needed[0]], Whole):
             return f"{kind}({value.text})" if isinstance(value.value, int) else ""
     return ""
@@ -178,8 +180,3 @@ def _taking_word(word: str, shape: Kinds) -> str:
             others = (f"{name}=..." for name in required(node) if name != first)
             return f"{kind}({', '.join((word, *others))})"
     return ""
-
-
-def _example(shape: Kinds) -> str:
-    plain = (kind for kind, node in shape.options.items() if not required(node))
-    return next(plain, next(iter(shape.options)))

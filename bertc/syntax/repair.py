@@ -146,9 +146,7 @@ class _Report:
             code, message = "E006", "a comma between settings"
             label = "settings are separated by white space or new lines"
         span = self.span(token)
-        self.diagnostics.error(
-            code, message, span, label=label, help="remove it", fix=Fix(span, "")
-        )
+        self.diagnostics.error(code, message, span, label=label, fix=Fix(span, ""))
 
     def without_edit(self) -> None:
         before, found = self.before, self.found

@@ -102,7 +102,7 @@ class Scalars:
             value.span,
             label=f"did you mean `{near}`?" if near else "",
             notes=(Note(f"it is one of: {listed(options)}"),),
-            help=slot.prefix + (near or options[0]),
+            help=slot.prefix + near if near else "",
             fix=Fix(value.span, near) if near else None,
         )
         return BAD

@@ -153,7 +153,7 @@ class _Scanner:
                 str(mistake),
                 span,
                 label="units: " + " ".join(unit for unit in UNITS if unit),
-                help=f"{mistake.instead}" if mistake.instead else "",
+                help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )
 

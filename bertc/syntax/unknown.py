@@ -19,7 +19,18 @@ from bertc.syntax.shapes import (
     setting_shape,
 )
 from bertc.syntax.show import show_value
-from bertc.syntax.tree import Argument, Call, Name, Placed, Scaled, Setting, Sum, Value
+from bertc.syntax.tree import (
+    Argument,
+    Call,
+    Name,
+    Number,
+    Placed,
+    Scaled,
+    Setting,
+    Sum,
+    Text,
+    Value,
+)
 
 ELSEWHERE = {
     "num_hidden_layers": "layers",
@@ -125,8 +136,9 @@ def _an_argument(
     else:
         setting, kind = next((h for h in holders if h[0] not in beside.written), holders[0])
         needs = [f"{n}=..." for n in required(_kinds(setting_shape(setting))[kind])]
+        needs = [each for each in needs if each != f"{argument}=..."]
         help = f"{setting}={kind}({', '.join([*needs, f'{argument}={value}'])})"
-        fix = None if needs else Fix(item.span, help)
+        fix = None if needs or setting in beside.written else Fix(item.span, help)
     help = help if len(help) <= LONGEST_SHOWN else f"{argument}={value} within its parentheses"
     found.error(
         "E101",
@@ -174,13 +186,18 @@ def _moved(
 
 def _addition(setting: Setting, argument: str, value: str, kinds: list[str]) -> Fix | None:
     """The edit that gives the kind of a setting an argument, or another value of it."""
+    shape = _kinds(setting_shape(_canonical(setting.name.text)))
+    for term in _terms(setting.value):
+        form = "bare_number" if isinstance(term, Number) else "bare_string"
+        bare = (k for k in kinds if k in shape and getattr(shape[k], form))
+        if isinstance(term, Number | Text) and (kind_of := next(bare, "")):
+            return Fix(term.span, f"{kind_of}({term.span.text}, {argument}={value})")
     named = ((t.name if isinstance(t, Call) else t, t) for t in _terms(setting.value))
     of_kinds = [(k, term) for k, term in named if isinstance(k, Name) and k.text in kinds]
     for kind, term in sorted(of_kinds, key=lambda each: kinds.index(each[0].text))[:1]:
         if not isinstance(term, Call) or not term.arguments:
             return Fix(term.span, f"{kind.text}({argument}={value})")
-        node = _kinds(setting_shape(_canonical(setting.name.text)))[kind.text]
-        order = iter(node.positional)
+        order = iter(shape[kind.text].positional)
         for each in term.arguments:
             if (each.name.text if each.name else next(order, "")) == argument:
                 return Fix(each.value.span, value)

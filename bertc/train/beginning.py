@@ -9,7 +9,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from bertc.compress import WeightMap, fit, told_otherwise
+from bertc.compress import WeightMap, fit, refusal, told_otherwise
 from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import read_model
@@ -19,7 +19,7 @@ from bertc.ir.resolved import Resolved
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import show_value
 
-SHOWN_REASONS, SHOWN_LABELS = 3, 8
+SHOWN_LABELS = 8
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,9 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     assert first.grow is not None, "a stage that begins from another network says how"
     places, misfits = fit(old, tensors.keys(), target, first.grow)
     if misfits:
-        more = len(misfits) - SHOWN_REASONS
-        raise DataError(
-            f"the weights of {folder} do not fit: {'; '.join(misfits[:SHOWN_REASONS])}"
-            + (f"; and {more} more" if more > 0 else ""),
-            help=_way_out(old, target),
-        )
+        raise refusal(folder, misfits, old, target)
     notes = (*_differences(old, target), *_new(places, old, target))
     return Source(folder, tensors, places, _digest(tensors), notes)
-
-
-def _way_out(old: Resolved, new: Resolved) -> str:
-    """What to write in place of a network that the old one cannot become."""
-    there, here = len(old.encoder.layers), len(new.encoder.layers)
-    if there > here:
-        return f"layers={there}, as it has; a network may grow from another, not shrink"
-    return (
-        "write the network as it is there (bertc build --emit resolved shows it); more layers are "
-        "made from those by grow"
-    )
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
@@ -105,6 +89,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
         "norm": (old.encoder.norm, new.encoder.norm),
         "positions": (old.encoder.positions, new.encoder.positions),
         "attention": (old.encoder.attention, new.encoder.attention),
+        "heads": (old.encoder.layers[0].heads, new.encoder.layers[0].heads),
     }
     notes = []
     for name, pair in settings.items():

@@ -44,7 +44,7 @@ def mended(spec: str) -> tuple[str, list[Diagnostic]]:
         met += errors
         fix = errors[0].fix
         assert fix is not None, errors[0].message
-        spec = spec[: fix.span.start] + fix.replacement + spec[fix.span.end :]
+        spec = syntax.apply_fixes(fix.span.source, errors[:1])
     return spec, met
 
 

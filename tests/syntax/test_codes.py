@@ -11,7 +11,7 @@ from bertc.diagnostics import Diagnostics, UsageError, codes, explain
 PACKAGE = Path(__file__).parents[2] / "bertc"
 
 
-LOOKS_FOR_FILES = ("E307",)
+LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bertc.data.layouts.table import Rows
-from bertc.data.streams import PACKED
 from bertc.diagnostics import DataError, MissingInputError, listed
+from bertc.storage.endings import PACKED
 
 
 class Part(NamedTuple):

@@ -9,10 +9,10 @@ from bertc.data.examples import Labelled, Scored
 from bertc.data.layouts.documents import member, read_json
 from bertc.data.layouts.find import Part, Parts, files_of, first
 from bertc.data.layouts.table import table
-from bertc.data.streams import suffix
 from bertc.data.tables import Columns, Wanted
 from bertc.diagnostics import DataError
 from bertc.ir.task import GLUE_LABELS, Glue
+from bertc.storage.endings import suffix
 
 SCORES = (0.0, 5.0)
 UNKNOWN = ("", "-", "hidden", "-1")

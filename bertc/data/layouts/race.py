@@ -8,9 +8,9 @@ from bertc.data.cells import text, texts
 from bertc.data.examples import Chosen
 from bertc.data.layouts.documents import json_values, member
 from bertc.data.layouts.find import Part, Parts, files_of, first
-from bertc.data.streams import suffix
 from bertc.diagnostics import DataError
 from bertc.ir.task import Race
+from bertc.storage.endings import suffix
 
 LETTERS = "ABCD"
 

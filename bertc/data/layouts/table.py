@@ -5,10 +5,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bertc.data.streams import PACKED, Opened, opened, suffix
-from bertc.data.tables import FORMATS, Columns, Row, Wanted, found_at, records
+from bertc.data.streams import Opened, opened
+from bertc.data.tables import Columns, Row, Wanted, found_at, records
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
+from bertc.storage.endings import FORMATS, PACKED, suffix
 
 Rows = Path | Hf
 
@@ -26,10 +27,18 @@ def table(source: Rows, wanted: Wanted) -> Iterator[Row]:
     if suffix(source) not in FORMATS:
         raise DataError(
             f"{source}: unknown format {suffix(source)!r} of a table",
-            f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}",
+            _read_otherwise(source),
         )
     with opened_file(source) as file:
         yield from records(file, wanted)
+
+
+def _read_otherwise(source: Path) -> str:
+    """What to do with a file of another ending: tags of words have a task of their own."""
+    if suffix(source) in (".conll", ".conllu", ".iob", ".iob2", ".bio"):
+        return f'words and tags a line are read of a folder, by task=tagging("{source.parent}")'
+    read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
+    return f"{read}: name it {source.with_suffix('.tsv').name} if tabs part its columns"
 
 
 def named(source: Rows) -> str:

@@ -1,0 +1,269 @@
+"""Every help that a message on a spec gives, followed: the error is gone, and no other has come.
+
+A help is one of three things. It is settings to write, with ``or`` between alternatives; or it is
+what its fix makes of the text; or it is advice in words, which does not look like text to paste
+but behind ``as in``.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+from bertc import passes, syntax
+from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Span, SpecError, codes
+from bertc.ir.base import Node
+from bertc.ir.program import Program
+from bertc.ir.settings import Settings, aliases
+from bertc.syntax.shapes import Either, Kinds, Several, Shape, Summed, arguments, setting_shape
+from bertc.syntax.show import show_value
+from bertc.syntax.tree import Block, Name, Setting
+from tests.syntax.test_golden import CASES
+
+IN_WORDS = re.compile("(remove|leave|insert|write|move) ")
+"""How a help begins that tells the edit of its fix."""
+SAYS = re.compile("E007|E011|E10[89]|E2")
+"""Codes whose message says by itself what is expected, or what has to agree."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A spec and the ``--set`` arguments after it; ``throughout``: also what is wrong behind what
+    cannot be read.
+    """
+
+    spec: str
+    sets: tuple[str, ...] = ()
+    throughout: bool = True
+
+    @cached_property
+    def found(self) -> tuple[list[Diagnostic], list[Program]]:
+        """What is found, remarks too, and the programs as they are written."""
+        diagnostics = Diagnostics()
+        programs = syntax.load(f"{self.spec}\n", self.sets, diagnostics)
+        for program in programs if self.throughout or not diagnostics.found else ():
+            passes.complete(program, diagnostics)
+        return [*diagnostics.found, *diagnostics.remarks], programs
+
+    def settings(self) -> list[Setting]:
+        """Those of the spec and of its blocks, by their own names."""
+        tree = syntax.parse(self.spec, diagnostics=Diagnostics())
+        items = [*tree.items, *(i for b in tree.items if isinstance(b, Block) for i in b.items)]
+        return [replace(i, name=named(i)) for i in items if isinstance(i, Setting)]
+
+    def blocks(self, spans: Sequence[Span]) -> set[str]:
+        """Names of the blocks that some of the spans touch: ``generator { ... }`` is a setting."""
+        items = syntax.parse(self.spec, diagnostics=Diagnostics()).items
+        touched = (item for item in items if any(overlap(item.span, span) for span in spans))
+        return {item.name.text for item in touched if isinstance(item, Block)}
+
+    def fixed(self, fix: Fix) -> "Written":
+        """The same after the edits of a fix."""
+        text, name = fix.span.source.text, fix.span.source.name
+        made = edited(text, fix, *fix.also).rstrip("\n")
+        if name == "<spec>":
+            return replace(self, spec=made)
+        number = int(name.rpartition("#")[2]) - 1
+        return replace(self, sets=(*self.sets[:number], made, *self.sets[number + 1 :]))
+
+    def with_settings(self, text: str, at: Span | None) -> "Written":
+        """The same with settings in the place of those that it has, or else at its end.
+
+        Of one that is written several times, the one that a finding is about is meant.
+        """
+        spec, sets, added = self.spec, list(self.sets), ""
+        for setting in syntax.parse(text).settings():
+            name = named(setting).text
+            told = [number for number, each in enumerate(sets) if settings_of(each) == {name}]
+            if told:
+                sets[told[-1]] = setting.span.text
+                continue
+            places = [item.span for item in Written(spec).settings() if item.name.text == name]
+            here = at.start if at and at.source.name == "<spec>" else -1
+            meant = [place for place in places if place.start <= here < place.end] or places
+            spec = edited(spec, *(Fix(place, setting.span.text) for place in meant))
+            added += "" if places else f" {setting.span.text}"
+        return Written(spec + added, tuple(sets), self.throughout)
+
+
+def named(setting: Setting) -> Name:
+    """The name of a setting that it has beside its letter."""
+    return replace(setting.name, text=aliases().get(setting.name.text, setting.name.text))
+
+
+def edited(text: str, *edits: Fix) -> str:
+    """A text after edits."""
+    for edit in reversed(sorted(edits, key=lambda edit: edit.span.start)):
+        text = text[: edit.span.start] + edit.replacement + text[edit.span.end :]
+    return text
+
+
+def settings_of(text: str) -> set[str] | None:
+    """The settings that a text writes, by their own names; None if it is something else."""
+    try:
+        items = syntax.parse(text).items
+    except SpecError:
+        return None
+    known = {named(item).text for item in items if isinstance(item, Setting)}
+    return known if len(known) == len(items) > 0 and known <= set(Settings.model_fields) else None
+
+
+def alternatives(help: str) -> list[str]:
+    """The texts of a help that can be pasted as settings, if all of it is such texts."""
+    texts = help.split(" or ")
+    return texts if all(map(settings_of, texts)) else []
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def changed(before: Program, after: Program) -> set[str]:
+    """The settings that two programs say differently, of those that both say."""
+    stages = zip(before.stages, after.stages, strict=False)
+    pairs = [(before.settings, after.settings), *((a.settings, b.settings) for a, b in stages)]
+    return {
+        name
+        for old, new in pairs
+        for name in old.keys() & new.keys()
+        if old[name].value != new[name].value
+    }
+
+
+def complaint(case: Written, diagnostic: Diagnostic) -> str:
+    """What is wrong with the help of a finding; empty if nothing is."""
+    fix, help = diagnostic.fix, diagnostic.help
+    if not help:
+        told = diagnostic.notes or diagnostic.label or SAYS.match(diagnostic.code)
+        return "" if told else "no way out"
+    if "..." in help:  # where only the user knows
+        return "a fix with a hole" if fix else ""
+    made = ""
+    if fix:
+        after = case.fixed(fix)
+        made = squeezed(" ".join((after.spec, *after.sets)))
+        spans = [edit.span for edit in (fix, *fix.also)]
+        meant = {s.name.text for s in case.settings() if any(overlap(s.span, e) for e in spans)}
+        meant |= case.blocks(spans) | (settings_of(fix.replacement) or set())
+        meant |= {name for each in case.sets for name in settings_of(each) or ()}
+        if wrong := followed(case, after, diagnostic, meant):
+            return f"its fix: {wrong}"
+        if not tells(help, fix, made):
+            return f"its fix makes another text: {after}"
+    others = alternatives(help)
+    for text in others if len(others) > 1 or not fix else ():
+        if squeezed(text) not in made:  # else it is what the fix does
+            after = case.with_settings(text, diagnostic.span)
+            if wrong := followed(case, after, diagnostic, settings_of(text) or set()):
+                return f"{text}: {wrong}"
+    words, _, example = help.partition(" as in ")
+    if not fix and not others and re.search(r"[=({\[]", words):
+        return "advice that looks like text to paste"
+    return "no example" if example and not settings_of(example) else ""
+
+
+def overlap(one: Span, other: Span) -> bool:
+    return (
+        one.source.name == other.source.name and one.start <= other.end and other.start <= one.end
+    )
+
+
+def tells(help: str, fix: Fix, made: str) -> bool:
+    """Whether a help says what its fix makes of a text, be it by another name of the setting."""
+    if IN_WORDS.match(help) or help.endswith(fix.replacement):
+        return True
+    texts = [[help]]
+    texts += [[s.span.text for s in syntax.parse(t).settings()] for t in alternatives(help)]
+    return any(all(squeezed(each) in made for each in text) for text in texts)
+
+
+def followed(case: Written, after: Written, diagnostic: Diagnostic, meant: Collection[str]) -> str:
+    """What is found once a help has been followed and should not be."""
+    (old, before), (new, now) = case.found, after.found
+    same = (diagnostic.code, diagnostic.message)
+    counts = [[(d.code, d.message) for d in found].count(same) for found in (old, new)]
+    if counts[1] >= counts[0]:
+        return f"{after} still has it"
+    others = {d.message for d in new if d.code[0] == "E"} - {d.message for d in old}
+    # What could not be read hid what is wrong behind it.
+    if others and diagnostic.code >= "E2":
+        return f"{after} has {sorted(others)}"
+    surplus = (
+        set().union(*map(changed, before, now)) - set(meant) if len(before) == len(now) else ()
+    )
+    return f"{after} changes {sorted(surplus)}" if surplus else ""
+
+
+# ---- what is followed
+
+
+WRONG = (
+    "zzz", "7", "-1", "1.5", "2M", '"all"', "[1]", "1/2", "zzz(1)", "yes", "15 %", "{1, zzz}",
+    "3*zzz", "mlm + mlm", "0",
+)  # fmt: skip
+WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
+
+
+def kinds(shape: Shape) -> Mapping[str, type[Node]]:
+    match shape:
+        case Kinds():
+            return shape.options
+        case Summed():
+            return kinds(shape.inner)
+        case Several():
+            return kinds(shape.item)
+        case Either():
+            return {name: node for each in shape.options for name, node in kinds(each).items()}
+    return {}
+
+
+def of_setting(setting: str) -> Iterator[str]:
+    """A setting with values that it cannot have, and with every kind that it can, wrongly said."""
+    shape = setting_shape(setting)
+    yield from (f"{setting}={value}" for value in WRONG)
+    for kind, node in kinds(shape).items():
+        yield f"{setting}={kind}"
+        yield f"{setting}={kind}(zzz=1)"
+        yield f"{setting}={kind}(1, 2, 3, 4, 5, 6)"
+        for name, inner in arguments(node).items():
+            yield from (f"{setting}={kind}({name}={value})" for value in WRONG_ARGUMENTS)
+            yield f"{setting}={kind}({name[:-1]}x=1)"
+            for word in kinds(inner):
+                yield f"{setting}={kind}({name}={word}(zzz=1))"
+            if not (info := node.model_fields[name]).is_required():
+                yield f"{name}={show_value(info.default, inner)}"
+
+
+def complaints(cases: Sequence[Written]) -> list[str]:
+    return [
+        f"{case} {diagnostic.code} help: {diagnostic.help}: {wrong}"
+        for case in cases
+        for diagnostic in case.found[0]
+        if (wrong := complaint(case, diagnostic))
+    ]
+
+
+@pytest.mark.parametrize("setting", Settings.model_fields)
+def test_helps_on_every_setting_and_its_kinds(setting: str) -> None:
+    assert (
+        complaints([Written(spec, (), False) for spec in dict.fromkeys(of_setting(setting))]) == []
+    )
+
+
+def test_helps_of_goldens_and_of_pages() -> None:
+    cases = [Written(case.spec) for case in CASES]
+    cases += [Written(page.bad) for page in codes().values() if not page.beside]
+    assert complaints(cases) == []
+
+
+def slips() -> list[Written]:
+    """Specs with slips that people make, each a line; ``--set`` arguments stand after ``@``."""
+    lines = (Path(__file__).parent / "slips.txt").read_text(encoding="utf-8").splitlines()
+    return [Written(spec, tuple(sets)) for spec, *sets in (line.split(" @ ") for line in lines)]
+
+
+def test_helps_on_slips() -> None:
+    assert complaints(slips()) == []
