@@ -13,7 +13,7 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
     """Report memories and streams that cannot be, and rows of a stream that cannot be read."""
     running, memory = stage.format.kind in RUNNING, stage.value("memory")
     attention = stage.program.settings["attention"]
-    near_alone = attention.value.kind == "full"
+    near_alone = not attention.value.knows_distances
     wanted = f"memory={memory}"
     if not running and not written(stage.given("format")):
         wanted += " format=stream"
@@ -79,7 +79,7 @@ def _one_place(stage: StageView, diagnostics: Diagnostics) -> None:
     """Distances alone say where remembered tokens stand."""
     memory, settings = stage.value("memory"), stage.program.settings
     attention, positions = settings["attention"].value, settings["positions"]
-    if attention.kind == "full" or positions.value.kind == "none":
+    if not attention.knows_distances or positions.value.kind == "none":
         return
     diagnostics.error(
         "E227",
@@ -107,7 +107,7 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             fix=fix(given, _spelt(half, rows.both_ways)),
         )
     attention = stage.program.settings["attention"]
-    if rows.both_ways and attention.value.kind == "full":
+    if rows.both_ways and not attention.value.knows_distances:
         diagnostics.error(
             "E225",
             "rows are read both ways, and attention = full does not know how far tokens stand",
