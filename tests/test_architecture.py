@@ -1,12 +1,15 @@
 """The house's own rules, held by reading the source: arrows, sizes, what never loads."""
 
 import ast
+import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from bertc.passes import PASSES
 
 PACKAGE = Path(__file__).parent.parent / "bertc"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -97,6 +100,19 @@ def test_files_and_functions_stay_small() -> None:
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
     ]
     assert long == []
+
+
+def test_the_map_names_the_passes_in_their_order() -> None:
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+    assert ", ".join(each.__name__ for each in PASSES) in text
+
+
+def test_files_that_the_map_names_are_there() -> None:
+    text = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert len(named) > 50
+    roots = (PACKAGE, PACKAGE.parent)
+    assert [name for name in named if not any((root / name).is_file() for root in roots)] == []
 
 
 def test_no_file_is_named_for_nothing() -> None:

@@ -5,7 +5,7 @@ from typing import assert_never
 from bertc.interop.names import TITLES, LayoutName, groups
 from bertc.interop.obstacle import Obstacle
 from bertc.interop.xlnet import xlnet_obstacle
-from bertc.ir.attention import RelativeAttention
+from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.encoder import Encoder
 from bertc.ir.ffn import Activation, Mlp
 from bertc.ir.resolved import Resolved
@@ -35,8 +35,13 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
         return Obstacle("objective=clm", "every token of the layouts sees both sides")
     if encoder.table.kind != "whole" or encoder.table.scaled:
         return Obstacle(f"table={encoder.table.kind}", "the layouts have one table, read as it is")
-    if isinstance(encoder.attention, RelativeAttention):
-        return xlnet_obstacle(encoder, encoder.attention, tuned) or "xlnet"
+    match encoder.attention:
+        case RelativeAttention():
+            return xlnet_obstacle(encoder, encoder.attention, tuned) or "xlnet"
+        case FullAttention():
+            pass
+        case _:
+            assert_never(encoder.attention)
     if obstacle := _everywhere(encoder):
         return obstacle
     predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())

@@ -1,6 +1,6 @@
 """Kinds of self-attention: their fields, weights and matmuls."""
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ class FullAttention(Node):
     """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
+    knows_distances: ClassVar[bool] = False
 
     def weights(
         self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
@@ -120,6 +121,7 @@ class RelativeAttention(Node):
     """
 
     kind: Literal["relative"] = "relative"
+    knows_distances: ClassVar[bool] = True
     untie: bool = False
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0

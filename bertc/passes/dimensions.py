@@ -66,7 +66,7 @@ def languages(program: Program) -> tuple[str, ...]:
 
 
 def _positions(program: Program) -> LearnedPositions | NoPositions:
-    if _value(program, "attention").kind == "relative":
+    if _value(program, "attention").knows_distances:
         return NoPositions()
     return LearnedPositions(rows=longest_seq(program))
 

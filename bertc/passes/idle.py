@@ -67,7 +67,7 @@ def _without_order(stage: StageView, diagnostics: Diagnostics) -> None:
     positions = settings["positions"]
     if (
         positions.value.kind == "none"
-        and settings["attention"].value.kind == "full"
+        and not settings["attention"].value.knows_distances
         and not reads_on(terms)
     ):
         diagnostics.remark(

@@ -15,7 +15,7 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
         return  # their rows are examples
     running, memory = stage.format.kind in RUNNING, stage.value("memory")
     attention = stage.program.settings["attention"]
-    near_alone = attention.value.kind == "full"
+    near_alone = not attention.value.knows_distances
     instead = _reading_on(stage, near_alone)
     packed = bool(stage.value("pack")) and not written(stage.given("format"))
     if memory and not running:
@@ -59,7 +59,7 @@ def _one_place(stage: StageView, diagnostics: Diagnostics) -> None:
     """Distances alone say where remembered tokens stand."""
     memory, settings = stage.value("memory"), stage.program.settings
     attention, positions = settings["attention"].value, settings["positions"]
-    if attention.kind == "full" or positions.value.kind == "none":
+    if not attention.knows_distances or positions.value.kind == "none":
         return
     diagnostics.error(
         "E227",
@@ -104,7 +104,7 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             fix=fix(given, _spelt(half, rows.both_ways)),
         )
     attention, own = stage.program.settings["attention"], "format" in stage.own
-    if rows.both_ways and attention.value.kind == "full":
+    if rows.both_ways and not attention.value.knows_distances:
         diagnostics.error(
             "E225",
             "rows are read both ways, and attention = full does not know how far tokens stand",

@@ -32,6 +32,7 @@ from bertc.train.feed import Feed
 from bertc.train.machine import determinism
 from bertc.train.synthetic import RandomText
 from tests.bench.rig import make_step
+from tests.kinds import PAIRS
 
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
 MINI = "layers=4 hidden=256 vocab=30522 seq=128"
@@ -59,6 +60,10 @@ CONFIGURATIONS = (
     "objective=rtd*50+mlm",
     f"{MINI} batch=32 precision=bf16 recompute=on generator=0.5 objective=rtd(over=masked)+mlm",
     f"{MINI} batch=32 precision=fp32 dropout=0 generator=unigram objective=rtd",
+    f"{MINI} batch=32 precision=bf16 objective=tlm {PAIRS}",
+    f"{MINI} batch=32 microbatch=8 precision=fp32 objective=tlm(unit=span)+sbo {PAIRS}",
+    f"{MINI} batch=32 precision=fp32 objective=plm",
+    f"{MINI} batch=32 precision=bf16 objective=plm attention=relative",
     f"{MINI} batch=4 precision=bf16",
     f"{MINI} batch=4 precision=fp32 optimizer=lamb",
     f"{MINI} batch=64 microbatch=4 precision=fp32",
