@@ -44,7 +44,8 @@ def test_size_and_roles(node: Learned) -> None:
         "unigram": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4},
     }[node.kind]
     assert roles == expected
-    assert set(np.flatnonzero(vocabulary.special)) == set(roles.values())
+    assert set(np.flatnonzero(vocabulary.special)) == set(roles.values()) - {vocabulary.unk}
+    assert vocabulary.word_start[list(roles.values())].all()
     assert sorted(vocabulary.tokenizer.get_vocab().values()) == list(range(vocabulary.size))
 
 
@@ -76,7 +77,10 @@ def test_errors_of_learning() -> None:
 STARTS = {
     "wordpiece": (["hen", ",", "[CLS]", "4"], ["##s", "##,"]),
     "bpe": (["\u0120the", "\u0120", "<s>"], ["s", ","]),
-    "unigram": (["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4"], ["s", "the"]),
+    "unigram": (
+        ["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4", "'s", "'ll", "=>"],
+        ["s", "the", "s."],
+    ),
 }
 
 
