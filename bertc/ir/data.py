@@ -209,6 +209,33 @@ Smoothing = Annotated[float, Field(ge=0, le=1)]
 """The exponent S of q ~ p^S: 1 leaves the shares of languages, 0 makes them equal."""
 
 
+class Turns(Node):
+    """How languages take turns, and translations with text of one language."""
+
+    translations: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    both_orders: bool = False
+    positional = ("translations",)
+
+
+class MixedRows(Turns):
+    """Any row of any language.
+
+    ``translations`` is the part of the rows that are a text and its translation, where both are
+    read; 0: as much as there is of it. ``both_orders``: each pair in either order, as often.
+    """
+
+    kind: Literal["rows"] = "rows"
+
+
+class MixedBatches(Turns):
+    """A whole batch of one language, or one direction (XLM trainer.py, mlm_step)."""
+
+    kind: Literal["batches"] = "batches"
+
+
+Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind")]
+
+
 class WordPiece(Node):
     """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus.
 
