@@ -1,7 +1,8 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
 
+from bertc.data.arranged import TextData
 from bertc.data.batch import RawBatch
-from bertc.data.corpus import AnyData, Corpus, TextData, prepare
+from bertc.data.corpus import AnyData, Corpus, prepare
 from bertc.data.encode import TaskRows, encode
 from bertc.data.existing import vocabulary_of
 from bertc.data.progress import Progress, Silent

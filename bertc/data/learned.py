@@ -24,7 +24,9 @@ ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 
 CLOSED_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
 
-MOST_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
+LATIN = 1000  # bert-base-uncased has 997 single characters
+KNOWN = 0.9995
+"""Part of a text that the characters of a WordPiece vocabulary make up, where they have room."""
 COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
 SCORE_DECIMALS = 4
 
@@ -63,6 +65,14 @@ def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Coun
     return counts
 
 
+def _alphabet(size: int, counts: Counter[str]) -> int:
+    """How many characters have tokens of their own, at the beginning of a word and within."""
+    wanted = max(
+        min(LATIN, max(128, size // 16)), min(len(_covering(counts, KNOWN)), max(128, size // 4))
+    )
+    return min(wanted, (size - len(BERT_SPECIALS)) // 2)
+
+
 def _commonest(counts: Counter[str], most: int) -> list[str]:
     """At most ``most`` characters, in order of code point; of equally common ones the first."""
     ranked = sorted(counts, key=lambda c: (-counts[c], c))
@@ -71,10 +81,8 @@ def _commonest(counts: Counter[str], most: int) -> list[str]:
 
 def _wordpiece(node: WordPiece, texts: Sequence[str]) -> Tokenizer:
     normalizer = normalizers.BertNormalizer(lowercase=node.lower)
-    room = (node.size - len(BERT_SPECIALS)) // 2
-    alphabet = _commonest(
-        characters(texts, normalizer), min(MOST_CHARACTERS, max(128, node.size // 16), room)
-    )
+    counts = characters(texts, normalizer)
+    alphabet = _commonest(counts, node.alphabet or _alphabet(node.size, counts))
     draft = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     draft.normalizer = normalizer
     draft.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -188,11 +196,13 @@ def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
 
 
 def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
-    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
+    # As ALBERT's tokenization.py and XLNet's prepro_utils.py do before SentencePiece reads.
+    bare = [] if node.accents else [normalizers.NFKD(), normalizers.StripAccents()]
+    steps = [*bare, normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
     normalizer = normalizers.Sequence(steps)
     counts = characters(texts, normalizer)
     room = (node.size - len(ALBERT_SPECIALS)) // 2
-    kept = set(_commonest(_covering(counts), min(room, max(128, node.size // 4))))
+    kept = set(_commonest(_covering(counts, COVERAGE), min(room, max(128, node.size // 4))))
     rare = {c for text in texts for c in set(text) if not c.isspace()}
     dropped = {ord(c): " " for c in rare if not kept.issuperset(normalizer.normalize_str(c))}
     draft = Tokenizer(models.Unigram())
@@ -251,12 +261,12 @@ def albert_tokenizer(
     return tokenizer
 
 
-def _covering(counts: Counter[str]) -> Counter[str]:
-    """The commonest characters that together make up ``COVERAGE`` of the text."""
+def _covering(counts: Counter[str], part: float) -> Counter[str]:
+    """The commonest characters that together make up this part of the text."""
     total, covered = counts.total(), 0
     kept: Counter[str] = Counter()
     for character in sorted(counts, key=lambda c: (-counts[c], c)):
-        if covered >= COVERAGE * total:
+        if covered >= part * total:
             break
         kept[character] = counts[character]
         covered += counts[character]

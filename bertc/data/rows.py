@@ -45,7 +45,10 @@ FILE = "rows"
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What decides the rows of one copy of the data; ``paired`` documents are rows themselves."""
+    """What decides the rows of one copy of the data.
+
+    ``paired`` documents are rows themselves, ``turned`` so that their second text comes first.
+    """
 
     format: Format
     pairs: Pairs
@@ -53,6 +56,7 @@ class Arrangement:
     seed: int
     copy: int
     paired: bool = False
+    turned: bool = False
 
     @property
     def drawn(self) -> bool:
@@ -91,7 +95,8 @@ def open_rows(folder: Path) -> NDArray[Any]:
 
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
     if how.paired:
-        yield from _translations(tokens, how.seq - 4, fitting)
+        pairs = _translations(tokens, how.seq - 4, fitting)
+        yield from map(_turned, pairs) if how.turned else pairs
         return
     if isinstance(how.format, FullSentences):
         yield from _full_sentences(tokens, fitting.room)
@@ -125,6 +130,14 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
         block["label"] = TRANSLATION
         fitting.lost += int(over.sum())
         yield block
+
+
+def _turned(block: NDArray[Any]) -> NDArray[Any]:
+    """Rows with their two texts in the other order."""
+    other = block.copy()
+    for one, two in (("a", "b"), ("a_length", "b_length")):
+        other[one], other[two] = block[two], block[one]
+    return other
 
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:

@@ -1,4 +1,4 @@
-"""How often each text of a stage is drawn: weights as written, shares of languages smoothed."""
+"""How often each text of a stage is drawn, and in which order the texts of a pair are read."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -26,6 +26,36 @@ def texts_of(stage: Stage) -> list[tuple[float, Text]]:
         if paired and (not translating or (others and all(parallel))):
             found += [(share.weight, Text(share.corpus, side)) for side in (0, 1)]
     return found
+
+
+def orders_of(stage: Stage) -> list[tuple[float, Text, bool]]:
+    """What a stage reads, each with its weight, and whether the second text of a row comes first.
+
+    With ``both_orders`` each pair is read in either order, with half of its weight.
+    """
+    found = []
+    for weight, text in texts_of(stage):
+        orders = (False, True) if text.paired and stage.mixing.both_orders else (False,)
+        found += [(weight / len(orders), text, turned) for turned in orders]
+    return found
+
+
+def proportioned(
+    weights: Sequence[float], rows: Sequence[int], paired: Sequence[bool], part: float
+) -> tuple[float, ...]:
+    """Weights under which this part of the rows drawn are translations; 0 leaves them as they are.
+
+    So does text that is all parallel, or none of it.
+    """
+    drawn = {False: 0.0, True: 0.0}
+    for weight, count, both in zip(weights, rows, paired, strict=True):
+        drawn[both] += weight * count
+    if not part or not all(drawn.values()):
+        return tuple(weights)
+    factor = part / (1 - part) * drawn[False] / drawn[True]
+    return tuple(
+        weight * (factor if both else 1) for weight, both in zip(weights, paired, strict=True)
+    )
 
 
 def draw_weights(

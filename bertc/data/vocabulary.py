@@ -27,7 +27,7 @@ XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 
 BEGINS = "\u0120"  # a space, in byte-level vocabularies
 BLANK = "\u2581"  # a space, in SentencePiece vocabularies
-PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u20ac\u00a3")
+PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~\u20ac\u00a3')
 ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -36,8 +36,9 @@ class Vocabulary:
     """Token ids below ``size``; ``pad``, ``unk``, ``cls``, ``sep`` and ``mask`` are ids too.
 
     ``bos`` and ``eos`` are those of its configuration, None where it names none.
-    ``word_start`` tells which tokens open a word, ``special`` which never stand for text,
-    ``unigram`` how often each stands in the training text (it adds up to 1, specials have 0).
+    ``word_start`` tells which tokens open a word, ``special`` which never stand for text (the
+    unknown token does), ``unigram`` how often each stands in the training text (it adds up to 1,
+    specials have 0).
     """
 
     tokenizer: Tokenizer
@@ -124,6 +125,8 @@ def from_tokenizer(
     starts = np.ones(size, dtype=np.bool_)
     for token, token_id in ids.items():
         starts[token_id] = special[token_id] or _starts_word(token, model)
+    if list((roles | known).values()).count(roles["unk"]) == 1:
+        special[roles["unk"]] = False  # it stands for text that no other token spells
     return Vocabulary(
         tokenizer=tokenizer,
         family=_family(model, ids),

@@ -212,15 +212,54 @@ Smoothing = Annotated[float, Field(ge=0, le=1)]
 """The exponent S of q ~ p^S: 1 leaves the shares of languages, 0 makes them equal."""
 
 
+class Turns(Node):
+    """How languages take turns, and translations with text of one language."""
+
+    translations: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    both_orders: bool = False
+    positional = ("translations",)
+
+
+class MixedRows(Turns):
+    """Any row of any language.
+
+    ``translations`` is the part of the rows that are a text and its translation, where both are
+    read; 0: as much as there is of it. ``both_orders``: each pair in either order, as often.
+    """
+
+    kind: Literal["rows"] = "rows"
+
+
+class MixedBatches(Turns):
+    """A whole batch of one language, or one direction (XLM trainer.py, mlm_step)."""
+
+    kind: Literal["batches"] = "batches"
+
+
+Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind")]
+
+
 class WordPiece(Node):
-    """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus."""
+    """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus.
+
+    ``alphabet`` is how many single characters have tokens, the commonest first; 0: up to 1,000 as
+    bert-base-uncased has, and more where so many leave out more than 1 in 2,000 of the text.
+    """
 
     kind: Literal["wordpiece"] = "wordpiece"
     size: Size = 30_522  # bert-base-uncased vocab.txt
     lower: bool = True
     smoothing: Smoothing = 1.0
+    alphabet: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     positional = ("size", "lower")
     bare_number = ("size",)
+
+    @model_validator(mode="after")
+    def _alphabet_fits(self) -> "WordPiece":
+        # Each stands in it twice, at the beginning of a word and within; five tokens are special.
+        if self.alphabet > (room := (self.size - 5) // 2):
+            raise ValueError(f"{self.size} tokens have room for an alphabet of {room} characters")
+        return self
 
 
 class ByteBpe(Node):
@@ -239,6 +278,7 @@ class Unigram(Node):
     size: Size = 30_000  # ALBERT README, spm --vocab_size
     lower: bool = True
     smoothing: Smoothing = 1.0
+    accents: bool = True  # false: letters lose them (ALBERT, XLNet)
     positional = ("size", "lower")
 
 

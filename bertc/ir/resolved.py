@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.base import Node
-from bertc.ir.data import Format, Share, StreamPair, Vocabulary
+from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
 from bertc.ir.encoder import Encoder
 from bertc.ir.generator import Generator
 from bertc.ir.growth import Growth, Init
@@ -102,7 +102,7 @@ class Stage(Node):
     objective: tuple[Term, ...]
     data: tuple[Share, ...]
     smoothing: float
-    mixing: Literal["rows", "batches"]
+    mixing: Mixing
     format: Format
     pairs: Pairs
     padded: bool

@@ -10,7 +10,17 @@ from pydantic import Field
 
 from bertc.ir.attention import Attention, FullAttention
 from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
-from bertc.ir.data import Docstrings, Format, Language, Share, Smoothing, Vocabulary, WordPiece
+from bertc.ir.data import (
+    Docstrings,
+    Format,
+    Language,
+    MixedRows,
+    Mixing,
+    Share,
+    Smoothing,
+    Vocabulary,
+    WordPiece,
+)
 from bertc.ir.embedding import Positions
 from bertc.ir.encoder import Dropout
 from bertc.ir.ffn import Activation
@@ -100,8 +110,8 @@ class Settings(Node):
     smoothing: Smoothing = default(
         1.0, HOUSE, "languages are drawn in proportion to (their share of the text)^smoothing"
     )
-    mixing: Literal["rows", "batches"] = default(
-        "rows", HOUSE, "languages take turns row by row, or a whole batch is of one"
+    mixing: Mixing = default(
+        MixedRows(), HOUSE, "languages take turns row by row, or a whole batch is of one"
     )
     format: Format = derived(
         "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "

@@ -58,7 +58,9 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
                 columns = columns._replace(reading=reading, plm=plm)
             case Sbo() as objective:
                 assert masks is not None, "spans are hidden"
-                columns = columns._replace(sbo=find_boundaries(objective, inputs, masks))
+                columns = columns._replace(
+                    sbo=find_boundaries(objective, inputs, real_bs, masks, tables)
+                )
             case Nsp() | Sop():
                 columns = columns._replace(pairs=_ask(inputs))
             case Rtd() as objective:

@@ -38,9 +38,12 @@ def mask_tokens(
     kind_bits_bk = slot_bits_bk
     if objective.replace_per == "span":
         kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
-    if not objective.distinct:  # a token drawn twice is written once
+    if not objective.distinct:  # a token drawn twice is written once, masked if either draw says so
         first_bk = torch.searchsorted(positions_bk, positions_bk)
-        kind_bits_bk = slot_bits_bk = slot_bits_bk.gather(1, first_bk)
+        kind_bits_bk = kind_bits_bk.scatter_reduce(1, first_bk, kind_bits_bk, "amin")
+        kind_bits_bk, slot_bits_bk = (
+            bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
+        )
     written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, slot_bits_bk)
     # Slots not used write into a column beyond the row, which is dropped.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)

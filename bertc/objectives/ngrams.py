@@ -29,9 +29,9 @@ def choose_ngrams(
 ) -> torch.Tensor:
     """N-grams of whole words, P(n) ~ 1/n, as marks (b, s) (ALBERT create_pretraining_data.py).
 
-    First words come in random order. Near the end of a text only the n that fit are drawn; an
-    n-gram over the budget is shortened until it fits, and one that meets a taken word is dropped.
-    An n-gram ends where a special token stands.
+    First words come in random order. Of an n-gram at the end of a text as many words as there are
+    make it up; one over the budget is shortened until it fits, and one that meets a taken word is
+    dropped. An n-gram ends where a special token stands.
     """
     seq = order_bits_bs.shape[1]
     head_bd, ends_bdn = _draw(most, words, text, order_bits_bs, length_bits_bd)
@@ -61,21 +61,18 @@ def _draw(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Heads (b, d), and where their first 1, 2, ... words end (b, d, n).
 
-    An end is 0 beyond the number of words drawn, and where there is no word to draw.
+    An end is 0 beyond the number of words drawn, and where there is no word to draw; one beyond the
+    text is the end of the text.
     """
     last = order_bits_bs.shape[1] + 1
     real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
     stop_bd = next_stop(text).gather(1, head_bd)
-    ends, earlier_bd, possible_bd = [], head_bd, real_bd.long() - 1
+    chance_bd = unit(length_bits_bd[:, : head_bd.shape[1]])
+    beyond_bd = harmonic(chance_bd, torch.full_like(head_bd, most - 1), most)
+    drawn = []
     for n in range(1, most + 1):
         end_bd = words.begin.gather(1, (number_bd + n).clamp(max=last)).minimum(stop_bd)
-        if n > 1:
-            possible_bd = possible_bd + (end_bd > earlier_bd)
-        ends.append(end_bd)
-        earlier_bd = end_bd
-    # possible_bd: words to be had beyond the first; -1 or more where there is not even one.
-    beyond_bd = harmonic(unit(length_bits_bd[:, : head_bd.shape[1]]), possible_bd, most)
-    drawn = [torch.where(beyond_bd >= j, end_bd, 0) for j, end_bd in enumerate(ends)]
+        drawn.append(torch.where(beyond_bd >= n - 1, end_bd, 0))
     return head_bd, torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
 
 

@@ -42,7 +42,7 @@ def check_running(stage: StageView, diagnostics: Diagnostics) -> None:
         )
     if memory:
         _one_place(stage, diagnostics)
-    if running and (stage.translates or stage.value("mixing") == "batches"):
+    if running and (stage.translates or stage.value("mixing").kind == "batches"):
         what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
         diagnostics.error(
             "E221",

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from bertc.data import Corpus, Silent, prepare
 from bertc.data.learned import bert_tokenizer, learn
 from bertc.data.sample import sample
-from bertc.data.smoothing import draw_weights, texts_of
+from bertc.data.smoothing import draw_weights, proportioned, texts_of
 from bertc.data.source import Text, open_source
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Parallel, Share, WordPiece
@@ -176,6 +176,45 @@ def test_a_batch_of_one_language_at_a_time(made: Make, several: dict[str, str]) 
     for name, count in drawn(corpus, passes).items():
         assert abs(count - drawn(mixed, passes)[name]) <= 16
     assert np.array_equal(stage.train(3, steps=5).token_ids[16:24], stage.train(5).token_ids)
+
+
+@pytest.mark.parametrize("mixing", ["rows", "batches"])
+def test_a_part_of_what_is_drawn_are_translations(
+    made: Make, several: dict[str, str], mixing: str
+) -> None:
+    corpus = made(
+        SETTINGS.replace("batch=8", "batch=1"), "smoothing=0 objective=mlm+tlm",
+        f"mixing={mixing}(translations=50%)",
+        data="+".join(several.values()),
+    )  # fmt: skip
+    counts = drawn(corpus, corpus.stage(0).examples)
+    pairs = sum(count for (one, two), count in counts.items() if one != two)
+    assert pairs / sum(counts.values()) == pytest.approx(0.5, abs=0.02)
+    assert corpus.vocabulary.unigram.sum() == pytest.approx(1)
+    assert np.array_equal(corpus.stage(0).vocabulary.unigram, corpus.vocabulary.unigram)
+
+
+def test_pairs_are_read_in_both_orders_as_often(made: Make, several: dict[str, str]) -> None:
+    settings = (SETTINGS, "objective=mlm+tlm steps=5")
+    data = f"{several['en']} + {several['en-fr']}"
+    once = made(*settings, data=data).stage(0)
+    both = made(*settings, "mixing=rows(both_orders=true)", data=data).stage(0)
+    _, one, other = both.train_sources
+    assert (one.languages, other.languages) == ((0, 1), (1, 0))
+    for mine, its in (("a", "b"), ("a_length", "b_length")):
+        assert np.array_equal(one.copies[0][mine], other.copies[0][its])
+    weights = [drawn / both.weights[0] for drawn in both.weights]
+    assert weights == pytest.approx([1, 0.5, 0.5])
+    assert both.examples == pytest.approx(once.examples, abs=1)
+    assert len(both.heldout_sources) == 3
+
+
+def test_parts_are_of_rows_and_only_where_there_are_both() -> None:
+    assert proportioned((1, 2, 1), (30, 10, 100), (False, False, True), 0.5) == (1, 2, 0.5)
+    assert proportioned((1, 1), (30, 90), (False, True), 0.25) == pytest.approx((1, 1 / 9))
+    for paired in ((False, False), (True, True)):
+        assert proportioned((1, 2), (30, 10), paired, 0.5) == (1, 2)
+    assert proportioned((1, 2), (30, 10), (False, True), 0) == (1, 2)
 
 
 def test_a_translation_stands_as_it_would_alone(made: Make, aligned: Parallel) -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from bertc.data.existing import load_vocabulary
-from bertc.data.learned import learn
+from bertc.data.learned import _alphabet, learn
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, WordPiece
@@ -44,7 +45,8 @@ def test_size_and_roles(node: Learned) -> None:
         "unigram": {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4},
     }[node.kind]
     assert roles == expected
-    assert set(np.flatnonzero(vocabulary.special)) == set(roles.values())
+    assert set(np.flatnonzero(vocabulary.special)) == set(roles.values()) - {vocabulary.unk}
+    assert vocabulary.word_start[list(roles.values())].all()
     assert sorted(vocabulary.tokenizer.get_vocab().values()) == list(range(vocabulary.size))
 
 
@@ -76,7 +78,10 @@ def test_errors_of_learning() -> None:
 STARTS = {
     "wordpiece": (["hen", ",", "[CLS]", "4"], ["##s", "##,"]),
     "bpe": (["\u0120the", "\u0120", "<s>"], ["s", ","]),
-    "unigram": (["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4"], ["s", "the"]),
+    "unigram": (
+        ["\u2581the", "\u2581", "<x>", ",", "'", "4", "é", "s4", "'s", "'ll", "=>"],
+        ["s", "the", "s."],
+    ),
 }
 
 
@@ -207,3 +212,45 @@ def test_unknown_special_names_are_named() -> None:
     content["added_tokens"] = content["added_tokens"][1:]
     with pytest.raises(DataError, match="no token for pad"):
         from_tokenizer(Tokenizer.from_str(json.dumps(content)), "test")
+
+
+def many_characters() -> list[str]:
+    """Chinese words and Korean ones, of 1,500 characters as common as Zipf's law has them."""
+    rng = random.Random(0)
+    han = [chr(0x4E00 + n) for n in range(1000)]
+    hangul = [chr(0xAC00 + 11 * n) for n in range(500)]
+    odds = [1 / (n + 5) for n in range(1000)]
+    lines = []
+    for _ in range(500):
+        chinese = "".join(rng.choices(han, odds, k=20))
+        korean = ["".join(rng.choices(hangul, odds[:500], k=2)) for _ in range(6)]
+        lines.append(f"{chinese} {' '.join(korean)}")
+    return lines
+
+
+def unknown(tokenizer: Tokenizer, lines: list[str]) -> float:
+    """The part of the tokens that are unknown."""
+    encoded = tokenizer.encode_batch(lines, add_special_tokens=False)
+    read = [token for line in encoded for token in line.tokens]
+    return read.count("[UNK]") / len(read)
+
+
+def test_text_of_many_characters_has_few_unknown_tokens() -> None:
+    lines = many_characters()
+    assert unknown(learn(WordPiece(size=8000), lines), lines) < 0.005
+    assert unknown(learn(WordPiece(size=8000, alphabet=400), lines), lines) > 0.1
+
+
+def test_an_alphabet_grows_where_the_text_needs_it() -> None:
+    english = Counter({chr(97 + n): 10**6 for n in range(26)})
+    english.update({chr(0x4E00 + n): 1 for n in range(9000)})  # 1 character in 2,900
+    assert [_alphabet(size, english) for size in (30_522, 8000, 300)] == [1000, 500, 128]
+    chinese = Counter({chr(0x4E00 + n): 1 for n in range(6000)})
+    assert [_alphabet(size, chinese) for size in (119_547, 8000, 300)] == [5997, 2000, 128]
+
+
+def test_accents_go_where_asked() -> None:
+    text = ["Süße Früchte, été"]
+    kept = learn(Unigram(size=60), text).normalizer.normalize_str(text[0])
+    bare = learn(Unigram(size=60, accents=False), text).normalizer.normalize_str(text[0])
+    assert (kept, bare) == ("süße früchte, été", "suße fruchte, ete")

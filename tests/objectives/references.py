@@ -33,16 +33,16 @@ def whole_words(words: Sequence[Word], order: Sequence[int], budget: int) -> set
 def ngrams(
     words: Sequence[Word], order: Sequence[int], chances: Sequence[float], most: int, budget: int
 ) -> set[int]:
-    """ALBERT's draws: n with weight 1/n among those that fit the text, shortened to the budget."""
+    """ALBERT's draws: n with weight 1/n, cut at the end of the text, shortened to the budget."""
     chosen: set[int] = set()
     heads = [begin for begin, _ in words]
     for head, chance in zip(order, chances, strict=False):
         first = run = heads.index(head)
         while run + 1 < len(words) and words[run + 1][0] == words[run][1]:
             run += 1
-        longest = min(most, run + 1 - first)
-        weights = [1 / n for n in range(1, longest + 1)]
-        n = next(n for n in range(1, longest + 1) if chance * sum(weights) < sum(weights[:n]))
+        weights = [1 / n for n in range(1, most + 1)]
+        n = next(n for n in range(1, most + 1) if chance * sum(weights) < sum(weights[:n]))
+        n = min(n, run + 1 - first)
         while n and len(chosen) + words[first + n - 1][1] - head > budget:
             n -= 1
         tokens = set(range(head, words[first + n - 1][1])) if n else set()

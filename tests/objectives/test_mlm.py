@@ -173,3 +173,14 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
     assert mask is not None
     assert torch.equal(mask, inputs.token_ids != PAD)
     assert corrupt(full, inputs, tables(), 0).reading.attention_mask is None
+
+
+def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so() -> None:
+    columns = corrupted("mlm(30%, replace=60/0/40, distinct=false)", rows(3000, 32, full=True))
+    assert columns.mlm is not None
+    places, used = columns.mlm.positions, columns.mlm.weights.bool()
+    draws = torch.zeros_like(columns.originals).scatter_add_(1, places, used.long())
+    masked = columns.reading.token_ids == MASK
+    for times in (1, 2):
+        share = masked[draws == times].float().mean().item()
+        assert share == pytest.approx(1 - 0.4**times, abs=0.02)

@@ -38,16 +38,17 @@ def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words() -> None:
     assert pytest.approx(1.636, abs=0.001) == 18 / 11
 
 
-def test_near_the_end_of_a_text_the_odds_are_those_of_what_fits() -> None:
+def test_at_the_end_of_a_text_longer_ones_are_cut() -> None:
     case = sample(rows(4000, 24, full=True), 0.5, tables(continues=1000))
     head, ends = _draw(3, case.words, case.text, case.bits(1, 24), case.ngram_chances(3))
     lengths = (ends > 0).sum(2)
-    assert set(lengths[(head == 22) | (head == 11)].tolist()) == {1}
+    words = ends.amax(2) - head  # each is a token
+    assert set(words[(lengths > 0) & ((head == 22) | (head == 11))].tolist()) == {1}
     for second_last in (21, 10):
-        counts = torch.bincount(lengths[head == second_last], minlength=3)[1:]
+        counts = torch.bincount(words[(lengths > 0) & (head == second_last)], minlength=3)[1:]
         assert len(counts) == 2
         share = counts[0].item() / counts.sum().item()
-        assert abs(share - 2 / 3) < 4 * (2 / 9 / counts.sum().item()) ** 0.5
+        assert abs(share - 6 / 11) < 4 * (30 / 121 / counts.sum().item()) ** 0.5
 
 
 def test_enough_words_are_tried_to_fill_rows() -> None:

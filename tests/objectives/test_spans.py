@@ -12,7 +12,7 @@ from bertc.objectives import Columns
 from bertc.objectives.arrival import earliest_cover, first_come, union
 from bertc.objectives.spans import geometric
 from tests.objectives import references
-from tests.objectives.material import MASK, chosen, corrupted, rows, tables
+from tests.objectives.material import MASK, ORDINARY, chosen, corrupted, rows, tables
 from tests.objectives.samples import sample
 
 SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
@@ -80,13 +80,14 @@ def test_a_merged_span_shares_its_draw() -> None:
 
 
 def pairs_by_loop(columns: Columns, row: int, length: int, most: int) -> set[tuple[int, ...]]:
-    """(left, right, place, target) of every pair of a row."""
+    """(left, right, place, target) of every pair of a row; none at either end of a text."""
     ids, marks = columns.originals[row], chosen(columns)[row]
     return {
         (run[0] - 1, run[-1] + 1, place, int(ids[token]))
         for run in merged(marks)
         for place, token in enumerate(run[:most])
         if run[0] > 0 and run[-1] + 1 < length
+        if min(ids[run[0] - 1], ids[run[-1] + 1]) >= ORDINARY
     }
 
 

@@ -176,6 +176,16 @@ def test_spanbert_as_released() -> None:
     assert (printed.decay, printed.eps) == (0.1, 1e-8)
 
 
+def test_text_is_read_as_released() -> None:
+    formats = {name: resolve(name).stages[0].format for name in ("electra-small", "xlm-en")}
+    assert [form.kind for form in formats.values()] == ["segment-pair", "blocks"]
+    assert (formats["electra-small"].short, formats["electra-small"].short_per) == (0.05, "example")
+    mixing = resolve("xlm-15").stages[0].mixing
+    assert (mixing.kind, mixing.translations, mixing.both_orders) == ("batches", 0.5, True)
+    assert resolve("mbert").vocabulary.alphabet == 9997
+    assert not any(resolve(name).vocabulary.accents for name in ("albert-base", "xlnet-base"))
+
+
 @pytest.mark.parametrize(
     ("name", "total", "inner"),
     [
