@@ -165,6 +165,16 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> No
     assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
 
 
+def test_lower_false_keeps_capitals_where_no_file_tells(words: Words, tmp_path: Path) -> None:
+    Folder(BERT).write(tmp_path, words)
+    path = str(tmp_path / "vocab.txt")
+    found = [
+        load_vocabulary(TokenizerFile(path=path, lower=lower)).tokenizer.encode("The").tokens[1]
+        for lower in (True, False)
+    ]
+    assert [token[0] for token in found] == ["t", "T"]
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "class": ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
     "split": ({"split_special_tokens": True}, "split_special_tokens = true"),
