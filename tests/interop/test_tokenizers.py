@@ -219,6 +219,17 @@ def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
         assert node.size == used.size, chosen
 
 
+def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path: Path) -> None:
+    made = from_tokenizer(learn(Unigram(size=90), ODD), "test")
+    made.tokenizer.add_tokens(["Quagga"])
+    made.save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "added_tokens_decoder": {}}))
+    node = resolve(f"vocab='{tmp_path}'").vocabulary
+    assert isinstance(node, TokenizerFile)
+    assert node.size == vocabulary_of(tmp_path, ROWS).size == made.size + 1
+
+
 def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
     Folder(BERT).write(tmp_path, words)
     count = len(words.pieces)
