@@ -304,8 +304,10 @@ class Bytes(Node):
 
 
 class TokenizerFile(Node):
-    """An existing vocabulary: ``tokenizer.json``, ``vocab.txt``, ``spiece.model``, or its folder.
+    """An existing vocabulary: a folder of a tokenizer's files, or one of them.
 
+    They are ``tokenizer.json``, ``vocab.txt``, ``spiece.model`` and ``vocab.json`` with
+    ``merges.txt``. ``lower=false`` keeps capitals where the files say nothing.
     ``size`` 0 means the number of tokens in the file; the dimensions pass fills it in.
     """
 

@@ -128,9 +128,14 @@ def _json_tokens(file: Path) -> Iterable[tuple[str, int]]:
     content = read_object(file)
     try:
         pieces = content if file.name == "vocab.json" else content["model"]["vocab"]
-        if isinstance(pieces, list):
-            return [(str(piece), number) for number, (piece, _) in enumerate(pieces)]
-        return [(token, int(number)) for token, number in pieces.items()]
+        own = (
+            [(str(piece), number) for number, (piece, _) in enumerate(pieces)]
+            if isinstance(pieces, list)
+            else [(token, int(number)) for token, number in pieces.items()]
+        )
+        if file.name == "vocab.json":
+            return own
+        return [*own, *((t["content"], int(t["id"])) for t in content.get("added_tokens") or ())]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise DataError(f"{file}: it has no model.vocab") from None
 

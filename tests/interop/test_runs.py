@@ -132,7 +132,7 @@ def test_a_run_that_has_nothing_yet_says_so(run: Path) -> None:
 
 def test_a_broken_program_is_named(run: Path) -> None:
     (run / "resolved.json").write_text('{"name": "x"}')
-    with pytest.raises(DataError, match=r"resolved\.json is no resolved program"):
+    with pytest.raises(DataError, match=r"resolved\.json is not a resolved program"):
         load(run)
 
 

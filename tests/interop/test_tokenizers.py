@@ -165,6 +165,16 @@ def test_a_line_of_a_word_list_ends_with_a_line_feed_alone(tmp_path: Path) -> No
     assert found.tokenizer.encode("Hen").ids == theirs("Hen")["input_ids"] == [2, 9, 3]
 
 
+def test_lower_false_keeps_capitals_where_no_file_tells(words: Words, tmp_path: Path) -> None:
+    Folder(BERT).write(tmp_path, words)
+    path = str(tmp_path / "vocab.txt")
+    found = [
+        load_vocabulary(TokenizerFile(path=path, lower=lower)).tokenizer.encode("The").tokens[1]
+        for lower in (True, False)
+    ]
+    assert [token[0] for token in found] == ["t", "T"]
+
+
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "class": ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
     "split": ({"split_special_tokens": True}, "split_special_tokens = true"),
@@ -207,6 +217,17 @@ def test_training_reads_as_predictions_do(words: Words, tmp_path: Path) -> None:
             assert isinstance(node, TokenizerFile)
             assert load_vocabulary(node).tokenizer.to_str() == used.tokenizer.to_str(), chosen
         assert node.size == used.size, chosen
+
+
+def test_a_size_counts_the_added_tokens_of_a_tokenizer_json(tmp_path: Path) -> None:
+    made = from_tokenizer(learn(Unigram(size=90), ODD), "test")
+    made.tokenizer.add_tokens(["Quagga"])
+    made.save(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "added_tokens_decoder": {}}))
+    node = resolve(f"vocab='{tmp_path}'").vocabulary
+    assert isinstance(node, TokenizerFile)
+    assert node.size == vocabulary_of(tmp_path, ROWS).size == made.size + 1
 
 
 def test_a_token_without_a_row_is_refused(words: Words, tmp_path: Path) -> None:
