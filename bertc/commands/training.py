@@ -184,16 +184,23 @@ def evaluate(
     sliding: Annotated[
         int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
     ] = 0,
-    examples: Annotated[int, typer.Option(min=0, help="held-out rows [0: as trained]")] = 0,
-    task: Annotated[str, typer.Option(help="by its name, or with files of its own")] = "",
+    examples: Annotated[
+        int, typer.Option(min=0, help="held-out rows, of a task examples [0: as trained]")
+    ] = 0,
+    task: Annotated[
+        str, typer.Option(help="by its name, or with a file to score: classify('test.tsv')")
+    ] = "",
+    part: Annotated[
+        str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
+    ] = "",
     json: JsonOption = False,
 ) -> None:
-    """Evaluate the newest good checkpoint of a run on its held-out text."""
+    """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.train.evaluate import evaluate_run
     from bertc.train.manner import Manner
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
-    report = evaluate_run(run, manner, task=task)
+    report = evaluate_run(run, manner, task=task, part=part)
     typer.echo(report.as_json() if json else report.summary(judged=True))
 
 

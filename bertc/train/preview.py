@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import assert_never
 
