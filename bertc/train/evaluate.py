@@ -26,7 +26,7 @@ from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.resumed_plan import plan_of
-from bertc.train.run import RunFolder, identity
+from bertc.train.run import RunFolder
 from bertc.train.session import Watched
 from bertc.train.state import Progress
 from bertc.train.step import make_objective
@@ -56,7 +56,7 @@ def evaluate_run(
     manner = manner or Manner()
     folder = RunFolder(run)
     resolved = folder.read_resolved()
-    done = _progress(folder, resolved)
+    done = _progress(folder)
     with closing(choose(quiet)) as display:
         if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
             manner.refuse_for_tasks()
@@ -135,7 +135,7 @@ def _of_text(
     )
 
 
-def _progress(folder: RunFolder, resolved: Resolved) -> Progress:
+def _progress(folder: RunFolder) -> Progress:
     """How far the run got; an imported one has not begun."""
-    found, _ = newest(folder.checkpoints, identity(resolved))
+    found, _ = newest(folder.checkpoints, *folder.identities())
     return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()
