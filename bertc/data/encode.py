@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
-from bertc.data.template import Template, template_of
+from bertc.data.template import filled, template_of
 from bertc.data.vocabulary import Vocabulary
 from bertc.ir.answer import Choice, Labels, Tags
 from bertc.ir.own_task import AnyTask, Choose, Read
@@ -166,7 +166,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             target = float("nan") if example.score is None else example.score
         kept = _fit(first, second, rows.room(len(example.texts)))
         rows.cut += kept != (first, second)
-        rows.add(number, _filled(rows.template, *kept), (target,))
+        rows.add(number, filled(rows.template, *kept), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
@@ -200,7 +200,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
             kept = _fit(*pair, rows.room(2))
             shortened |= kept != pair
-            rows.add(number, _filled(rows.template, *kept), (right,), there=there)
+            rows.add(number, filled(rows.template, *kept), (right,), there=there)
         rows.cut += shortened
         rows.asked_cut += asked_shortened
 
@@ -229,7 +229,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             rows.blank += [example.words[place] for place in token_less]
             rows.lost += len(example.words) - len(words) - len(token_less)
             rows.cut += len(encoding.ids) > room
-            rows.add(number, _filled(rows.template, ids, None), ())
+            rows.add(number, filled(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
             places[words] = firsts + len(rows.template.before[0])
@@ -281,7 +281,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             behind = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
-                _filled(rows.template, asked, ids[start:end].tolist()),
+                filled(rows.template, asked, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
                 np.concatenate([outside, offsets[start:end], behind]),
                 first=start,
@@ -317,17 +317,6 @@ def _fit(
     left = over - take_a - take_b
     take_b, take_a = take_b + -(-left // 2), take_a + left // 2
     return first[: max(0, a - take_a)], second[: max(0, b - take_b)]
-
-
-def _filled(
-    template: Template, first: Sequence[int], second: Sequence[int] | None
-) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """One text or two between their special tokens: token ids and segments of each part."""
-    one = first, [0] * len(first)
-    if second is None:
-        return [template.before, one, template.after]
-    two = second, [template.second] * len(second)
-    return [template.before, one, template.between, two, template.behind]
 
 
 def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:

@@ -103,7 +103,7 @@ def _with_files(
             f"the task {title} has other answers than its head learned",
             help=f"it tells {', '.join(names)}",
         )
-    if asked.reads != learned.reads and not _imported(learned):
+    if asked.reads != learned.reads and not imported(learned):
         raise UsageError(
             f"the task {title} learned from {_listed(learned)}, and {told} reads {_listed(asked)}",
             help=f'--task "{own_form(learned, judged=False)}"',
@@ -144,7 +144,7 @@ def _as_learned(learned: AnyTask, asked: AnyTask) -> dict[str, Any]:
     return {name: getattr(learned, name) for name in names}
 
 
-def _imported(learned: AnyTask) -> bool:
+def imported(learned: AnyTask) -> bool:
     """Whether nobody knows what a head was learned from."""
     return "train" in type(learned).model_fields and not getattr(learned, "train", "")
 

@@ -202,7 +202,7 @@ class Live:
         """Take it away; the next step brings back that of the run."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task, self._training = None, False
+        self._task, self._training, self._last = None, False, -LIVE_SECONDS
 
     def note(self, message: str) -> None:
         """A line above the bar."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.data import TaskSet, encode, vocabulary_of
+from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
 from bertc.data.task_sets import unread
@@ -16,7 +16,9 @@ from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.own_task import AnyTask
+from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue, Squad
+from bertc.nn import Model
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
 from bertc.train.asked import columns_told, task_of
@@ -36,8 +38,12 @@ class Predicted:
 
     def lines(self) -> Iterator[str]:
         """A JSON object for each row."""
-        for number, example in enumerate(self.examples):
-            yield json.dumps({"id": example.key, **self._said(number)}, ensure_ascii=False)
+        for example, said in zip(self.examples, self.each(), strict=True):
+            yield json.dumps({"id": example.key, **said}, ensure_ascii=False)
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """The answer to each row and what is known of it."""
+        yield from map(self._said, range(len(self.examples)))
 
     def summary(self) -> str:
         """How many, how fast."""
@@ -115,15 +121,26 @@ def predict(
         raise DataError(f"{file} has no rows", help="a row for each answer")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
-    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
-    started = time.perf_counter()
-    own = TaskSet(asked, rows, {})
-    pad = vocabulary.pad
     with closing(choose(quiet)) as display:
-        what = f"answering {len(examples):,} rows of {asked.title}"
-        display.begin(what, len(rows.owners), "rows")
-        answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=display)
-        display.end()
+        return answered(model, stage, asked, examples, vocabulary, at_once, display)
+
+
+def answered(
+    model: Model,
+    stage: Stage,
+    asked: AnyTask,
+    examples: list[Example],
+    vocabulary: Vocabulary,
+    at_once: int = ROWS_AT_ONCE,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Answer examples that are there already, of a task that the stage has learned."""
+    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
+    started, progress = time.perf_counter(), progress or Silent()
+    own, pad = TaskSet(asked, rows, {}), vocabulary.pad
+    progress.begin(f"answering {len(examples):,} rows of {asked.title}", len(rows.owners), "rows")
+    answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=progress)
+    progress.end()
     notes = tuple(unread(asked, rows, len(examples), "", stage.seq))
     return Predicted(asked, examples, answers, notes, time.perf_counter() - started)
 

@@ -31,14 +31,6 @@ def go(tmp_path):
 
 
 @pytest.fixture
-def no_picture(monkeypatch):
-    """Leave the sign of a finished run alone, which takes longer to draw than the run."""
-    from bertc.train import finish
-
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-
-
-@pytest.fixture
 def command(tmp_path, monkeypatch):
     """A command line in the folder of the runs; what failed is raised."""
     monkeypatch.chdir(tmp_path)
