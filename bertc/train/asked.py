@@ -53,6 +53,15 @@ def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
     return found[last.pop()]
 
 
+def names_files(told: str) -> bool:
+    """Whether what is told of a task names files of its own.
+
+    Raises:
+        SpecError: if the task cannot be read.
+    """
+    return "(" in told and not {"data", *FILES}.isdisjoint(_written(told).model_fields_set)
+
+
 @contextmanager
 def columns_told(task: AnyTask, judged: bool = False) -> Iterator[None]:
     """Inside, a file without a column that the task reads is refused with how to name them all.

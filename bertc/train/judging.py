@@ -16,7 +16,7 @@ from bertc.nn import Model
 from bertc.tasks.gold import Given
 from bertc.tasks.metrics import judge
 from bertc.train.answering import Within, answer
-from bertc.train.asked import columns_told, task_of
+from bertc.train.asked import columns_told, names_files, task_of
 from bertc.train.evaluation import Evaluation
 from bertc.train.placing import placed
 from bertc.train.stopping import Stop
@@ -94,7 +94,7 @@ def evaluate_files(
     stage, task = task_of(model.resolved, told)
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     seq, segments = stage.seq, stage.encoder.kinds_of_segments
-    sources, rows, notes = scored_parts(task, part), {}, []
+    sources, rows, notes = scored_parts(task, part, names_files(told)), {}, []
     if not sources:
         raise nothing_to_judge_by(task)
     for name, source in sources.items():

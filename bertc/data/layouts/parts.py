@@ -45,10 +45,10 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
     return tuple(name for name in _parts(task) if name.startswith("dev"))
 
 
-def scored_parts(task: AnyTask, part: str = "") -> Parts:
+def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
     """The parts that a model is scored on: a file that stands in place of a folder, by its name;
     ``part`` and those whose names begin with it (``test-de``); else those to judge by, or without
-    them whatever files are named.
+    them, if that was asked for, ``any_file`` that is named.
 
     Raises:
         MissingInputError: there is no such part; names those there are.
@@ -67,7 +67,7 @@ def scored_parts(task: AnyTask, part: str = "") -> Parts:
     }
     if part and not found:
         _part(task, part)
-    return found if found or data else parts
+    return parts if any_file and not found and not data else found
 
 
 def scored_examples(task: AnyTask, part: Part) -> list[Example]:
