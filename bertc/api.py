@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bertc.nn import Model
     from bertc.syntax import Tree
     from bertc.train.report import Report
+    from bertc.train.trained import Trained
 
 Spec = str | Program | Resolved
 
@@ -159,8 +160,14 @@ def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
     return run(resolve(spec), Path(out), spec_text=text, resume=resume)
 
 
-def load(folder: str | Path) -> Model:
-    """The module of a run or of an imported or exported folder, in evaluation mode."""
-    from bertc.interop.loading import load as run
+def load(folder: str | Path) -> Trained:
+    """The module of a run or of an imported or exported folder, in evaluation mode.
+
+    Beside its ``encode`` stand ``tokenizer``, ``fill`` and ``predict``, which take texts.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: if there is no model, or it cannot be read.
+    """
+    from bertc.train.trained import load as run
 
     return run(Path(folder))

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
-    spec: SpecArgument,
+    spec: Annotated[
+        str,
+        typer.Argument(help="a spec; with --resume a run folder, or nothing beside --out, do too"),
+    ] = "",
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
@@ -41,9 +44,13 @@ def train(
     from bertc.train.orphan import end_with_launcher
 
     end_with_launcher()
-    findings = Diagnostics()
-    found = points(spec, set or (), findings)
-    _remark(findings, nproc)
+    spec = spec or (str(out) if resume and out else "")
+    if run := _run_to_resume(spec, out, resume):
+        out, found = run, _program_of(run, set or ())
+    else:
+        findings = Diagnostics()
+        found = points(spec, set or (), findings)
+        _remark(findings, nproc)
     if len(found) > 1:
         raise typer.Exit(_train_grid(found, spec, set or (), out, resume, dry_run, nproc, profile))
     (resolved,) = found
@@ -55,11 +62,11 @@ def train(
         refuse_too_many(resolved, World(nproc, nproc))
         command = _training(spec, set or (), folder, resume, dry_run, profile)
         raise typer.Exit(launch(command, nproc, folder))
-    from bertc.train.loop import train as run
+    from bertc.train.loop import train as go
     from bertc.train.ranks import world_here
 
-    text = spec_text(spec, set or ())
-    report = run(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
+    text = "" if run else spec_text(spec, set or ())
+    report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
     if world_here()[0] == 0:
         typer.echo(report.summary())
 
@@ -71,6 +78,39 @@ def _remark(findings: Diagnostics, nproc: int) -> None:
 
     if findings.remarks and nproc == 1 and world_here()[0] == 0:
         typer.echo(render(findings.remarks, color=in_color(sys.stderr)), err=True)
+
+
+def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
+    """The run folder that stands in the place of a spec, if one does.
+
+    Raises:
+        UsageError: if nothing is to be resumed, or in another folder.
+    """
+    if not spec:
+        raise UsageError("which spec?", help="bertc train SPEC, or bertc train --resume RUN")
+    from bertc.interop.folders import RESOLVED
+    from bertc.resources import shipped_specs
+    from bertc.storage.paths import is_folder, is_taken
+
+    folder = Path(spec)
+    if spec in shipped_specs() or not is_folder(folder):
+        return None
+    if not resume and is_taken(folder / RESOLVED):
+        raise UsageError(
+            f"{folder} is a run and no spec", help=f"bertc train --resume {folder} goes on with it"
+        )
+    if not resume:
+        return None
+    if out and out.absolute() != folder.absolute():
+        raise UsageError(f"a run goes on in its own folder, {folder}", help="leave --out out")
+    return folder
+
+
+def _program_of(run: Path, overrides: Sequence[str]) -> tuple[Resolved, ...]:
+    from bertc.train.longer import with_settings
+    from bertc.train.run import RunFolder
+
+    return (with_settings(RunFolder(run).read_resolved(), overrides),)
 
 
 def _train_grid(
@@ -184,16 +224,23 @@ def evaluate(
     sliding: Annotated[
         int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
     ] = 0,
-    examples: Annotated[int, typer.Option(min=0, help="held-out rows [0: as trained]")] = 0,
-    task: Annotated[str, typer.Option(help="by its name, or with files of its own")] = "",
+    examples: Annotated[
+        int, typer.Option(min=0, help="held-out rows, of a task examples [0: as trained]")
+    ] = 0,
+    task: Annotated[
+        str, typer.Option(help="by its name, or with a file to score: classify('test.tsv')")
+    ] = "",
+    part: Annotated[
+        str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
+    ] = "",
     json: JsonOption = False,
 ) -> None:
-    """Evaluate the newest good checkpoint of a run on its held-out text."""
+    """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
     from bertc.train.evaluate import evaluate_run
     from bertc.train.manner import Manner
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
-    report = evaluate_run(run, manner, task=task)
+    report = evaluate_run(run, manner, task=task, part=part)
     typer.echo(report.as_json() if json else report.summary(judged=True))
 
 

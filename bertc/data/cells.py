@@ -45,8 +45,10 @@ def label(cell: Any, place: str, column: str) -> str:
     raise DataError(f"{place}: {column!r} is {_kind(cell)}, a label expected")
 
 
-def known(name: str, labels: Sequence[str], place: str, what: str = "label") -> str:
-    """The label, if it is one.
+def known(
+    name: str, labels: Sequence[str], place: str, what: str = "label", layout: str = ""
+) -> str:
+    """The label, if it is one; ``layout`` says how its file has to be, if that may be the cause.
 
     Raises:
         DataError: it is not, or is empty; names those that are.
@@ -59,7 +61,8 @@ def known(name: str, labels: Sequence[str], place: str, what: str = "label") -> 
     near = nearest(name, labels)
     raise DataError(
         f"{place}: unknown {what} {name[:60]!r}, one of {there} expected",
-        f"did you mean {near!r}?" if near else f"name every {what}, or none: then they are read",
+        "; ".join(filter(None, [f"did you mean {near!r}?" if near else "", layout]))
+        or f"name every {what}, or none: then they are read",
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
-from bertc.data.template import Template, template_of
+from bertc.data.template import filled, template_of
 from bertc.data.vocabulary import Vocabulary
 from bertc.ir.answer import Choice, Labels, Tags
 from bertc.ir.own_task import AnyTask, Choose, Read
@@ -28,7 +28,11 @@ class TaskRows:
 
     ``targets``: the label, the score, or the right choice, of each row's example; first and last
     token of the answer, both 0 where there is none in the window. -1, or not a number, where the
-    file does not tell. ``cut`` examples lost some of their text, ``lost`` their answer.
+    file does not tell.
+
+    ``cut`` examples lost some of their text to the length of a row, ``asked_cut`` some of their
+    question to its own limit. ``lost`` answers stand in no window, or words beyond their row;
+    ``blank`` are words that no token stands for.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -44,7 +48,9 @@ class TaskRows:
     firsts: NDArray[np.int64]  # (r,) of spans, where in the passage the window begins, in tokens
     cls_last: bool
     cut: int = 0
+    asked_cut: int = 0
     lost: int = 0
+    blank: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -69,7 +75,8 @@ class _Rows:
         self.firsts: list[int] = []
         self.words: list[NDArray[np.int64]] = []
         self.tags: list[NDArray[np.int64]] = []
-        self.cut = self.lost = 0
+        self.cut = self.asked_cut = self.lost = 0
+        self.blank: list[str] = []
 
     def add(
         self,
@@ -117,7 +124,9 @@ class _Rows:
             np.asarray(self.firsts, dtype=np.int64),
             self.template.last,
             self.cut,
+            self.asked_cut,
             self.lost,
+            tuple(self.blank),
         )
 
 
@@ -157,7 +166,7 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             target = float("nan") if example.score is None else example.score
         kept = _fit(first, second, rows.room(len(example.texts)))
         rows.cut += kept != (first, second)
-        rows.add(number, _filled(rows.template, *kept), (target,))
+        rows.add(number, filled(rows.template, *kept), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
@@ -180,19 +189,20 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
         else:
             asked = list(example.choices)
         (passage, *others) = _ids(rows.vocabulary, [example.passage or example.question, *asked])
-        shortened = False
+        shortened = asked_shortened = False
         for place in range(task.answer.most):
             there = place < len(others)
             choice = others[place if there else 0]
             if example.passage:
-                shortened |= len(choice) > task.question
+                asked_shortened |= len(choice) > task.question
                 end = task.keeps == "end"
                 choice = choice[-task.question :] if end else choice[: task.question]
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
             kept = _fit(*pair, rows.room(2))
             shortened |= kept != pair
-            rows.add(number, _filled(rows.template, *kept), (right,), there=there)
+            rows.add(number, filled(rows.template, *kept), (right,), there=there)
         rows.cut += shortened
+        rows.asked_cut += asked_shortened
 
 
 def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
@@ -215,9 +225,11 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             ids = encoding.ids[:room]
             words, firsts = np.unique(of_word[:room], return_index=True)
             # A word that is no token at all, such as a lone accent, is told from no state.
-            rows.lost += len(example.words) - len(words)
+            token_less = np.setdiff1d(np.arange(len(example.words)), of_word)
+            rows.blank += [example.words[place] for place in token_less]
+            rows.lost += len(example.words) - len(words) - len(token_less)
             rows.cut += len(encoding.ids) > room
-            rows.add(number, _filled(rows.template, ids, None), ())
+            rows.add(number, filled(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
             places[words] = firsts + len(rows.template.before[0])
@@ -255,7 +267,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
     for number, (example, question) in enumerate(zip(found, questions, strict=True)):
         ids, offsets = tokens[example.passage]
         asked = question[: task.question]
-        rows.cut += len(question) > len(asked)
+        rows.asked_cut += len(question) > len(asked)
         room = max(1, rows.room(2) - len(asked))
         first, last = _answer_tokens(example, offsets)
         lead = len(rows.template.before[0]) + len(asked) + len(rows.template.between[0])
@@ -269,7 +281,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: _Rows) -> None:
             behind = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
-                _filled(rows.template, asked, ids[start:end].tolist()),
+                filled(rows.template, asked, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
                 np.concatenate([outside, offsets[start:end], behind]),
                 first=start,
@@ -305,17 +317,6 @@ def _fit(
     left = over - take_a - take_b
     take_b, take_a = take_b + -(-left // 2), take_a + left // 2
     return first[: max(0, a - take_a)], second[: max(0, b - take_b)]
-
-
-def _filled(
-    template: Template, first: Sequence[int], second: Sequence[int] | None
-) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """One text or two between their special tokens: token ids and segments of each part."""
-    one = first, [0] * len(first)
-    if second is None:
-        return [template.before, one, template.after]
-    two = second, [template.second] * len(second)
-    return [template.before, one, template.between, two, template.behind]
 
 
 def _ids(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[int]]:

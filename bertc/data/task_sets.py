@@ -1,7 +1,7 @@
 """The tasks of a stage, read from their files and made rows."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from bertc.data.order import permute
 from bertc.data.progress import Progress
 from bertc.data.task import TaskData, TaskSet
 from bertc.data.vocabulary import Vocabulary
-from bertc.diagnostics import DataError
+from bertc.diagnostics import DataError, listed
 from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue
@@ -34,10 +34,26 @@ def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example
             f"{task.title} has {len(examples):,} training examples, not {task.examples:,}",
             help="without examples=... all are counted; fewer are drawn from them",
         )
-    if 0 < task.examples < len(examples):
-        drawn = permute(np.arange(task.examples), len(examples), 0, "examples", task.title)
-        return [examples[i] for i in np.sort(drawn)]
-    return examples
+    return _drawn(examples, task.examples, "examples", task.title)
+
+
+def judged_on(
+    task: AnyTask, part: str, examples: Sequence[Example], most: int = 0
+) -> Sequence[Example]:
+    """The examples of a part that a model is scored on, the same every time.
+
+    At most ``most``, where that is told, and else of dev parts as many as the task says.
+    """
+    own = task.dev_examples if part.startswith("dev") else 0
+    return _drawn(examples, most or own, "judged", task.title, part)
+
+
+def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
+    """So many of the examples in their order, whatever the seed; all for 0."""
+    if not 0 < most < len(examples):
+        return examples
+    drawn = permute(np.arange(most), len(examples), 0, *address)
+    return [examples[i] for i in np.sort(drawn)]
 
 
 def _swapped(example: Example) -> Example:
@@ -71,7 +87,8 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
         learned = learned_from(task, training_examples(task))
-        parts = {part: part_examples(task, part) for part in judged_parts(task)}
+        found = {part: part_examples(task, part) for part in judged_parts(task)}
+        parts = {part: judged_on(task, part, examples) for part, examples in found.items()}
         segments = stage.encoder.kinds_of_segments
         own = TaskSet(
             task,
@@ -82,10 +99,21 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
             },
         )
         progress.end()
-        for note in _notes(own, len(learned), stage):
+        for note in (*_sampled(found, parts), *_notes(own, len(learned), stage)):
             progress.note(f"{task.title}: {note}")
         sets.append(own)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
+
+
+def _sampled(
+    found: Mapping[str, Sequence[Example]], parts: Mapping[str, Sequence[Example]]
+) -> list[str]:
+    """Which parts are answered by a sample of their examples alone."""
+    return [
+        f"judged by {len(parts[name]):,} of {len(examples):,} {name} examples, as dev_examples says"
+        for name, examples in found.items()
+        if len(parts[name]) < len(examples)
+    ]
 
 
 def _notes(own: TaskSet, examples: int, stage: Stage) -> list[str]:
@@ -99,15 +127,30 @@ def _notes(own: TaskSet, examples: int, stage: Stage) -> list[str]:
             f"a batch of {stage.batch:,} reads the {own.units:,} there are {times:.1f} times"
         )
     for name, (count, rows) in parts.items():
-        if rows.cut:
-            notes.append(f"{rows.cut:,} of {count:,} {name} examples are cut to {stage.seq} tokens")
-        if rows.lost and own.task.answer.kind == "span":
-            notes.append(
-                f"the answers of {rows.lost:,} of {count:,} {name} examples stand in no window as a"
-                " whole: a longer seq has longer windows, a smaller stride more of them"
-            )
-        elif rows.lost:
-            notes.append(f"{rows.lost:,} words are not read in {name} examples")
+        notes += unread(own.task, rows, count, f"{name} ", stage.seq)
+    return notes
+
+
+def unread(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
+    """What of ``count`` examples of a part is not read, with the limit that it is beyond."""
+    notes, of = [], f"of {count:,} {name}examples"
+    if rows.asked_cut:
+        limit = getattr(task, "question", 0)
+        what = "questions" if task.answer.kind == "span" else "questions with a choice"
+        notes.append(f"the {what} of {rows.asked_cut:,} {of} are cut to {limit} tokens (question=)")
+    if rows.cut:
+        notes.append(f"{rows.cut:,} {of} are cut to {seq} tokens")
+    if rows.lost and task.answer.kind == "span":
+        notes.append(
+            f"the answers of {rows.lost:,} {of} stand in no window as a whole: a longer seq has "
+            "longer windows, a smaller stride more of them"
+        )
+    elif rows.lost:
+        words = f"{rows.lost:,} words" if rows.lost > 1 else "1 word"
+        notes.append(f"{words} {of} are beyond the {seq} tokens of a row, and answered unread")
+    if rows.blank:
+        shown = listed([repr(word) for word in dict.fromkeys(rows.blank)], limit=60)
+        notes.append(f"words that no token stands for, {len(rows.blank):,} {of}: {shown}")
     return notes
 
 

@@ -1,5 +1,6 @@
 """The special tokens around one text, or two, as the tokenizer's own post-processor puts them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertc.data.vocabulary import Vocabulary
@@ -53,3 +54,14 @@ def _around(
         (tuple(ids[:first]), tuple(segments[:first])),
         (tuple(ids[end:]), tuple(segments[end:])),
     )
+
+
+def filled(
+    template: Template, first: Sequence[int], second: Sequence[int] | None
+) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """One text or two between their special tokens: token ids and segments of each part."""
+    one = first, [0] * len(first)
+    if second is None:
+        return [template.before, one, template.after]
+    two = second, [template.second] * len(second)
+    return [template.before, one, template.between, two, template.behind]

@@ -1,5 +1,6 @@
 """The estimate as a value; its dump is the JSON of ``bertc estimate --json``."""
 
+from html import escape
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -153,6 +154,20 @@ class Estimate(_Figures):
     stages: tuple[StageEstimate, ...]
     spread: Spread | None = None
     from_start: FromStart | None = None
+
+    def __str__(self) -> str:
+        """The table that ``bertc estimate`` prints."""
+        from bertc.estimate.table import as_table
+
+        return as_table([self])
+
+    def __repr__(self) -> str:
+        """The same, for who looks at it in a Python shell."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook, in columns."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def as_json(self) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema."""

@@ -57,6 +57,11 @@ class Classify(_Own):
         return Labels(names=self.labels or UNKNOWN)
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """A text, or two."""
+        return ("text", "pair") if self.pair else ("text",)
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """F1 is of the second of two labels."""
         return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
@@ -76,6 +81,11 @@ class Regress(_Own):
     def answer(self) -> Answer:
         """A score."""
         return Score()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A text, or two."""
+        return ("text", "pair") if self.pair else ("text",)
 
 
 class Choose(_Own):
@@ -102,6 +112,11 @@ class Choose(_Own):
     def answer(self) -> Choice:
         """One of as many as there are at most."""
         return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A question with its choices, and perhaps a passage."""
+        return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
 class Tag(_Own):

@@ -50,17 +50,22 @@ Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "x
 UNKNOWN = ("?", "??")
 """Stand for labels before the training file was read."""
 
+Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
+"""So many examples at most, 0: all. All is not written: programs from before it stay the same."""
+
 
 class Task(Node):
     """What every task has.
 
     ``dropout`` is that of what the head reads. ``examples`` are those of the training part, 0 until
-    they are counted; of a part that has more so many are drawn, whatever the seed.
+    they are counted; of a part that has more so many are drawn, whatever the seed. Of each part to
+    judge by ``dev_examples`` are, in training and after it.
     """
 
     scored: ClassVar[Scored] = "examples"
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     examples: Count = 0
+    dev_examples: Sample = 0
 
     @property
     @abstractmethod
@@ -84,6 +89,19 @@ class Task(Node):
                 return ("accuracy",)
             case Span():
                 return ("squad_f1", "em")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The texts of an example, by the arguments that name their columns in one's own files."""
+        match self.answer:
+            case Labels() | Score():
+                return ("text",)
+            case Choice():
+                return ("passage", "text", "choices")
+            case Tags():
+                return ("words",)
+            case Span():
+                return ("passage", "text")
 
     def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
         """Those of its head."""
@@ -138,6 +156,11 @@ class Glue(Task):
         return Score() if self.task == "stsb" else Labels(names=GLUE_LABELS[self.task])
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Sentences alone in CoLA and SST-2, else pairs."""
+        return ("text",) if self.task in ("cola", "sst2") else ("text", "pair")
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
         """Those of the GLUE leaderboard."""
         match self.task:
@@ -174,6 +197,11 @@ class Xnli(Task):
     def answer(self) -> Answer:
         """One of the three labels of MNLI."""
         return Labels(names=GLUE_LABELS["mnli"])
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Premise and hypothesis."""
+        return ("text", "pair")
 
 
 class Squad(Task):

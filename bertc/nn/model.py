@@ -42,12 +42,15 @@ class Model(nn.Module):
         of its own, in unbroken runs: attention stays within them and positions start again.
         ``language_ids`` count the languages of the program; without them no language is told.
         ``position_ids`` say where tokens stand, if not one after another.
+
+        Raises:
+            TypeError: if one of them is no tensor of that kind; texts have to be tokens first.
         """
-        return self.read(
-            Reading(
-                token_ids, segment_ids, attention_mask, sequence_ids, language_ids, position_ids
-            )
+        reading = Reading(
+            token_ids, segment_ids, attention_mask, sequence_ids, language_ids, position_ids
         )
+        _check(reading)
+        return self.read(reading)
 
     def read(self, reading: Reading, network: NetworkName = "encoder") -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
@@ -91,6 +94,25 @@ class Model(nn.Module):
         else:
             named["token"] = token.weight
         return named
+
+
+def _check(reading: Reading) -> None:
+    """Refuse what is no tensor of whole numbers (batch, seq); a mask may be of true and false."""
+    for name, ids in reading._asdict().items():
+        if ids is None and name != "token_ids":
+            continue
+        if not isinstance(ids, torch.Tensor):
+            given = f"a {type(ids).__name__}"
+        elif ids.ndim != 2:
+            given = f"a tensor of shape {tuple(ids.shape)}"
+        elif ids.is_floating_point() and name != "attention_mask":
+            given = f"a tensor of {ids.dtype}"
+        else:
+            continue
+        raise TypeError(
+            f"{name} is {given}: a tensor of whole numbers (batch, seq) expected; texts become "
+            "such tensors by model.encode(**model.tokenizer(texts)) of what bertc.load gives"
+        )
 
 
 def _generator(resolved: Resolved, encoder: Encoder) -> Encoder:

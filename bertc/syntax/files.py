@@ -141,6 +141,12 @@ def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
     return text + "".join(f"\n# --set {' '.join(each.split())}\n" for each in overrides)
 
 
+def overrides_in(text: str) -> list[str]:
+    """The overrides that ``spec_text`` left in a text."""
+    mark = "# --set "
+    return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
+
+
 def format_file(file: Path, write: bool) -> bool:
     """Whether canonical text differs from a file's; ``write`` puts it there.
 

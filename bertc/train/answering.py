@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertc.data import TaskBatch, TaskRows, TaskSet
+from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
 from bertc.data.examples import Asked, Example
 from bertc.data.task import in_order_of_length
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
@@ -72,10 +72,11 @@ def answer(
     stop: Stop | None = None,
     at_once: int = ROWS_AT_ONCE,
     within: Within = lambda function: function,
+    progress: Progress | None = None,
 ) -> Answers:
     """What the model says, all examples read once, those of like length together.
 
-    ``within`` is an engine's ``reading``.
+    ``within`` is an engine's ``reading``; ``progress`` is told how many rows were read.
 
     Raises:
         StoppedError: if someone asked the run to stop meanwhile.
@@ -85,7 +86,7 @@ def answer(
     try:
         totals = torch.zeros(3, dtype=torch.float64, device=device)
         told = within(partial(outputs, model, stage, own.task))
-        said = _said(told, own, rows, pad, totals, stop, at_once)
+        said = _said(told, own, rows, pad, totals, stop, at_once, progress or Silent())
         found = _read_off(own, examples, rows, said)
     finally:
         model.train(training)
@@ -117,6 +118,7 @@ def _said(
     totals: Tensor,
     stop: Stop | None,
     at_once: int,
+    progress: Progress,
 ) -> Said:
     """Batches and the scores of their rows; losses, hits and counts add up in ``totals`` (3,)."""
     device = totals.device
@@ -127,6 +129,7 @@ def _said(
         scores, term = told(to_columns(batch, device))
         totals += torch.stack([term.sum, term.correct, term.count]).double()
         yield batch, scores
+        progress.advance(len(batch.rows))
 
 
 def outputs(

@@ -1,9 +1,11 @@
 """What differs between the program a run was started with and the one that is to go on with it."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import ResumeRefusedError
@@ -11,14 +13,21 @@ from bertc.ir.encoder import LayerWidths
 from bertc.ir.resolved import Resolved, Run
 from bertc.ir.settings import STAGE_SETTINGS, Settings
 from bertc.ir.sharing import ShareMap
+from bertc.storage.paths import is_file
+from bertc.storage.plain_file import read_text
+from bertc.syntax.files import overrides_in
+from bertc.syntax.scan import LARGEST_TEXT
 from bertc.syntax.shapes import setting_shape
 from bertc.syntax.show import show_value
+from bertc.train.longer import longer, why_not_longer
 
 AS_STEPS = "epochs"
 """A setting that a resolved stage says in steps."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
 """What may change when a run is resumed: after memory ran out it has to."""
 SHOWN = 12
+POINT = "# the point "
+"""How the spec of a run ends that is a point of a grid; its name follows."""
 STAGES = "stages"
 """Which they are: no setting, but written as settings are."""
 
@@ -43,17 +52,52 @@ class Change:
         return f"--set {shlex.quote(f'{self.setting}={written(self.setting, self.was)}')}"
 
 
-def refuse_another_program(old: Resolved, new: Resolved) -> None:
+def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
     """Refuse to go on with a run under other settings, naming those that somebody changed.
 
-    What follows from them, such as how often to save from the number of steps, is not listed.
+    What follows from them, such as how often to save from the number of steps, is not listed. More
+    steps are no other program where those that were done would have been the same. ``run`` is the
+    folder of the run, for the way out.
 
     Raises:
         ResumeRefusedError: listing what was, what is asked for now, and how to ask for the former.
     """
     changes = [change for change in changed(old, new) if not _follows(change, old, new)]
+    if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
+        _refuse_more_steps(old, new, run)
+        return
     undo = [change.undone() for change in changes]
     refuse([str(change) for change in changes] or differences(old, new), undo if all(undo) else [])
+
+
+def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
+    if reason := why_not_longer(old, new):
+        from_weights = f"train on from its weights: {_training_on(run, new.steps - old.steps)}"
+        raise ResumeRefusedError(
+            f"the run was started with other settings: steps: {old.steps} -> {new.steps}; the "
+            f"first of those would not be the ones that were made: {reason}",
+            help=f"resume with --set steps={old.steps}, or {from_weights}",
+        )
+    aside = tuple(f"run.{name}:" for name in ("save_every", "eval_every", "log_every"))
+    refuse([d for d in differences(longer(old, new.steps), new) if not d.startswith(aside)])
+
+
+def _training_on(run: Path | None, steps: int) -> str:
+    """The command for a new run of the same spec that begins with the weights of one."""
+    folder = run or Path("RUN")
+    spec, told = folder / "spec.bertc", list[str]()
+    if is_file(spec):
+        text = read_text(spec, 4 * LARGEST_TEXT)
+        point = [line for line in text.splitlines() if line.startswith(POINT)][-1:]
+        told = [*overrides_in(text), *(v for line in point for v in values_of(line[len(POINT) :]))]
+    told = [*told, f'init="{folder}"', f"steps={steps}"]
+    words = ["bertc", "train", str(spec), *(word for each in told for word in ("--set", each))]
+    return shlex.join([*words, "--out", f"{folder}-on"])
+
+
+def values_of(point: str) -> list[str]:
+    """The settings in the name of a point, ``seed=1 steps=5``."""
+    return re.split(r" (?=[\w.]+=)", point)
 
 
 def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:

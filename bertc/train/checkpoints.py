@@ -167,8 +167,11 @@ def remove_unfinished(parent: Path) -> None:
             durable.remove(path)
 
 
-def newest(parent: Path, run: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
-    """The newest checkpoint of the run that verifies, and the newer ones that do not."""
+def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
+    """The newest checkpoint of the run that verifies, and the newer ones that do not.
+
+    ``runs`` are the identities that it has had.
+    """
     damaged = []
     for folder in _folders(parent):
         try:
@@ -176,7 +179,7 @@ def newest(parent: Path, run: str) -> tuple[Checkpoint | None, tuple[Damage, ...
         except DataError as error:
             damaged.append(Damage(folder, error.message))
             continue
-        if checkpoint.facts.get("run") == run:
+        if checkpoint.facts.get("run") in runs:
             return checkpoint, tuple(damaged)
         damaged.append(Damage(folder, f"{folder} belongs to another run"))
     return None, tuple(damaged)

@@ -2,10 +2,26 @@
 
 import time
 
+from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
-from bertc.ir.resolved import Stage
+from bertc.ir.resolved import Resolved, Stage
 from bertc.train.display import Standing, peak_memory_bytes
 from bertc.train.session import Session
+
+FORWARD = 1 / 3
+"""Of the time of a training step what reading its tokens takes, about."""
+
+
+def evaluations_due(resolved: Resolved, step: int) -> int:
+    """Evaluations of a run from the one after ``step`` steps on: every so often, and of each end.
+
+    Not that of the moment it begins with, which nothing was learned before.
+    """
+    every, due = resolved.run.eval_every, 0
+    for stage in resolved.stages:
+        end, done = stage.first_step + stage.steps, max(stage.first_step, step - 1)
+        due += max(0, end // every - done // every) + (end % every > 0 and end > done)
+    return due
 
 
 class Laps:
@@ -22,10 +38,17 @@ class Laps:
 
 
 class Clock:
-    """Speed since this process began on the stage, for the display."""
+    """Speed since this process began on the stage, for the display.
 
-    def __init__(self, session: Session) -> None:
+    Until an evaluation was timed the tokens that it reads tell what those to come take; those of
+    other stages count as long as the ones of this stage.
+    """
+
+    def __init__(self, session: Session, stage: Stage, data: AnyData) -> None:
         self._session = session
+        self._evaluated = _evaluated_tokens(stage, data, session.resolved.run.eval_examples)
+        self.evaluation_seconds: float | None = None
+        """What the last evaluation took."""
         progress, stages = session.progress, session.resolved.stages
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
         # Worked out once: it takes milliseconds, and a step may take few.
@@ -44,12 +67,24 @@ class Clock:
             max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * (flops / own)
             for s, flops in zip(stages, self._step_flops, strict=True)
         )
+        speed, evaluation = (progress.tokens - self._tokens) / seconds, self.evaluation_seconds
+        if evaluation is None:
+            evaluation = FORWARD * self._evaluated / max(1e-9, speed)
+        evaluations = evaluation * evaluations_due(self._session.resolved, progress.step)
         return Standing(
             step=progress.step,
             steps=self._session.resolved.steps,
             stage=stage.name,
             loss=loss,
-            tokens_per_second=(progress.tokens - self._tokens) / seconds,
-            seconds_left=left * seconds / max(1, progress.step - self._steps),
+            tokens_per_second=speed,
+            seconds_left=left * seconds / max(1, progress.step - self._steps) + evaluations,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )
+
+
+def _evaluated_tokens(stage: Stage, data: AnyData, examples: int) -> int:
+    """Tokens that an evaluation on so many held-out examples reads, of text at most."""
+    if not isinstance(data, TaskData):
+        return examples * stage.seq
+    parts = [rows for own in data.sets for _, rows in own.parts.values()]
+    return sum(len(rows.token_ids) for rows in parts)

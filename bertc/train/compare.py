@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,11 @@ from bertc.train.results import Group, Run, Score, Seen, Summary, find_runs, gro
 
 WIDEST = 10_000
 """Characters of a line; a table takes no more than it needs."""
+READABLE = 100
+"""Characters of a line up to which a table is read as one; where runs are too unlike for that, each
+row becomes a block of lines."""
+BLOCK_WIDE = 80
+"""Characters that the settings of a block are wrapped at."""
 SETTINGS_WIDE = 80
 """Characters that settings may take as columns; more of them are written one below another."""
 
@@ -30,7 +36,34 @@ class Results:
         return list(dict.fromkeys(score for group in self.groups for score in group.last))
 
     def as_table(self) -> str:
-        """A row a group: mean, deviation and best of each score over the seeds."""
+        """A row a group: mean, deviation and best of each score over the seeds; of unlike groups
+        blocks, where rows are too wide to be read.
+        """
+        lines, kinds = self._rows(), {frozenset(group.last) for group in self.groups}
+        if max(map(len, lines)) > READABLE and (len(kinds) > 1 or self._many_settings):
+            lines = [line for group in self.groups for line in self._block(group)]
+        return "\n".join([*lines, *self._notes()])
+
+    def _block(self, group: Group) -> list[str]:
+        """Where a group is, what tells it from others of its kind, and a line a score."""
+        alike = [other for other in self.groups if {*other.last} == {*group.last}]
+        differ = [n for n in group.settings if len({other.settings[n] for other in alike}) > 1]
+        told = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
+        runs = _seeds(group).replace("\n", ", ")
+        lines = [f"{group.place}  (seeds: {runs})"]
+        for text in told:
+            lines += wrap(text, BLOCK_WIDE, initial_indent="  ", subsequent_indent=" " * 6)
+        titles = {score: heading(score).replace("\n", " ") for score in group.last}
+        width = max(map(len, titles.values()), default=0)
+        for score, title in titles.items():
+            first, *below = _cell(group, score).split("\n")
+            lines.append(f"  {title.ljust(width)}  {first}")
+            lines += [f"  {'best'.rjust(width)}  {line}" for line in below]
+        if group.glue is not None:
+            lines.append(f"  {'GLUE'.ljust(width)}  {group.glue:.4f}")
+        return [*lines, ""]
+
+    def _rows(self) -> list[str]:
         table, averages = Table(), [group.glue for group in self.groups]
         settings = list(self.groups[0].settings)
         for name in ("run", *(["settings"] if self._many_settings else settings)):
@@ -48,8 +81,7 @@ class Results:
         console = Console(width=WIDEST, highlight=False, no_color=True)
         with console.capture() as captured:
             console.print(table)
-        lines = [line.rstrip() for line in captured.get().splitlines()]
-        return "\n".join([*lines, *self._notes()])
+        return [line.rstrip() for line in captured.get().splitlines()]
 
     @property
     def _many_settings(self) -> bool:
@@ -62,7 +94,8 @@ class Results:
         if any(run.earlier for group in self.groups for run in group.runs):
             shown += " of each stage"
         better = any(group.best for group in self.groups)
-        return [shown + ("; below them those of the best evaluations" if better else "")]
+        shown += "; below them those of the best evaluations" if better else ""
+        return wrap(shown, READABLE)
 
     def as_json(self) -> str:
         """All of it as one JSON object."""

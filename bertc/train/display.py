@@ -16,15 +16,19 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 PLAIN_SECONDS = 30.0
 """Between two plain lines."""
 LIVE_SECONDS = 0.1
 """Between two figures on a terminal, which is drawn anew as often."""
+SILENT_SECONDS = 5.0
+"""Before the first plain line about an evaluation between steps; most are over by then."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,16 @@ class Plain:
         self._console = console
         self._last = -PLAIN_SECONDS
         self._task, self._unit, self._done, self._total, self._began = "", "", 0, 0, 0.0
+        self._training, self._stepped = False, self._last
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Say what starts."""
+        """Say what starts; between two steps only once it takes its time."""
         self._task, self._unit, self._done, self._total = task, unit, 0, total
         self._began = self._last = time.monotonic()
-        self._say(f"{task} ...")
+        if self._training:
+            self._last -= PLAIN_SECONDS - SILENT_SECONDS
+        else:
+            self._say(f"{task} ...")
 
     def advance(self, amount: int) -> None:
         """Say how far it is, at times."""
@@ -124,8 +132,8 @@ class Plain:
             self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
 
     def end(self) -> None:
-        """Let the next step be shown at once."""
-        self._last = -PLAIN_SECONDS
+        """Let the first step be shown at once, and others when they would have been."""
+        self._last = self._stepped
 
     def note(self, message: str) -> None:
         """Say it."""
@@ -133,12 +141,14 @@ class Plain:
 
     def step(self, standing: Callable[[], Standing]) -> None:
         """Say where the run stands, at times."""
+        self._training = True
         if self._due():
             now = standing()
             self._say(
                 f"step {now.step:,}/{now.steps:,} ({now.stage}): "
                 f"loss {now.loss:.3f}, {_figures(now)}, {clock(now.seconds_left)} left"
             )
+            self._stepped = self._last
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -153,6 +163,15 @@ class Plain:
         self._console.print(text, markup=False, soft_wrap=True)
 
 
+class _Left(TimeRemainingColumn):
+    """The time left as it is told, and else as it follows from the pace."""
+
+    def render(self, task: Task) -> Text:
+        """What stands in the column."""
+        told = task.fields.get("left")
+        return Text(f"{told} left", style="progress.remaining") if told else super().render(task)
+
+
 class Live:
     """One line that moves."""
 
@@ -163,7 +182,7 @@ class Live:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
+            _Left(),
             console=console,
             transient=True,
         )
@@ -180,10 +199,10 @@ class Live:
             self._progress.advance(self._task, amount)
 
     def end(self) -> None:
-        """Take it away."""
+        """Take it away; the next step brings back that of the run."""
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = None
+        self._task, self._training, self._last = None, False, -LIVE_SECONDS
 
     def note(self, message: str) -> None:
         """A line above the bar."""
@@ -196,22 +215,23 @@ class Live:
         self._last = time.monotonic()
         now = standing()
         if not self._training:
-            self._training = True
-            self._start(now.stage, now.steps)
+            self._start(now.stage, now.steps, training=True)
         assert self._task is not None, "the bar was started above"
         self._progress.update(
             self._task,
             completed=now.step,
             description=now.stage,
             figures=f"loss {now.loss:.3f}  {_figures(now)}",
+            left=clock(now.seconds_left),
         )
 
     def close(self) -> None:
         """Take the bar away and give the terminal back."""
         self._progress.stop()
 
-    def _start(self, description: str, total: int | None) -> None:
+    def _start(self, description: str, total: int | None, training: bool = False) -> None:
         self.end()
+        self._training = training
         self._progress.start()
         self._task = self._progress.add_task(description, total=total, figures="")
 

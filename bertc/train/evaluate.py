@@ -1,26 +1,32 @@
 """``bertc eval``: what a finished, stopped or imported run knows of its held-out text."""
 
+from contextlib import closing
 from pathlib import Path
 
 import torch
 
 from bertc.data import RunningData, TaskData, TextData, prepare
-from bertc.diagnostics import DataError, UsageError
+from bertc.diagnostics import DataError
 from bertc.interop.loading import load
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.passes import World
 from bertc.storage.paths import cache_folder
 from bertc.train.checkpoints import PROGRESS, newest
-from bertc.train.display import choose
-from bertc.train.evaluation import Evaluation, evaluate, heldout_rows, unigram_nats
-from bertc.train.judging import evaluate_files, evaluate_tasks
+from bertc.train.display import Display, choose
+from bertc.train.evaluation import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.train.judging import (
+    evaluate_files,
+    evaluate_tasks,
+    nothing_to_judge_by,
+    sources_told,
+)
 from bertc.train.machine import determinism
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
 from bertc.train.resumed_plan import plan_of
-from bertc.train.run import RunFolder, identity
+from bertc.train.run import RunFolder
 from bertc.train.session import Watched
 from bertc.train.state import Progress
 from bertc.train.step import make_objective
@@ -33,12 +39,14 @@ def evaluate_run(
     manner: Manner | None = None,
     *,
     task: str = "",
+    part: str = "",
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
     """Evaluate the newest good checkpoint, as training does and on the same examples.
 
-    Or read the held-out text in a ``manner`` of its own, or the files of a ``task`` (``task_of``).
+    Or read the held-out text in a ``manner`` of its own, or the files of a ``task`` (``task_of``),
+    or another ``part`` of it, such as ``test``.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
@@ -48,17 +56,32 @@ def evaluate_run(
     manner = manner or Manner()
     folder = RunFolder(run)
     resolved = folder.read_resolved()
-    if task:
-        done = _progress(folder, resolved)
-        found = evaluate_files(run, task)
-        return Report(run, done.step, resolved.steps, done.tokens, done.seconds, found)
-    display = choose(quiet)
+    done = _progress(folder)
+    with closing(choose(quiet)) as display:
+        if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
+            manner.refuse_for_tasks()
+            found, notes = evaluate_files(
+                run, task, part=part, most=manner.examples, progress=display
+            )
+        else:
+            found, notes = _as_in_training(folder, resolved, manner, cache, display, done)
+    return Report(run, done.step, resolved.steps, done.tokens, done.seconds, found, notes)
+
+
+def _as_in_training(
+    folder: RunFolder,
+    resolved: Resolved,
+    manner: Manner,
+    cache: Path | None,
+    display: Display,
+    progress: Progress,
+) -> tuple[Evaluation, tuple[str, ...]]:
+    """On what the run itself is judged by, with a line or more on what that was."""
     with Stop() as stop, determinism():
         lock = folder.read_lock()
         ranks = Ranks(0, World(), stop)
         plan = plan_of(resolved, lock, display)
-        model, device = load(run), torch.device(plan.device)
-        progress = _progress(folder, resolved)
+        model, device = load(folder.path), torch.device(plan.device)
         model.to(device).compute_dtype = (
             torch.bfloat16 if plan.precision == "bf16" else torch.float32
         )
@@ -77,16 +100,10 @@ def evaluate_run(
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
         if isinstance(data, TaskData):
             if not any(own.parts for own in data.sets):
-                raise UsageError(
-                    f"{' + '.join(own.task.title for own in data.sets)}: no part to be judged by",
-                    help='name one: --task "classify(dev=FILE)"',
-                )
-            found = evaluate_tasks(model, stage, data, stop)
-        else:
-            found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks)
-    display.close()
-    at, notes = progress, () if stage.tasks else (manner.told(stage),)
-    return Report(run, at.step, resolved.steps, at.tokens, at.seconds, found, notes)
+                raise nothing_to_judge_by(stage.tasks[0])
+            return evaluate_tasks(model, stage, data, stop, progress=display), sources_told(data)
+        found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks, display)
+        return found, (manner.told(stage),)
 
 
 def _of_text(
@@ -97,17 +114,19 @@ def _of_text(
     examples: int,
     microbatch: int,
     ranks: Ranks,
+    display: Display,
 ) -> Evaluation:
     device, vocabulary = next(model.parameters()).device, data.vocabulary
     nats_v = unigram_nats(vocabulary, data.tokens).to(device)
     if sliding and isinstance(data, RunningData):
-        return slide(model, stage, data, nats_v, sliding, examples, microbatch)
+        return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
     read = read_data(data, stage)
+    batches = read.heldout(heldout_rows(stage, microbatch, ranks), examples)
     return evaluate(
         model,
         stage,
         make_objective(model, stage, compiled=False),
-        read.heldout(heldout_rows(stage, microbatch, ranks), examples),
+        counted(batches, display, examples),
         vocabulary_tables(vocabulary, device),
         nats_v,
         microbatch,
@@ -116,7 +135,7 @@ def _of_text(
     )
 
 
-def _progress(folder: RunFolder, resolved: Resolved) -> Progress:
+def _progress(folder: RunFolder) -> Progress:
     """How far the run got; an imported one has not begun."""
-    found, _ = newest(folder.checkpoints, identity(resolved))
+    found, _ = newest(folder.checkpoints, *folder.identities())
     return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()

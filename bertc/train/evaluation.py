@@ -4,14 +4,14 @@ Axes: t terms of the objective, v vocabulary.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, assert_never
 
 import torch
 from torch import Tensor
 
-from bertc.data import RawBatch, Vocabulary
+from bertc.data import Progress, RawBatch, Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
@@ -105,6 +105,15 @@ def heldout_rows(stage: Stage, microbatch: int, ranks: Ranks) -> int:
     if stage.format.kind in RUNNING:
         return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
     return min(microbatch * ranks.world.size, stage.batch)
+
+
+def counted(batches: Iterable[RawBatch], progress: Progress, rows: int) -> Iterator[RawBatch]:
+    """The batches of an evaluation of about so many rows, as ``progress`` is told."""
+    progress.begin("evaluating", rows, "rows")
+    for batch in batches:
+        yield batch
+        progress.advance(len(batch.lengths))
+    progress.end()
 
 
 @torch.no_grad()

@@ -83,6 +83,18 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
         MissingInputError: if there is no model yet.
     """
     model = load(run)
+    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
+    return filled(model, vocabulary, text, top, language)
+
+
+def filled(
+    model: Model, vocabulary: Vocabulary, text: str, top: int = 5, language: str = ""
+) -> Filled:
+    """As ``fill``, of a model that is there already.
+
+    Raises:
+        UsageError, DataError: as ``fill``.
+    """
     learned = {term.objective.kind for term in model.resolved.terms()}
     head = next((each for each in ("mlm", "tlm", "plm", "clm") if each in learned), "")
     if not head and "rtd" not in learned:
@@ -90,7 +102,6 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
             f"this run has learned {' + '.join(sorted(learned))}, and no objective of tokens",
             help="fill tells what mlm, tlm, plm, clm or rtd teach",
         )
-    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if head == "clm":
         ids, places = _beginning(vocabulary, text), [0]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
 from bertc.ir.resolved import Resolved
+from bertc.train.changes import POINT, values_of
 from bertc.train.loop import train
 from bertc.train.ranks import world_here
 from bertc.train.report import Report
@@ -55,7 +56,7 @@ def train_grid(
             yield train(
                 point,
                 path,
-                spec_text=f"{spec_text}\n# the point {point.name}\n",
+                spec_text=f"{spec_text}\n{POINT}{point.name}\n",
                 resume=resume,
                 dry_run=dry_run,
                 profile=profile and profile / path.name,
@@ -68,7 +69,7 @@ def train_grid(
 
 def folder_name(point: str) -> str:
     """The name of a point's folder: its settings without what a shell or a path would trip over."""
-    parts = re.split(r" (?=[\w.]+=)", point)
+    parts = values_of(point)
     tidy = (re.sub(r"[^\w.=+%-]+", "-", part, flags=re.ASCII).strip("-") for part in parts)
     name = ",".join(tidy)
     if PLAIN.fullmatch(point) and len(name) <= LONGEST_NAME:

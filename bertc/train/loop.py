@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bertc.data import TaskData
+from bertc.data import Progress, Silent, TaskData
 from bertc.diagnostics import DataError, StoppedError
 from bertc.ir.model import model_weights
 from bertc.ir.optimizer import Lamb
@@ -22,6 +22,7 @@ from bertc.train.display import choose
 from bertc.train.engines import trained_names
 from bertc.train.evaluation import (
     Evaluation,
+    counted,
     evaluate,
     heldout_rows,
     score_lines,
@@ -147,18 +148,17 @@ class _Phase:
         corrupt = self.step.corrupt
         return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
 
-    def evaluate(self, session: Session, examples: int) -> Evaluation:
+    def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples; of tasks on all there are."""
         if isinstance(self.data, TaskData):
-            return evaluate_tasks(
-                self.model, self.stage, self.data, session.ranks.stop, session.engine.reading
-            )
+            reading, stop = session.engine.reading, session.ranks.stop
+            return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
             self.stage,
             self.objective,
-            self.data.heldout(rows, examples),
+            counted(self.data.heldout(rows, examples), progress, examples),
             session.tables,
             self.nats,
             self.microbatch,
@@ -195,9 +195,9 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
         phase.feed(session, progress.step - stage.first_step) as feed,
         profiling(profile and profile / stage.name, session.device) as step_is_done,
     ):
-        clock = Clock(session)
+        clock = Clock(session, stage, phase.data)
         while True:
-            _pause(session, phase, end)
+            _pause(session, phase, end, clock)
             if progress.step == end:
                 return
             lap = Laps()
@@ -215,7 +215,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             progress.seconds += lap()
 
 
-def _pause(session: Session, phase: _Phase, end: int) -> None:
+def _pause(session: Session, phase: _Phase, end: int, clock: Clock) -> None:
     """Between two steps: evaluate and save when it is time, stop when someone asked for it.
 
     An evaluation that is cut short is not lost: the checkpoint says that it is still due.
@@ -226,7 +226,9 @@ def _pause(session: Session, phase: _Phase, end: int) -> None:
         if evaluation_due and not phase.judged:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
+            started = time.perf_counter()
             found = _evaluate(session, phase)
+            clock.evaluation_seconds = time.perf_counter() - started
             if phase.stage.patience:
                 heed(session, phase.stage, found)
         session.ranks.stop.check()
@@ -249,7 +251,7 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: _Phase) -> Evaluation:
     """Read the held-out text and write a line of what it showed."""
     progress, stage = session.progress, phase.stage
-    found = phase.evaluate(session, session.resolved.run.eval_examples)
+    found = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.alike():
@@ -317,7 +319,7 @@ def _compile(session: Session, phase: _Phase) -> None:
     inputs = _first_batch(session, phase)
     with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
-        phase.evaluate(session, 1)
+        phase.evaluate(session, 1, Silent())
         if isinstance(phase.stage.optimizer, Lamb):
             _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")

@@ -11,7 +11,7 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
-from bertc.data import RunningData, TextData
+from bertc.data import Progress, RunningData, TextData
 from bertc.diagnostics import UsageError
 from bertc.ir.resolved import Stage
 from bertc.nn import Model, Reading
@@ -49,6 +49,18 @@ class Manner:
             model.encoder.node = node.model_copy(update={"attention": attention})
         model.encoder.same_length = self.same_length
         return stage.model_copy(update={"seq": self.seq or stage.seq, "memory": memory})
+
+    def refuse_for_tasks(self) -> None:
+        """Refuse what says how text is read, where examples of a task are.
+
+        Raises:
+            UsageError: if anything but their number is asked for.
+        """
+        if self != Manner(examples=self.examples):
+            raise UsageError(
+                "seq, memory, clamp, same-length and sliding are of text, and this is a task",
+                help="leave them out; --examples scores fewer of them",
+            )
 
     def told(self, stage: Stage) -> str:
         """How text of this stage, which ``read_by`` made, is read, as a line of the report."""
@@ -92,9 +104,11 @@ def slide(
     window: int,
     tokens: int,
     rows: int,
+    progress: Progress,
 ) -> Evaluation:
     """Tell each of the first ``tokens`` that have a whole window before them, from it alone."""
     told = torch.zeros(4, dtype=torch.float64)
+    progress.begin("evaluating", tokens, "tokens")
     model.eval()
     try:
         for columns in _windows(data, window, tokens, rows, next(model.parameters()).device):
@@ -103,6 +117,8 @@ def slide(
             assert columns.clm is not None, "a window tells the token after it"
             guessed = nats_v[columns.clm.targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).double().cpu()
+            progress.advance(len(hidden_b1h))
+        progress.end()
     finally:
         model.train()
     total, hits, count, guessed = told.tolist()

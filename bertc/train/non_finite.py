@@ -8,6 +8,15 @@ CALMER = (
     "a lower learning rate, a longer warm-up or precision=fp32, in a new run; "
     "checkpoints up to here are good"
 )
+AT_THE_BEGINNING = (
+    "these are the weights that a run begins with, so no rate has a part in it: precision=fp32 "
+    "shows whether rounding has, and bertc train with compile=off whether the compiler has"
+)
+
+
+def what_to_try(step: int) -> str:
+    """What may help after so many steps; those of ``bertc build`` are all the first one."""
+    return CALMER if step else AT_THE_BEGINNING
 
 
 def what_is_not_finite(

@@ -3,31 +3,27 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertc.data import TaskSet, encode, vocabulary_of
+from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
-from bertc.diagnostics import CannotWriteError, DataError, MissingColumnError, UsageError
+from bertc.data.task_sets import unread
+from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.own_task import AnyTask
+from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue, Squad
+from bertc.nn import Model
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
-from bertc.train.asked import task_of
+from bertc.train.asked import columns_told, task_of
+from bertc.train.display import choose
 from bertc.train.placing import placed
-
-KINDS = {
-    "labels": "classify",
-    "score": "regress",
-    "choice": "choose",
-    "tags": "tag",
-    "span": "read",
-}
-"""The task that reads one's own files, by what it answers."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +33,24 @@ class Predicted:
     task: AnyTask
     examples: list[Example]
     answers: Answers
-    cut: int
+    notes: tuple[str, ...]
     seconds: float
 
     def lines(self) -> Iterator[str]:
         """A JSON object for each row."""
-        for number, example in enumerate(self.examples):
-            yield json.dumps({"id": example.key, **self._said(number)}, ensure_ascii=False)
+        for example, said in zip(self.examples, self.each(), strict=True):
+            yield json.dumps({"id": example.key, **said}, ensure_ascii=False)
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """The answer to each row and what is known of it."""
+        yield from map(self._said, range(len(self.examples)))
 
     def summary(self) -> str:
         """How many, how fast."""
         count = len(self.examples)
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
-        cut = f"; {self.cut:,} were cut to fit" if self.cut else ""
-        return f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}{cut}"
+        said = f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}"
+        return "\n".join([said, *self.notes])
 
     def files(self) -> dict[str, str]:
         """The files in which GLUE and SQuAD take answers, their text by their name.
@@ -98,7 +98,13 @@ def _list(answers: Answers, number: int) -> list[float]:
 
 
 def predict(
-    run: Path, file: Path, task: str = "", at_once: int = ROWS_AT_ONCE, device: str = "auto"
+    run: Path,
+    file: Path,
+    task: str = "",
+    at_once: int = ROWS_AT_ONCE,
+    device: str = "auto",
+    *,
+    quiet: bool = False,
 ) -> Predicted:
     """Answer the rows of a file in the layout of a task, whether they have labels or not.
 
@@ -109,21 +115,34 @@ def predict(
     """
     model = load(run)
     stage, asked = task_of(model.resolved, task)
-    try:
+    with columns_told(asked):
         examples = read_examples(asked, file)
-    except MissingColumnError as error:
-        kind = KINDS[asked.answer.kind]
-        told = f'--task "{kind}(name={asked.title}, ...)" says which columns are read: text=COLUMN'
-        raise DataError(error.message, help=f"{error.help}; {told}") from None
     if not examples:
         raise DataError(f"{file} has no rows", help="a row for each answer")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
+    with closing(choose(quiet)) as display:
+        return answered(model, stage, asked, examples, vocabulary, at_once, display)
+
+
+def answered(
+    model: Model,
+    stage: Stage,
+    asked: AnyTask,
+    examples: list[Example],
+    vocabulary: Vocabulary,
+    at_once: int = ROWS_AT_ONCE,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Answer examples that are there already, of a task that the stage has learned."""
     rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
-    started = time.perf_counter()
-    own = TaskSet(asked, rows, {})
-    answers = answer(model, stage, own, examples, rows, vocabulary.pad, at_once=at_once)
-    return Predicted(asked, examples, answers, rows.cut, time.perf_counter() - started)
+    started, progress = time.perf_counter(), progress or Silent()
+    own, pad = TaskSet(asked, rows, {}), vocabulary.pad
+    progress.begin(f"answering {len(examples):,} rows of {asked.title}", len(rows.owners), "rows")
+    answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=progress)
+    progress.end()
+    notes = tuple(unread(asked, rows, len(examples), "", stage.seq))
+    return Predicted(asked, examples, answers, notes, time.perf_counter() - started)
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:

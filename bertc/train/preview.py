@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import assert_never
 
@@ -69,7 +70,8 @@ def _examples(data: TaskData, examples: int) -> list[str]:
 
 
 def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -> str:
-    tokens = [*map(vocabulary.token, batch.token_ids[row][batch.examples[row] > 0].tolist())]
+    ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
+    tokens = [*map(vocabulary.token, ids)]
     targets = batch.targets[row].astype(int).tolist()
     match own.task.answer:
         case Labels(names=names):
@@ -80,7 +82,7 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
             right = "this one" if row % most == targets[0] else "another one"
         case Tags(names=names):
             told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
-            right = " ".join(f"{tokens[at]}/{names[tag]}" for at, tag, asked in told if asked)
+            right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in told if ask})
         case Span():
             ((first, last),) = targets
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
@@ -88,6 +90,16 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
             assert_never(unreachable)
     shown = (f"{batch.task}: {' '.join(tokens)}", f"right: {right}")
     return "\n".join(textwrap.fill(line, WIDTH) for line in shown)
+
+
+def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:
+    """Whole words, each with the tag that its first token is asked for."""
+    shown = []
+    for at, after in pairwise([*sorted(tags), len(ids)]):
+        own = [one for one in ids[at:after] if one == vocabulary.unk or not vocabulary.special[one]]
+        word = vocabulary.tokenizer.decode(own, skip_special_tokens=False).strip()
+        shown.append(f"{word}/{tags[at]}")
+    return " ".join(shown)
 
 
 def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:

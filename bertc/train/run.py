@@ -4,6 +4,7 @@ spec.bertc       the spec as given                metrics.jsonl   a JSON object 
 resolved.json    the resolved program             checkpoints/    see checkpoints.py
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+resolved-N.json  the program until N steps, of a run that went on for more
 """
 
 import fcntl
@@ -23,6 +24,8 @@ from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, r
 from bertc.ir.resolved import Resolved
 from bertc.storage import durable
 from bertc.storage.paths import is_file, is_folder, is_taken
+from bertc.storage.plain_file import read_text
+from bertc.syntax.scan import LARGEST_TEXT
 from bertc.train.changes import refuse_another_program
 from bertc.train.lock import Lock
 
@@ -83,7 +86,7 @@ class RunFolder:
     def start(self, resolved: Resolved, spec_text: str) -> None:
         """Write what is known before the first step."""
         durable.replace(self.spec, spec_text.encode())
-        durable.replace(self.resolved, (resolved.model_dump_json(indent=1) + "\n").encode())
+        durable.replace(self.resolved, _as_json(resolved))
 
     def read_resolved(self) -> Resolved:
         """The program of the run.
@@ -98,6 +101,23 @@ class RunFolder:
                 f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
             )
         return read_resolved(self.resolved)
+
+    def go_on(self, old: Resolved, new: Resolved) -> None:
+        """Note that the run is of more steps from now on; what it was until then stays beside it.
+
+        Killed at any moment, it is of the one or of the other, and its checkpoints are of both.
+        """
+        durable.replace(self.path / f"resolved-{old.steps:08d}.json", _as_json(old))
+        # The sign that it is finished, which it no longer is.
+        durable.remove(self.plot)
+        text = read_text(self.spec, 4 * LARGEST_TEXT) if is_taken(self.spec) else ""
+        durable.replace(self.spec, f"{text.rstrip()}\n# --set steps={new.steps}\n".encode())
+        durable.replace(self.resolved, _as_json(new))
+
+    def identities(self) -> tuple[str, ...]:
+        """Of the run's program, and of those with fewer steps that it was of before."""
+        paths = [self.resolved, *sorted(self.path.glob("resolved-*.json"))]
+        return tuple(identity(read_resolved(path)) for path in paths)
 
     def read_lock(self) -> Lock | None:
         """What the run noted of its surroundings; None before it did.
@@ -155,7 +175,7 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
             help="--resume to go on with it, or another --out",
         )
     folder.refuse_disorder()
-    refuse_another_program(folder.read_resolved(), resolved)
+    refuse_another_program(folder.read_resolved(), resolved, folder.path)
 
 
 def identity(resolved: Resolved) -> str:
@@ -163,6 +183,10 @@ def identity(resolved: Resolved) -> str:
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
     run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
+
+
+def _as_json(resolved: Resolved) -> bytes:
+    return (resolved.model_dump_json(indent=1) + "\n").encode()
 
 
 def _leftover(name: str) -> bool:

@@ -202,7 +202,7 @@ def open_session(
     source = None
     if ranks.first:
         source = None if found else source_of(resolved, corpus.vocabulary)
-        note_beginning(resolved, folder, spec_text, lock, plan, corpus, source)
+        note_beginning(resolved, folder, spec_text, lock, plan, corpus, source, display)
         for text in source.lines() if source else ():
             display.note(text)
         tell_time(resolved, plan, corpus, display, ranks.world)
@@ -282,7 +282,8 @@ def _newest(
 ) -> checkpoints.Checkpoint | None:
     """The checkpoint to go on from, None at the beginning of a run."""
     checkpoints.remove_unfinished(folder.checkpoints)
-    found, damaged = checkpoints.newest(folder.checkpoints, identity(resolved))
+    known = folder.identities() if folder.holds_a_run else ()
+    found, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
     for damage in damaged:
         display.note(f"passed over: {damage.reason}")
     if found:

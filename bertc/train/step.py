@@ -23,7 +23,7 @@ from bertc.nn import Memory, Model
 from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
-from bertc.train.non_finite import CALMER, what_is_not_finite
+from bertc.train.non_finite import what_is_not_finite, what_to_try
 from bertc.train.optimizers import Rule, clip, gradient_norm
 from bertc.train.ranks import ALONE, Ranks
 from bertc.train.remembered import Remembered, beginning, joined
@@ -327,5 +327,5 @@ class TrainStep:
         found = self._ranks.said(found)
         with self._ranks.alike():
             raise DataError(
-                f"step {step}: {found}; the weights were left as they were", help=CALMER
+                f"step {step}: {found}; the weights were left as they were", help=what_to_try(step)
             )

@@ -30,6 +30,7 @@ def note_beginning(
     plan: Plan,
     corpus: Corpus,
     source: Source | None,
+    display: Display,
 ) -> None:
     """Write what the run begins with, or hold it against what it began with."""
     if not folder.holds_a_run:
@@ -42,6 +43,9 @@ def note_beginning(
         changes.refuse(
             [f"{name} {old} -> {new}" for name, (old, new) in found.items() if old != new]
         )
+        if (before := folder.read_resolved()).steps < resolved.steps:
+            display.note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
+            folder.go_on(before, resolved)
     else:
         corpus.vocabulary.save(folder.tokenizer)
         _surroundings(resolved, plan, corpus, source).write(folder.lock)

@@ -5,14 +5,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
 from bertc.data.learned import learn
 from bertc.data.task import cut, gather, in_order_of_length
-from bertc.data.task_sets import read_tasks
+from bertc.data.task_sets import read_tasks, unread
 from bertc.data.template import template_of
 from bertc.data.vocabulary import from_tokenizer
 from bertc.ir.data import ByteBpe
@@ -193,7 +193,7 @@ def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
     shown = [read(rows, bert, row)[0] for row in range(4)]
     assert shown[0] == "[CLS] w4 w5 w6 [SEP] w1 w2 w3 [SEP]"
     assert shown[2] == "[CLS] w5 [SEP] w3 [SEP]"
-    assert rows.cut == 1
+    assert (rows.cut, rows.asked_cut) == (0, 1)
 
 
 @pytest.mark.parametrize("smoothing", [1.0, 0.5])
@@ -273,4 +273,31 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
         "read: a batch of 5 reads the 2 there are 2.5 times",
         "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
         " has longer windows, a smaller stride more of them",
+    ]
+
+
+def test_a_question_that_is_cut_names_its_own_limit(bert):
+    asked = Read(train="-", question=3)
+    questions = [
+        Asked(str(n), "w1 w2 w3", text, (), False) for n, text in enumerate(("a", "a " * 9))
+    ]
+    rows = encode(asked, questions, bert, 16, 2)
+    assert unread(asked, rows, 2, "training ", 16) == [
+        "the questions of 1 of 2 training examples are cut to 3 tokens (question=)"
+    ]
+    chosen = Choose(train="-", passage="p", question=2)
+    example = Chosen("0", "w1 w2", "a b", ("a", "b"), 0)
+    rows = encode(chosen, [example], bert, 32, 2)
+    assert (rows.cut, rows.asked_cut) == (0, 1), "one example, though both its choices are"
+
+
+def test_words_that_are_not_read_say_why(bert):
+    tagged = Tag(train="-", labels=("x", "y"))
+    lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")
+    bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
+    rows = encode(tagged, [Tagged("0", lone, ())], bert, 6, 2)
+    assert unread(tagged, rows, 1, "dev ", 6) == [
+        "1 of 1 dev examples are cut to 6 tokens",
+        "3 words of 1 dev examples are beyond the 6 tokens of a row, and answered unread",
+        "words that no token stands for, 1 of 1 dev examples: '\\u200b'",
     ]

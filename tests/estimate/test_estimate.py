@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,9 @@ def test_growing_is_held_against_being_deep_from_the_start() -> None:
     assert "from_start" in found.as_json()
     assert whole.from_start is None
     assert "from_start" not in whole.as_json()
+
+
+def test_an_estimate_shows_itself_as_the_table_of_the_command():
+    found = estimate(resolve("layers=2 hidden=64"))
+    assert str(found) == repr(found) == as_table([found])
+    assert found._repr_html_() == f"<pre>{escape(str(found))}</pre>"

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,24 @@ from bertc.ir.optimizer import Adam, Polynomial
 from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
+from bertc.train import finish
 
 WORDS = (
     "hens", "ducks", "geese", "cackle", "quack", "hiss", "in", "on", "under", "the",
     "a", "old", "red", "barn", "pond", "gate", "and", "or",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def no_picture() -> Iterator[None]:
+    """Leave the sign of a finished run, which takes longer to draw than a tiny run, undrawn."""
+
+    def sign(lines: object, path: Path) -> None:
+        path.touch()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finish, "plot", sign)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,7 @@ def test_what_no_setting_explains_is_listed_as_it_is():
     old = resolve(SMALL)
     stage = old.stages[0].model_copy(update={"padded": not old.stages[0].padded})
     refused = refusal(old, old.model_copy(update={"stages": (stage,)}))
-    assert "stages.0.padded: false -> true" in refused.message
+    assert "stages.0.padded: true -> false" in refused.message
 
 
 def test_how_a_run_fits_on_its_devices_may_change():

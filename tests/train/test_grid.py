@@ -65,6 +65,7 @@ def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
     code, out, err = call("train", spec, "--resume", "--set", "steps=5")
     assert code == 76
     assert "steps: 4 -> 5" in err
+    assert "--set seed=1 --set 'init=" in err, "one point of the grid goes on"
     assert call("results", "runs") == (0, again, "")
 
 

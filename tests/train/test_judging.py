@@ -29,7 +29,7 @@ def test_one_answer_to_everything_is_told(biased):
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] == 0.5
     assert "classify dev: every answer is `no`\n" in report.summary()
     assert '"always": {"classify": {"dev": "no"}}' in (run / "metrics.jsonl").read_text()
-    assert evaluate_files(run, "").always == {"classify": {"dev": "no"}}
+    assert evaluate_files(run, "")[0].always == {"classify": {"dev": "no"}}
 
 
 def test_no_answer_is_one_too():

@@ -163,10 +163,10 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(
     evaluate = loop.evaluate_tasks
     with monkeypatch.context() as patch:
 
-        def stop(model, stage, data, stop, within):
+        def stop(model, stage, data, stop, within, progress):
             if stop is not None and len(lines(tmp_path / "cut")) == 2:
                 stop.agree(15)
-            return evaluate(model, stage, data, stop, within)
+            return evaluate(model, stage, data, stop, within, progress)
 
         patch.setattr(loop, "evaluate_tasks", stop)
         with pytest.raises(StoppedError):

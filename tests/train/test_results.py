@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from bertc.ir.objective import Mlm, Term
 from bertc.ir.optimizer import Adam
 from bertc.ir.own_task import Classify
 from bertc.ir.task import Glue
+from bertc.train import compare
 from bertc.train.compare import results
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
@@ -115,15 +117,41 @@ def test_of_a_chain_each_stage_says_what_it_came_to(run, tmp_path):
     assert "of the last evaluations of each stage" in results([tmp_path]).as_table()
 
 
-def test_many_settings_stand_one_below_another(run, tmp_path):
+def test_many_settings_stand_one_below_another(run, tmp_path, monkeypatch):
+    names = ("beginning", "continuing", "finishing")
+    for turn in (0, 1):
+        own = {name: {"steps": 4, "batch": 8 - turn, "seq": 24 - turn} for name in names}
+        for number, found in enumerate(own.values()):
+            found |= {"batch": found["batch"] + number, "seq": found["seq"] - number}
+        run(f"{turn}", {12: 0.5}, stages=own)
+    monkeypatch.chdir(tmp_path)
+    table = results([Path()]).as_table()
+    assert "│ beginning.batch=8  " in table
+    assert "│ finishing.batch=10 " in table
+    monkeypatch.setattr(compare, "READABLE", 20)
+    assert "\n  finishing.batch=10\n" in results([Path()]).as_table()
+
+
+def test_unlike_runs_are_read_in_blocks(run, tmp_path):
+    """Each says what tells it from others of its kind, in lines that a terminal has room for."""
     names = ("beginning", "continuing", "finishing")
     own = {name: {"steps": 4, "batch": 8 - i, "seq": 24 - i} for i, name in enumerate(names)}
     run("chain", {12: 0.5}, stages=own)
-    run("single", {12: 0.5}, objective=glue("rte"), optimizer=Adam(lr=1e-3, warmup=2))
+    for lr in (1e-3, 2e-3):
+        for seed in (1, 2):
+            optimizer = Adam(lr=lr, warmup=2)
+            told = {"seed": seed, "optimizer": optimizer, "hidden": 64, "layers": 3}
+            shown = {6: 0.9, 12: 0.5 + seed / 10}
+            run(f"lr {lr} {seed}", shown, objective=glue("rte", "mrpc", "stsb"), **told)
     table = results([tmp_path]).as_table()
-    assert "│ beginning.batch=8  " in table
-    assert "│ finishing.batch=6  " in table
-    assert max(map(len, table.splitlines())) < 200
+    lines = [line for line in table.splitlines() if "tmp" not in line]
+    assert max(map(len, lines)) <= compare.READABLE
+    assert "│" not in table
+    assert "beginning.batch" not in table, "there is no other run of that kind"
+    assert "hidden=" not in table, "those of its kind agree on that"
+    assert "\n  optimizer=adamw(lr=0.002, warmup=2)\n" in table
+    assert "\n  rte dev accuracy   0.6500 ± 0.0707, 0.7000\n" in table
+    assert table.count("(seeds: 2)") == 2
 
 
 def test_runs_of_a_task_that_differ_never_share_a_row(run, tmp_path):

@@ -1,9 +1,10 @@
-"""What a run says before its first step."""
+"""What a run says before its first step, and what to try where it cannot make one."""
 
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text
 from bertc.train import surroundings
 from bertc.train.loop import train
+from bertc.train.non_finite import what_to_try
 
 
 def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
@@ -15,3 +16,13 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     seconds = estimate(resolved, "cpu").time.seconds_total
     told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"
     assert told in capsys.readouterr().err
+
+
+def test_advice_fits_the_moment():
+    """At first there is no checkpoint, and no rate that was too high."""
+    assert "checkpoints" in what_to_try(5)
+    assert "learning rate" in what_to_try(5)
+    first = what_to_try(0)
+    assert "checkpoint" not in first
+    assert "precision=fp32" in first
+    assert "compile=off" in first

@@ -5,13 +5,19 @@ from bertc.data.layouts.parts import (
     judged_parts,
     part_examples,
     read_examples,
+    scored_examples,
+    scored_parts,
     training_examples,
 )
+from bertc.data.layouts.table import named
 
 __all__ = [
     "found_labels",
     "judged_parts",
+    "named",
     "part_examples",
     "read_examples",
+    "scored_examples",
+    "scored_parts",
     "training_examples",
 ]

@@ -21,6 +21,12 @@ UNIVERSAL = {"upos": 3, "xpos": 4, "deprel": 7}
 
 UNIVERSAL_COLUMNS = 10
 
+COLUMNS = (
+    "a word a line with its tags behind it, in a file to predict perhaps none, and an empty line "
+    "after each sentence"
+)
+"""How these files are, for who has given plain text."""
+
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
 _PREFIX = re.compile(r"[a-z]{2,3}(-[a-z]+)*:(?=.)")
 
@@ -56,7 +62,7 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[Tagged]:
             tags = bio(tags)
         if task.labels and all(tags):
             for word, tag in zip(sentence, tags, strict=True):
-                known(tag, task.labels, f"{path}:{word.line}", "tag")
+                known(tag, task.labels, f"{path}:{word.line}", "tag", COLUMNS)
         words = tuple(word.text for word in sentence)
         found.append(Tagged(str(i), words, tags if all(tags) else ()))
     return found
@@ -89,7 +95,7 @@ def _plain(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
         if len(fields) != width:
             raise DataError(
                 f"{path}:{number}: {len(fields)} columns, those before have {width}",
-                "a word and its tags on each line, an empty line after each sentence",
+                COLUMNS,
             )
         tag = fields[at].strip() if width > 1 else ""
         if not fields[0].strip() or (width > 1 and not tag):

@@ -45,6 +45,41 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
     return tuple(name for name in _parts(task) if name.startswith("dev"))
 
 
+def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
+    """The parts that a model is scored on: a file that stands in place of a folder, by its name;
+    ``part`` and those whose names begin with it (``test-de``); else those to judge by, or without
+    them, if that was asked for, ``any_file`` that is named.
+
+    Raises:
+        MissingInputError: there is no such part; names those there are.
+    """
+    data = getattr(task, "data", "")
+    if data and not getattr(task, "dev", "") and Path(data).expanduser().is_file():
+        if part:
+            raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
+        return {data: Part(Path(data).expanduser())}
+    parts = _parts(task)
+    asked = part or "dev"
+    found = {
+        name: where
+        for name, where in parts.items()
+        if name == asked or name.startswith((f"{asked}-", f"{asked}_"))
+    }
+    if part and not found:
+        _part(task, part)
+    return parts if any_file and not found and not data else found
+
+
+def scored_examples(task: AnyTask, part: Part) -> list[Example]:
+    """The examples of a part, each with its answer.
+
+    Raises:
+        MissingInputError: there is no such file.
+        DataError: as ``part_examples``; or an answer is missing.
+    """
+    return _read(task, part, labelled=True)
+
+
 def part_examples(task: AnyTask, part: str) -> list[Example]:
     """A part by name: those to judge by have all answers, those of a test perhaps none.
 

@@ -1,0 +1,153 @@
+"""What a tuned run is asked afterwards: the texts that it learned from, the file that was named."""
+
+import pytest
+
+import bertc
+from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.ir.own_task import Classify, Read
+from bertc.train.asked import own_form, task_of
+from bertc.train.evaluate import evaluate_run
+from bertc.train.loop import train
+from bertc.train.manner import Manner
+from bertc.train.predict import predict
+
+SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
+ROWS = [("a hen", "a bird", "yes"), ("a pond", "a bird", "no"), ("a duck", "a pond", "no")]
+
+
+def table(path, names, rows):
+    path.write_text("".join("\t".join(row) + "\n" for row in (names, *rows)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, no_picture):
+    """Pairs in three parts, and words with tags in a folder of three."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "tags").mkdir()
+    for part, count in (("train", 3), ("dev", 2), ("test", 1)):
+        table(folder / f"{part}.tsv", ("one", "two", "label"), ROWS[:count])
+        lines = "".join(f"{word} {tag}\n" for word, tag in (("a", "O"), ("hen", "B-BIRD")))
+        (folder / "tags" / f"{part}.txt").write_text(f"{lines}\n" * count)
+    (folder / "farm.txt").write_text("a hen\n\na duck\n\na pond\n")
+    table(folder / "new.tsv", ("text", "other"), [row[:2] for row in ROWS])
+    return folder
+
+
+def spec(files, task):
+    return f"{SPEC} data=files('{files}/farm.txt') task={task}"
+
+
+@pytest.fixture(scope="module")
+def pairs(files):
+    """A run that has learned pairs."""
+    parts = ", ".join(f"'{files}/{part}.tsv'" for part in ("train", "dev", "test"))
+    named = f"classify({parts}, text=one, pair=two, name=birds)"
+    train(bertc.resolve(spec(files, named)), files / "run", cache=files / "cache", quiet=True)
+    return files / "run"
+
+
+def test_what_is_left_out_is_as_it_was_learned(files):
+    resolved = bertc.resolve(
+        spec(files, f"classify('{files}/train.tsv', 'd', text=one, pair=two, dev_examples=1)")
+    )
+    asked = task_of(resolved, "classify('new.tsv', text=said)")[1]
+    assert (asked.text, asked.pair, asked.label) == ("said", "two", "label")
+    assert (asked.train, asked.dev, asked.labels) == ("new.tsv", "", ("no", "yes"))
+    assert asked.dev_examples == 0, "a file that is named is scored as a whole"
+    assert task_of(resolved, "classify(text=said)")[1].dev == "d"
+    tags = bertc.resolve(spec(files, f"tagging('{files}/tags')"))
+    assert task_of(tags, "tagging('new.txt')")[1].labels == ("O", "B-BIRD", "I-BIRD")
+    squad = bertc.resolve(spec(files, "squad('squad', version=2, question=7, examples=9)"))
+    asked = task_of(squad, "squad('dev.json')")[1]
+    assert (asked.data, asked.dev, asked.version, asked.question) == ("dev.json", "", 2, 7)
+
+
+def test_what_learned_pairs_is_asked_with_pairs(files):
+    resolved = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one, pair=two)"))
+    for told in ("classify(text=one, pair='')", "xnli('x', name=classify)"):
+        with pytest.raises(UsageError) as refused:
+            task_of(resolved, told)
+    assert "other answers" in refused.value.message, "three labels, not two"
+    with pytest.raises(UsageError, match="learned from text and pair, and .* reads text") as told:
+        task_of(resolved, "classify(text=one, pair='')")
+    assert told.value.help == '--task "classify(text=COLUMN, pair=COLUMN)"'
+    single = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one)"))
+    with pytest.raises(UsageError, match="learned from text, and .* reads text and pair"):
+        task_of(single, "classify(pair=two)")
+    rte = bertc.resolve(spec(files, "glue(rte, 'RTE', examples=9)"))
+    with pytest.raises(UsageError) as told:
+        task_of(rte, "classify(name=rte, text=one)")
+    assert told.value.help == '--task "classify(name=rte, text=COLUMN, pair=COLUMN)"'
+    assert task_of(rte, "classify(name=rte, text=one, pair=two)")[1].pair == "two"
+
+
+def test_the_form_for_files_of_ones_own_names_every_column():
+    assert own_form(Classify(pair="b"), judged=True) == (
+        "classify(text=COLUMN, pair=COLUMN, label=COLUMN)"
+    )
+    assert own_form(Read(name="qa"), judged=False) == "read(name=qa, passage=COLUMN, text=COLUMN)"
+
+
+def test_a_second_text_is_never_dropped(pairs, files):
+    with pytest.raises(DataError, match="no column 'one'; there are text, other") as told:
+        predict(pairs, files / "new.tsv", device="cpu", quiet=True)
+    assert "classify(name=birds, text=COLUMN, pair=COLUMN)" in told.value.help
+    with pytest.raises(DataError, match="no column 'two'"):
+        predict(pairs, files / "new.tsv", "classify(text=text)", device="cpu", quiet=True)
+    asked = "classify(text=text, pair=other)"
+    found = predict(pairs, files / "new.tsv", asked, device="cpu", quiet=True)
+    assert found.examples[0].texts == ("a hen", "a bird")
+
+
+def test_the_file_that_is_named_is_scored(pairs, files):
+    own = evaluate_run(pairs, cache=files / "cache", quiet=True)
+    assert own.evaluation.scores["birds"].keys() == {"dev"}
+    assert own.notes == (f"birds dev: 2 examples of {files}/dev.tsv",)
+    for told in (f"classify('{files}/test.tsv')", f"classify(test='{files}/test.tsv')"):
+        report = evaluate_run(pairs, task=told, quiet=True)
+        assert report.evaluation.examples == 1
+        assert f"of {files}/test.tsv" in report.summary(judged=True)
+    both = evaluate_run(pairs, task=f"classify('{files}/train.tsv', '{files}/dev.tsv')", quiet=True)
+    assert both.notes == own.notes, "a part to judge by goes before one to learn from"
+    with pytest.raises(DataError, match="no column 'label'") as refused:
+        evaluate_run(pairs, task=f"classify('{files}/new.tsv', text=text, pair=other)", quiet=True)
+    assert "label=COLUMN" in refused.value.help
+
+
+def test_another_part_is_scored_by_its_name(pairs, files):
+    report = evaluate_run(pairs, part="test", quiet=True)
+    assert report.notes == (f"birds test: 1 examples of {files}/test.tsv",)
+    sample = evaluate_run(pairs, Manner(examples=2), part="train", quiet=True)
+    assert sample.notes == (f"birds train: 2 of 3 examples of {files}/train.tsv",)
+    with pytest.raises(MissingInputError, match="no part 'held'.*there are train, dev, test"):
+        evaluate_run(pairs, part="held", quiet=True)
+    with pytest.raises(UsageError, match="of text"):
+        evaluate_run(pairs, Manner(seq=8), part="test", quiet=True)
+
+
+def test_parts_and_files_of_a_folder_are_scored(files):
+    resolved = bertc.resolve(spec(files, f"tagging('{files}/tags')"))
+    train(resolved, files / "tagged", cache=files / "cache", quiet=True)
+    report = evaluate_run(files / "tagged", part="test", quiet=True)
+    assert report.notes == (f"ner test: 1 examples of {files}/tags/test.txt",)
+    file = files / "tags" / "train.txt"
+    report = evaluate_run(files / "tagged", task=f"tagging('{file}')", quiet=True)
+    assert report.evaluation.scores["ner"].keys() == {str(file)}
+    with pytest.raises(MissingInputError, match="no parts"):
+        evaluate_run(files / "tagged", task=f"tagging('{file}')", part="test", quiet=True)
+    (files / "plain.txt").write_text("I live in New York\n")
+    with pytest.raises(DataError, match="unknown tag 'York'") as told:
+        predict(files / "tagged", files / "plain.txt", device="cpu", quiet=True)
+    assert told.value.help.startswith("a word a line")
+
+
+def test_dev_examples_shorten_a_dev_part(files, capsys):
+    named = f"'{files}/train.tsv', '{files}/dev.tsv', text=one, pair=two, dev_examples=1"
+    resolved = bertc.resolve(spec(files, f"classify({named})"))
+    report = train(resolved, files / "short", cache=files / "cache")
+    assert report.evaluation.examples == 1
+    assert "judged by 1 of 2 dev examples, as dev_examples says" in capsys.readouterr().err
+    assert '"dev_examples"' in (files / "short" / "resolved.json").read_text()
+    whole = bertc.resolve(spec(files, f"classify({named.replace(', dev_examples=1', '')})"))
+    assert "dev_examples" not in whole.model_dump_json(), "runs from before it stay the same"

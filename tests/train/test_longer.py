@@ -1,0 +1,171 @@
+"""Going on with a run by its folder alone, and for more steps than it was made for."""
+
+import json
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+import bertc
+from bertc.api import resolve
+from bertc.commands import app
+from bertc.diagnostics import ResumeRefusedError, SpecError, StoppedError, UsageError
+from bertc.ir.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.syntax.files import overrides_in
+from bertc.train.changes import refuse_another_program
+from bertc.train.evaluate import evaluate_run
+from bertc.train.longer import longer, why_not_longer, with_settings
+from bertc.train.loop import train
+from bertc.train.run import RunFolder
+from tests.train.test_training import stop_after
+
+FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())
+
+
+@pytest.fixture
+def go(tmp_path):
+    def run(resolved, name="run", **options):
+        return train(resolved, tmp_path / name, cache=tmp_path / "cache", quiet=True, **options)
+
+    return run
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """A command line in the folder of the runs; what failed is raised."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path / "cache"))
+
+    def call(line):
+        done = CliRunner().invoke(app, shlex.split(line))
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done
+
+    return call
+
+
+def test_a_longer_run_is_one_that_never_ended(
+    tiny, go, tmp_path, final_tensors, monkeypatch, no_picture
+):
+    """To the bit: weights and moments; its metrics have what its first end added."""
+    optimizer = Adam(lr=1e-3, warmup=2, schedule=InverseSqrt())
+    own = {"optimizer": optimizer, "eval_every": 4, "log_every": 4, "save_every": 4}
+    short, whole = tiny(steps=6, **own), tiny(steps=14, **own)
+    go(whole, "straight")
+    go(short)
+    run = RunFolder(tmp_path / "run")
+    assert run.is_finished(short)
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 9, lambda: go(longer(short, 14), resume=True))
+    assert not run.is_finished(run.read_resolved())
+    assert evaluate_run(run.path, cache=tmp_path / "cache", quiet=True).step == 9
+    go(run.read_resolved(), resume=True)
+    one, other = final_tensors(run.path), final_tensors(tmp_path / "straight")
+    assert [name for name in one if not one[name].equal(other[name])] == []
+    seen, every = (
+        {(line["step"], line["loss"]) for line in _evaluations(tmp_path / name)}
+        for name in ("run", "straight")
+    )
+    assert {step for step, _ in seen - every} == {6}, "evaluated at its first end too"
+    assert run.is_finished(whole)
+    assert (run.path / "resolved-00000006.json").exists()
+
+
+def _evaluations(run):
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "eval"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"optimizer": Adam(warmup=2, schedule=Polynomial())}, "schedule=polynomial"),
+        ({"optimizer": Adam(warmup=2, schedule=Cosine())}, "schedule=cosine"),
+        ({"optimizer": Adam(warmup=0.2, schedule=ConstantRate())}, "a warm-up that is a part"),
+        ({"optimizer": FLAT, "stages": {"a": {"steps": 6}, "b": {"steps": 6}}}, "share out"),
+    ],
+)
+def test_more_steps_are_refused_where_the_first_would_be_others(tiny, tmp_path, settings, reason):
+    old = tiny(**settings)
+    with pytest.raises(ResumeRefusedError, match=reason) as refused:
+        refuse_another_program(old, longer(old, 24), tmp_path / "run")
+    assert f"--set 'init=\"{tmp_path}/run\"' --set steps=12" in refused.value.help
+
+
+def test_a_decay_that_is_planned_further_than_the_run_goes_on(tiny):
+    planned = tiny(optimizer=Adam(warmup=0.1, schedule=Polynomial(over=100)))
+    for old in (planned, tiny(optimizer=FLAT)):
+        assert why_not_longer(old, longer(old, 24)) == ""
+    remembering = planned.stages[0].model_copy(update={"memory": 8})
+    old = planned.model_copy(update={"stages": (remembering,)})
+    assert "memory" in why_not_longer(old, longer(old, 24))
+
+
+def test_the_folder_stands_for_the_spec(tiny):
+    old = tiny(optimizer=FLAT)
+    found = with_settings(old, ["steps=24", "microbatch=2", "strategy=ddp"])
+    assert (found.steps, found.stages[0].microbatch, found.run.strategy) == (24, 2, "ddp")
+    refuse_another_program(old, found)
+    with pytest.raises(ResumeRefusedError, match="keeps its batch"):
+        with_settings(old, ["batch=4"])
+    with pytest.raises(UsageError, match="one value"):
+        with_settings(old, ["steps={1,2}"])
+    with pytest.raises(SpecError):
+        with_settings(old, ["stesp=2"])
+
+
+SPEC = (
+    "layers=1 hidden=16 heads=2 vocab=wordpiece(120) seq=16 batch=4 steps=4 device=cpu compile=off "
+    "holdout=0.2 eval_examples=8 data=files('{text}', sentences=lines)"
+)
+
+
+FALLING, FLAT_RATE = (
+    "optimizer=adamw(lr=1e-3,warmup=1)",
+    "optimizer=adamw(warmup=1,schedule=constant)",
+)
+
+
+def test_commands_that_go_on(command, tmp_path, corpus_file, no_picture):
+    spec = SPEC.format(text=corpus_file)
+    command(f'train "{spec}" --set "{FALLING}" --out run')
+    with pytest.raises(ResumeRefusedError, match="steps: 4 -> 6.*made for 4 steps") as refused:
+        command("train --resume run --set steps=6")
+    command(refused.value.help.split("its weights: bertc ")[1])
+    weights = bertc.load(tmp_path / "run-on")
+    assert (weights.resolved.steps, weights.resolved.run.init.path) == (2, "run")
+    command(f'train "{spec}" --set "{FLAT_RATE}" --out flat')
+    assert "6 of 6 steps" in command("train --resume --out flat --set steps=6").output
+    text = (tmp_path / "flat" / "spec.bertc").read_text()
+    assert text.endswith(f"# --set {FLAT_RATE}\n# --set steps=6\n")
+    assert overrides_in(text) == [FLAT_RATE, "steps=6"]
+
+
+def test_the_spec_with_more_steps_goes_on_too(corpus_file):
+    spec = SPEC.format(text=corpus_file)
+    old, new, other = (
+        resolve(f"{spec} {FLAT_RATE}", told)
+        for told in ([], ["steps=400"], ["steps=400", "batch=8"])
+    )
+    assert new.run.save_every != old.run.save_every, "which follows from the steps"
+    refuse_another_program(old, new)
+    with pytest.raises(ResumeRefusedError, match="batch"):
+        refuse_another_program(
+            old, bertc.api.resolve(f"{spec} {FLAT_RATE}", ["steps=400", "batch=8"])
+        )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("train", "which spec"),
+        ("train run", "is a run and no spec"),
+        ("train --resume run --out other", "in its own folder"),
+    ],
+)
+def test_a_folder_is_resumed_or_refused(command, tmp_path, line, said):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "resolved.json").write_text("{}")
+    with pytest.raises(UsageError, match=said):
+        command(line)
