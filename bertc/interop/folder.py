@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bertc.diagnostics import UsageError
 from bertc.storage import durable
+from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
 EXPORTED = frozenset(
@@ -43,11 +44,16 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_to_lose(folder: Path, fresh: Path) -> None:
-    if not folder.exists():
+    if not is_taken(folder):
         return
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="name a folder that is not there yet")
     new = {path.name for path in fresh.iterdir()} | EXPORTED
+    if any(folder.iterdir()) and not is_taken(folder / "config.json"):
+        raise UsageError(
+            f"{folder} is there already and holds no exported model",
+            help="name a folder that is not there yet",
+        )
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
         raise UsageError(
@@ -57,7 +63,7 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
 
 
 def _take_place(folder: Path, fresh: Path) -> None:
-    if folder.exists():
+    if is_taken(folder):
         old = fresh.with_suffix(".old")
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
