@@ -39,7 +39,7 @@ def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> No
         for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
             with pytest.raises(MissingInputError) as caught:
                 read(path)
-            assert caught.value.help == "check the path", name
+            assert caught.value.help.startswith("check the path"), name
             assert "Errno" not in caught.value.message, name
         assert not paths.is_file(path), name
         assert paths.is_folder(path) == (name == "folder")
