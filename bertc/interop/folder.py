@@ -11,6 +11,8 @@ from bertc.storage import durable
 from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
+SIGNS = ("config.json", "resolved.json")
+"""One of them is in every folder that an export or an import left."""
 EXPORTED = frozenset(
     {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
 )
@@ -49,15 +51,16 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     if not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="name a folder that is not there yet")
     new = {path.name for path in fresh.iterdir()} | EXPORTED
-    if any(folder.iterdir()) and not is_taken(folder / "config.json"):
-        raise UsageError(
-            f"{folder} is there already and holds no exported model",
-            help="name a folder that is not there yet",
-        )
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
         raise UsageError(
             f"{folder} is there already and holds {', '.join(strangers[:3])}",
+            help="name a folder that is not there yet",
+        )
+    # A tokenizer's folder has no name that is strange here, and yet it is no earlier export.
+    if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
+        raise UsageError(
+            f"{folder} is there already and holds no exported model",
             help="name a folder that is not there yet",
         )
 

@@ -30,8 +30,8 @@ SLOW_SECONDS = {"check": 2.0, "estimate": 2.0}
 OTHER_SECONDS = 8.0
 KNOWN_CODES = {0, 1, 2, 65, 66, 74, 76, 77, 78}
 FOREIGN = re.compile(
-    r"Traceback|Errno|[Pp]ydantic|pyarrow|\bArrow|\bKeyError|\bTypeError|\bValueError|OSError"
-    r"|RuntimeError|Exception|thrift|HeaderToo|InvalidHeader|os error|codec can't|NoneType"
+    r"Traceback|Errno|pydantic_core|pydantic\.dev|validation error|pyarrow|\bArrow|\bKeyError"
+    r"|\bTypeError|\bValueError|OSError|RuntimeError|Exception|thrift|HeaderToo|InvalidHeader|os error|codec can't|NoneType"
     r"|line \d+ column \d+|expected value|invalid type|datasets\.[a-z]|Error:|Errors:|warn\("
 )
 """Words of Python and of libraries; ``error:`` in lower case is bertc's own."""
