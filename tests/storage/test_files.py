@@ -113,3 +113,13 @@ def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path: Pa
     for name in ("again", "link", "never"):
         durable.remove(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_half_a_character_in_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(r'{"a": "\ud83d\ude00"}')
+    assert read_json(path, 100) == {"a": "\U0001f600"}
+    for half in (r'{"a": "\ud83d"}', r'{"\uDE00": 1}'):
+        path.write_text(half)
+        with pytest.raises(DataError, match="half of a surrogate pair"):
+            read_json(path, 100)
