@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bertc import cli, resolve
-from bertc import cli, commands
+from bertc import cli, commands, resolve
 from bertc.diagnostics import (
     CannotWriteError,
     DataError,
