@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
 from bertc.ir.resolved import Resolved
-from bertc.train.changes import POINT, values_of
 from bertc.storage.paths import is_folder
+from bertc.train.changes import POINT, values_of
 from bertc.train.loop import train
 from bertc.train.ranks import world_here
 from bertc.train.report import Report
