@@ -1,8 +1,28 @@
 """A compiler for text encoders."""
 
-import bertc.estimate
-import bertc.train  # noqa: F401 - both packages first, so that the functions below keep their names
-from bertc.api import build, estimate, load, parse, resolve, train
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertc.api import build, estimate, load, parse, resolve, train
 
 __all__ = ["build", "estimate", "load", "parse", "resolve", "train"]
 __version__ = "0.1.0"
+
+
+class _Package(ModuleType):
+    """The package with functions of ``bertc.api`` that are imported when they are first used.
+
+    So the command line begins at once, and answers a Ctrl-C that comes while the rest is loaded.
+    Two rooms have names of functions (``bertc.train``); the function is what an attribute means.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in __all__:
+            return getattr(import_module("bertc.api"), name)
+        return super().__getattribute__(name)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,21 +1,96 @@
-"""The command line."""
+"""The command line. All that takes time is imported where a signal is answered."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-
-from bertc.commands import app, in_color
+from types import FrameType
+from typing import Any
 
 
 def main() -> None:
     """Run a command; every failure becomes a message and an exit code of the table."""
-    from bertc.failures import exit_code
-
+    signals = _Signals()
     try:
+        signals.answer()
+        from bertc.commands import app
+
+        _refuse_bytes(sys.argv[1:])
         code = app(standalone_mode=False)  # of an Exit; None when a command just ends
+        signals.raise_if_swallowed()
     except BaseException as error:  # the one place where nothing may pass
-        code = exit_code(error, color=in_color(sys.stderr))
+        signals.ignore()
+        from bertc.commands import in_color
+        from bertc.failures import exit_code
+
+        # Libraries turn the interruption of their import into errors of their own.
+        found = KeyboardInterrupt() if signals.interrupted else error
+        code = exit_code(found, color=in_color(sys.stderr))
+    finally:
+        signals.restore()
     sys.exit(code)
+
+
+class _Signals:
+    """What Ctrl-C and SIGTERM do outside of runs, which answer them by saving."""
+
+    def __init__(self) -> None:
+        self.interrupted = False
+        self._before: dict[int, Any] = {}
+
+    def answer(self) -> None:
+        """Raise from now on where a signal finds the program."""
+        try:
+            self._before = {
+                signal.SIGINT: signal.signal(signal.SIGINT, self._interrupt),
+                signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate),
+            }
+        except ValueError:
+            return  # another thread than the main one: signals are the host program's
+        sys.unraisablehook = self._unraisable
+
+    def ignore(self) -> None:
+        """Let nothing come between an error and its message."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Leave the handlers as they were found."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = sys.__unraisablehook__
+
+    def raise_if_swallowed(self) -> None:
+        """Raise what came in a callback from C, which cannot pass errors on."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.interrupted = True
+        raise KeyboardInterrupt
+
+    def _unraisable(self, ignored: Any) -> None:
+        if not issubclass(ignored.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(ignored)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"error: stopped by SIGTERM\n")
+    raise SystemExit(128 + number)
+
+
+def _refuse_bytes(words: list[str]) -> None:
+    """Refuse arguments that are no text: what they name could be neither stored nor shown."""
+    from bertc.diagnostics import UsageError
+
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UsageError(
+                f"the argument {ascii(word)} is not UTF-8", help="rename the file, or write UTF-8"
+            ) from None
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ from pathlib import Path
 import typer
 
 from bertc.diagnostics import BertcError, SpecError, StoppedError
+from bertc.storage.durable import TOO_LITTLE_ELSE, TOO_LITTLE_ROOM
+from bertc.storage.plain_file import reason
 
-BAD_SPEC, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 70, 74, 78, 130
+BAD_SPEC, MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 66, 70, 74, 78, 130
 
 
 def exit_code(error: BaseException, color: bool) -> int:
@@ -43,13 +45,18 @@ def exit_code(error: BaseException, color: bool) -> int:
             # The reader of our output left: nothing may be flushed into the closed pipe at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-        case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
-            _complain(
-                f"cannot write {error.filename or 'the output'}: {str(error.strerror).lower()}"
-            )
+        case OSError() if error.errno in (*TOO_LITTLE_ROOM, errno.EROFS):
+            _complain(f"cannot write {error.filename or 'the output'}: {reason(error)}")
             return CANNOT_WRITE
-        case MemoryError():
-            _complain("out of memory", "a smaller microbatch, such as --set microbatch=1")
+        case OSError() if error.errno in TOO_LITTLE_ELSE:
+            _complain(f"this machine has too little of what is needed: {reason(error)}")
+            return NO_MEMORY
+        case OSError() if error.filename:
+            # The last net: who opens a file says better what it was for.
+            _complain(f"cannot use {error.filename}: {reason(error)}", "check the path")
+            return MISSING
+        case MemoryError() | RuntimeError() if _is_out_of_memory(error):
+            _complain("out of memory", "a shorter text, or --set microbatch=1")
             return NO_MEMORY
         case _:
             show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
@@ -62,13 +69,26 @@ def exit_code(error: BaseException, color: bool) -> int:
             return _internal(error)
 
 
+def _is_out_of_memory(error: BaseException) -> bool:
+    # Errors of torch, which need not be loaded here; torch.OutOfMemoryError is a RuntimeError.
+    named = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return named or isinstance(error, MemoryError)
+
+
 def _internal(error: BaseException) -> int:
     lines = "".join(traceback.format_exception(error))
-    with tempfile.NamedTemporaryFile("w", prefix="bertc-error-", suffix=".txt", delete=False) as f:
-        f.write(f"command: {sys.argv[1:]}\npython: {sys.version}\n\n{lines}")
+    text = f"command: {sys.argv[1:]}\npython: {sys.version}\n\n{lines}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="bertc-error-", suffix=".txt", errors="replace", delete=False
+        ) as file:
+            file.write(text)
+        report = f"with the file {Path(file.name)}"
+    except OSError:
+        report = f"with this:\n{text}"
     _complain(
         f"internal error: {type(error).__name__}",
-        f"this is a mistake in bertc; please report it with the file {Path(f.name)}",
+        f"this is a mistake in bertc; please report it {report}",
     )
     return INTERNAL
 

@@ -117,3 +117,23 @@ def test_files_that_the_map_names_are_there() -> None:
 
 def test_no_file_is_named_for_nothing() -> None:
     assert not {path.stem for path in FILES} & {"utils", "util", "common", "helpers", "misc"}
+
+
+OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
+OWN_FILES = (
+    "resources.py", "syntax/grammar.py", "syntax/table.py", "diagnostics/codes.py",
+    "estimate/devices.py", "train/machine.py", "bench/device.py", "data/docstrings.py",
+    "data/store.py", "syntax/files.py", "commands/specs.py",
+)  # fmt: skip
+"""Files of the package, of the system, and those whose kind and size were looked at before."""
+
+
+def test_files_of_others_are_looked_at_and_read_through_storage() -> None:
+    """The methods of paths raise at names that no file has, and read devices without end."""
+    for path in FILES:
+        if path.parent.name == "storage" or str(path.relative_to(PACKAGE)) in OWN_FILES:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                used = f"{path}:{node.lineno} calls {node.func.attr}"
+                assert node.func.attr not in OF_STORAGE, used

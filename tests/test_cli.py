@@ -1,13 +1,18 @@
 """Commands as a user calls them: what they print where, and the exit code they end with."""
 
+import contextlib
+import errno
 import io
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bertc import cli, resolve
+from bertc import cli, commands, resolve
 from bertc.diagnostics import (
     CannotWriteError,
     DataError,
@@ -274,3 +279,61 @@ def test_check_holds_a_network_against_that_of_init(
     code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
     assert code == (65 if said else 0)
     assert said in capsys.readouterr().err
+
+
+def test_arguments_that_are_no_text_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "check", "layers=2", "\udcff") == 2
+    assert "is not UTF-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_or_inside_a_command_ends_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    before = signal.getsignal(number)
+
+    def app(standalone_mode: bool) -> None:
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(commands, "app", app)
+    assert call(monkeypatch, "check", "layers=2") == code
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("instead", [None, ImportError("numpy was interrupted")])
+def test_a_swallowed_interruption_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, instead: Exception | None
+) -> None:
+    """Callbacks from C cannot pass an error on, and libraries make it one of their own."""
+
+    def app(standalone_mode: bool) -> None:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        if instead:
+            raise instead
+
+    monkeypatch.setattr(commands, "app", app)
+    assert call(monkeypatch, "check", "layers=2") == 130
+
+
+def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:
+    code = (
+        "import sys, bertc; loaded = {m for m in sys.modules if m.startswith('bertc.')};"
+        "assert not loaded, loaded; import bertc.train.run, bertc.estimate;"
+        "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 66),
+        (OSError(errno.EMFILE, "Too many open files"), 78),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), 78),
+    ],
+)
+def test_what_the_machine_refuses_is_no_mistake_of_ours(error: Exception, code: int) -> None:
+    assert exit_code(error, color=False) == code

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bertc.storage.paths import is_folder, working_folder
+
 app = typer.Typer(
     add_completion=True,
     no_args_is_help=True,
@@ -45,7 +47,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 def _in_a_folder(path: Path | None) -> Path | None:
     """Refused before the work that is to be kept there."""
-    if path and not path.absolute().parent.is_dir():
+    if path and not is_folder((working_folder() / path).parent):
         raise typer.BadParameter(f"there is no folder {path.parent}")
     return path
 

@@ -127,7 +127,7 @@ def _vocabulary(
         progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
         tokenizer = learn(node, texts)
         progress.end()
-        tokenizer.save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return {"size": tokenizer.get_vocab_size()}
 
     read = [(language, source.identity) for language, source in alone]

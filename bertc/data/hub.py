@@ -80,6 +80,8 @@ def load(corpus: Hf) -> Any:
     import datasets
 
     where, folder = f"hf({corpus.name!r})", Path(corpus.name)
+    if is_folder(folder):
+        _refuse_odd_files(folder)
     if _saved(folder):
         with guarded(where), _silent(datasets):
             found = datasets.load_from_disk(corpus.name)
@@ -127,6 +129,17 @@ def _no_such(where: str, asked: str, known: str) -> DataError:
 def _saved(folder: Path) -> bool:
     """Whether a folder was written by ``save_to_disk``."""
     return is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json")
+
+
+def _refuse_odd_files(folder: Path) -> None:
+    """Refuse pipes and devices, on which the library would wait, and links that lead nowhere.
+
+    Raises:
+        MissingInputError: naming the first.
+    """
+    for path in sorted(folder.rglob("*")):
+        if not is_folder(path):
+            size_bytes(path)
 
 
 def _refuse_null_rows(folder: Path) -> None:

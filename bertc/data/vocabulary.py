@@ -64,7 +64,8 @@ class Vocabulary:
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         if tokenizer.post_processor is None:
             put_around(tokenizer, self.cls, self.sep)
-        tokenizer.save(str(folder / "tokenizer.json"))
+        whole = tokenizer.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(whole, encoding="utf-8")
         ids = {role: getattr(self, role) for role in (*ROLES, "bos", "eos")}
         names = {f"{role}_token": self.token(n) for role, n in ids.items() if n is not None}
         config = {

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from bertc.diagnostics import UsageError
 from bertc.storage import durable
+from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
+SIGNS = ("config.json", "resolved.json")
+"""One of them is in every folder that an export or an import left."""
 EXPORTED = frozenset(
     {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
 )
@@ -43,9 +46,9 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_to_lose(folder: Path, fresh: Path) -> None:
-    if not folder.exists():
+    if not is_taken(folder):
         return
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise UsageError(f"{folder} is a file", help="name a folder that is not there yet")
     new = {path.name for path in fresh.iterdir()} | EXPORTED
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
@@ -54,10 +57,16 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
             f"{folder} is there already and holds {', '.join(strangers[:3])}",
             help="name a folder that is not there yet",
         )
+    # A tokenizer's folder has no name that is strange here, and yet it is no earlier export.
+    if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
+        raise UsageError(
+            f"{folder} is there already and holds no exported model",
+            help="name a folder that is not there yet",
+        )
 
 
 def _take_place(folder: Path, fresh: Path) -> None:
-    if folder.exists():
+    if is_taken(folder):
         old = fresh.with_suffix(".old")
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)

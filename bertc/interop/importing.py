@@ -31,6 +31,7 @@ from bertc.ir.program import Given, Origin, Program
 from bertc.ir.resolved import Resolved
 from bertc.passes import resolve
 from bertc.storage.json_file import shown_name
+from bertc.storage.paths import is_file, is_folder
 
 MOST_NAMED = 5
 RTD_WEIGHT = 50.0  # configure_pretraining.py disc_weight
@@ -71,10 +72,10 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
             that bertc cannot compute; the setting or tensor is named.
         UnsafeError: if the weights are pickled or the configuration names code.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise MissingInputError(f"{folder} is no folder", help="name a Hugging Face model folder")
     imported = _import_network(folder, tokenizer)
-    if not (folder / GENERATOR / "config.json").is_file():
+    if not is_file(folder / GENERATOR / "config.json"):
         return imported
     return _with_generator(imported, _import_network(folder / GENERATOR, tokenizer), folder)
 
@@ -118,7 +119,7 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     tuned = read_task(folder / "config.json", config, main.modules())
     named = tuned.held.named if tuned else {}
     copies = _adopt_copies(main, config)
-    beside = read_header(folder / BESIDE) if (folder / BESIDE).is_file() else {}
+    beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
     parts = _parts(main, config, named) | parts_of(n for n in beside if n.count(".") > 1)
     others = tasks_beside(_shapes(beside))
     tasks = (*((tuned.task,) if tuned else ()), *others)

@@ -16,8 +16,10 @@ from bertc.nn import Model, build
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder, is_taken
+from bertc.storage.plain_file import size_bytes
 
 MAX_JSON_BYTES = 16 * 2**20
+WEIGHTS = "weights.safetensors"
 
 
 def load(folder: Path) -> Model:
@@ -52,7 +54,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
         resolved = resolved.as_in(resolved.trained_at(step))
-        return resolved, _read_own(checkpoint / "weights.safetensors", resolved)
+        return resolved, _read_own(checkpoint / WEIGHTS, resolved)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
         tensors = import_model(model).tensors
@@ -99,7 +101,8 @@ def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
 def _is_sound(folder: Path) -> bool:
     try:
         manifest = read_json(folder / "manifest.json", MAX_JSON_BYTES)
-        stated = manifest["content"]["files"]["weights.safetensors"]["sha256"]
-        return bool(durable.digest(folder / "weights.safetensors") == stated)
+        stated, path = manifest["content"]["files"][WEIGHTS], folder / WEIGHTS
+        right = size_bytes(path) == stated["bytes"] and durable.digest(path) == stated["sha256"]
+        return bool(right)
     except (KeyError, TypeError, DataError, MissingInputError):
         return False

@@ -23,6 +23,7 @@ from bertc.ir.program import Given, Origin, Program, StageGiven
 from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.passes.tokenizer_classes import FILE_NAMES
 from bertc.passes.tokenizer_facts import read_facts
+from bertc.storage.paths import is_file
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 PAIR_HEADS = frozenset({"nsp", "sop"})
@@ -210,7 +211,7 @@ def _boundary(table: tuple[int, ...]) -> Sbo:
 def _vocabulary(config: HfConfig, folder: Path, tokenizer: Path) -> Vocabulary:
     """The folder's own; without one, a new one of the same size and the layout's kind."""
     size = config.vocab_size
-    if any((folder / name).is_file() for name in FILE_NAMES):
+    if any(is_file(folder / name) for name in FILE_NAMES):
         lower = True
         with suppress(BertcError):  # weights are read also where the vocabulary is refused
             lower = read_facts(folder).lower

@@ -11,6 +11,7 @@ from bertc.interop.folders import RESOLVED
 from bertc.interop.importing import Imported, import_model
 from bertc.interop.kept import kept_settings
 from bertc.interop.loading import read_model
+from bertc.storage.paths import is_file
 from bertc.syntax import show
 
 
@@ -43,7 +44,7 @@ def export_run(run: Path, folder: Path) -> Exported:
     resolved, tensors = read_model(run)
     words = vocabulary_of(run, resolved.encoder.vocab_size)
     config = run / "model" / "config.json"
-    there = config.is_file()
+    there = is_file(config)
     return export_model(
         resolved, tensors, words, folder,
         strict=True,

@@ -174,7 +174,7 @@ def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
     for title in dict.fromkeys(part_of(name) for name in shapes if name.count(".") > 1):
         if not _is_name(title):
             continue
-        width = shapes.get(f"heads.{title}.weight", (0,))[0]
+        width, *_ = shapes.get(f"heads.{title}.weight") or (0,)
         if f"heads.{title}.start.weight" in shapes:
             unanswerable = f"heads.{title}.answered.weight" in shapes
             head = _conditioned(f"heads.{title}.end", shapes)

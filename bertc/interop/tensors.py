@@ -15,6 +15,7 @@ from bertc.diagnostics import DataError, MissingInputError, UnsafeError
 from bertc.interop.folder import ELSEWHERE
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json
+from bertc.storage.paths import is_file, is_folder
 
 MAX_HEADER_BYTES = 16 * 2**20
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
@@ -38,9 +39,9 @@ def find_weights(folder: Path, name: str = "model.safetensors") -> Path:
         MissingInputError: if there are no weights.
     """
     path = folder / name
-    if path.is_file():
+    if is_file(path):
         return path
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = sorted(folder.iterdir()) if is_folder(folder) else []
     for file in files:
         if file.name == f"{name}.index.json":
             raise DataError(

@@ -35,11 +35,14 @@ class Score(Node):
         return 1
 
 
+MOST_CHOICES = 64
+
+
 class Choice(Node):
     """One of up to ``most`` texts, each read with the same question: a score for each."""
 
     kind: Literal["choice"] = "choice"
-    most: Annotated[int, Field(ge=2, le=64)]
+    most: Annotated[int, Field(ge=2, le=MOST_CHOICES)]
 
     @property
     def width(self) -> int:

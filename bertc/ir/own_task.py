@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.answer import Answer, Choice, Labels, Plain, Score, Span, SpanHead, Tags
+from bertc.ir.answer import (
+    MOST_CHOICES,
+    Answer,
+    Choice,
+    Labels,
+    Plain,
+    Score,
+    Span,
+    SpanHead,
+    Tags,
+)
 from bertc.ir.data import Hf
 from bertc.ir.task import (
     UNKNOWN,
@@ -100,9 +110,9 @@ class Choose(_Own):
     name: Name = "choose"
     passage: str = ""
     text: str = "question"
-    choices: Annotated[tuple[str, ...], Field(min_length=1)] = ("choices",)
+    choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CHOICES)] = ("choices",)
     label: str = "label"
-    most: Annotated[int, Field(ge=2, le=64)] = 4
+    most: Annotated[int, Field(ge=2, le=MOST_CHOICES)] = 4
     question: Annotated[int, Field(ge=1)] = 128
     first: Literal["passage", "choice"] = "passage"
     keeps: Literal["end", "beginning"] = "end"

@@ -19,6 +19,7 @@ def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
     init, known = program.settings["init"].value, {each.code for each in diagnostics.found}
     if isinstance(init, FromRun) and not is_folder(init.path) and "E265" not in known:
         nowhere_to_begin(program, diagnostics)
+    told = {(each.message, each.span) for each in diagnostics.found}
     for stage in stage_views(program):
         given = stage.given("data")
         assert given is not None, "the defaults are filled in"
@@ -27,7 +28,7 @@ def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
                 span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
                 found = files_matching(name)
                 if (first := next(found, None)) is None:
-                    _missing(name, span, diagnostics)
+                    _missing(name, span, diagnostics, told)
                     continue
                 other = next((path for path in (first, *found) if suffix(path) in NO_TEXT), None)
                 if other is not None:
@@ -55,9 +56,12 @@ def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str],
             return ()
 
 
-def _missing(name: str, span: Span | None, diagnostics: Diagnostics) -> None:
+def _missing(
+    name: str, span: Span | None, diagnostics: Diagnostics, told: set[tuple[str, Span | None]]
+) -> None:
     message, help = instead_of(name)
-    if all((each.message, each.span) != (message, span) for each in diagnostics.found):
+    if (message, span) not in told:
+        told.add((message, span))
         pattern = f'"{name.rstrip("/")}/**/*.txt"'
         folder = span is not None and span.text[:1] in "\"'" and is_folder(user_path(name))
         fix = Fix(span, pattern) if folder and span else None

@@ -163,6 +163,8 @@ def _microbatch(stage: Stage, largest: int, world: World) -> int:
 
 def largest_divisor(batch: int, limit: int) -> int:
     """The most examples at once that cut a batch into equal parts; at least 1."""
+    if limit <= math.isqrt(batch):
+        return next((size for size in range(limit, 1, -1) if batch % size == 0), 1)
     found = 1
     for small in range(1, math.isqrt(batch) + 1):
         if batch % small == 0:

@@ -8,7 +8,7 @@ from typing import Any
 from bertc.diagnostics import DataError
 from bertc.passes.tokenizer_classes import LARGEST_FILE_BYTES, NAMED
 from bertc.storage.json_file import read_json, shown
-from bertc.storage.paths import is_file
+from bertc.storage.paths import is_taken
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,10 @@ def read_object(path: Path) -> dict[str, Any]:
     """The object in one of a folder's JSON files; empty where there is no such file.
 
     Raises:
+        MissingInputError: if it is no plain file.
         DataError: if it is something else.
     """
-    return read_json(path, LARGEST_FILE_BYTES) if is_file(path) else {}
+    return read_json(path, LARGEST_FILE_BYTES) if is_taken(path) else {}
 
 
 def special_words(
@@ -44,14 +45,15 @@ def special_words(
             for number, word in listed.items()
         }
     settings = {**config, **read_object(folder / "special_tokens_map.json")}
-    special = {_content(settings.get(f"{role}_token")) for role in NAMED}
+    special = [_content(settings.get(f"{role}_token")) for role in NAMED]
     added = {}
     for content, number in read_object(folder / "added_tokens.json").items():
         known = content in special
         flags = {"special": known, "normalized": not known}
         added[_id(folder, number)] = Word(content, flags)
     if file.name == "tokenizer.json":
-        for word in read_object(file).get("added_tokens") or ():
+        words = read_object(file).get("added_tokens") or []
+        for word in words if isinstance(words, list) else [words]:
             if not isinstance(word, dict) or "id" not in word:
                 raise DataError(
                     f"{file} has added tokens without content or id",
@@ -102,6 +104,8 @@ def extra_words(folder: Path, settings: Mapping[str, Any]) -> tuple[Word, ...] |
     if found is None and not own:
         return None
     listed = found.values() if isinstance(found, dict) else found or ()
+    if not isinstance(found, dict | list | None):
+        raise unreadable(folder, "extra_special_tokens", found, "a list of tokens")
     return tuple(word_of(folder, value, special=True) for value in (*listed, *own))
 
 

@@ -41,7 +41,18 @@ def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
         raise ValueError("is no JSON") from None
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")
+    if b"\\ud" in content.lower() and not _is_text(found):
+        raise ValueError("has half of a surrogate pair, whole characters expected")
     return found
+
+
+def _is_text(found: dict[str, Any]) -> bool:
+    """Whether all text in it can be written again: JSON may escape half of a character."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import TextIO
 
 from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
 from bertc.resources import folder, shipped_specs
+from bertc.storage.paths import is_file, working_folder
+from bertc.storage.plain_file import reason
 from bertc.syntax.format import format_text
 from bertc.syntax.scan import LARGEST_TEXT
 
@@ -62,7 +64,7 @@ def find(spec: str) -> Place:
         MissingInputError: if it looks like a name or a path, and nothing is there; if standard
             input is no text.
     """
-    shipped, here = shipped_specs(), Path.cwd()
+    shipped, here = shipped_specs(), working_folder()
     if spec == STANDARD_INPUT:
         return Place("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
     if spec in shipped:
@@ -109,9 +111,9 @@ def read_file(path: Path) -> str:
         UnreadableError: with the reason.
     """
     try:
-        found = path.stat()
-        if (inside := path / "spec.bertc").is_file():
+        if is_file(inside := path / "spec.bertc"):
             raise UnreadableError(f"it is a run, and its spec is {inside}")
+        found = path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise UnreadableError("it is not a file")
         if found.st_size > 4 * LARGEST_TEXT:
@@ -120,7 +122,7 @@ def read_file(path: Path) -> str:
     except UnicodeDecodeError:
         raise UnreadableError("it is not UTF-8 text") from None
     except OSError as error:
-        raise UnreadableError((error.strerror or "unreadable").lower()) from None
+        raise UnreadableError(reason(error)) from None
 
 
 @cache  # a stream can be read once

@@ -7,7 +7,7 @@ from math import prod
 
 from bertc.syntax.tree import Call, Grid, Scaled, Series, Sum, Value
 
-MOST_POINTS = 10_000
+MOST_POINTS = 1_000
 
 
 def points(value: Value) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, listed, nearest
 from bertc.ir.program import Program
 from bertc.resources import shipped_specs
+from bertc.storage.paths import real_path, working_folder
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lower import lower_tree
 from bertc.syntax.parse import OVERRIDE, parse
@@ -63,7 +64,7 @@ def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     found = Diagnostics() if diagnostics is None else diagnostics
-    here = Path.cwd()
+    here = working_folder()
     place = Place(tree.source.name, "spec", None, here, here)
     base = _Bases(here, found).of(tree, here, [place])
     programs = lower_tree(tree, found, "spec", base)
@@ -130,7 +131,7 @@ class _Bases:
         if "\0" in target.value or path.suffix != SUFFIX or not os.path.lexists(path):
             self.no_file(target.value, target.span, path)
             return None
-        if not path.resolve().is_relative_to(self.root.resolve()):
+        if not real_path(path).is_relative_to(real_path(self.root)):
             self.diagnostics.error(
                 "E306",
                 f"{target.value[:200]} is outside the folder of the spec",
@@ -144,7 +145,7 @@ class _Bases:
     def no_file(self, written: str, span: Span, path: Path) -> None:
         wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
         near = ""
-        if "\0" not in written and path.parent.resolve().is_relative_to(self.root.resolve()):
+        if "\0" not in written and real_path(path.parent).is_relative_to(real_path(self.root)):
             beside = (each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), 1000))
             near = nearest(path.name, beside)
         right = quoted(str(PurePath(written).parent / near)) if near else ""
@@ -174,7 +175,7 @@ class _Bases:
         """Whether the chain of bases does not come back to itself, nor grows too long."""
         assert place.path is not None, "a base is a file"
         for earlier in chain:
-            if earlier.path and earlier.path.resolve() == place.path.resolve():
+            if earlier.path and real_path(earlier.path) == real_path(place.path):
                 notes = tuple(Note("by way of this", p.span) for p in chain[1:] if p.span)
                 message = f"{place.name} extends itself"
                 self.diagnostics.error("E302", message, extends.span, notes=notes[:2])

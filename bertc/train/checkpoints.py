@@ -30,7 +30,7 @@ from bertc.interop.folders import checkpoint_folders
 from bertc.ir.base import Weight
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json
-from bertc.storage.paths import is_taken
+from bertc.storage.paths import is_file, is_taken
 from bertc.storage.plain_file import read_bytes, reason
 
 WEIGHTS, OPTIMIZER, MEMORY, BEST, PROGRESS, MANIFEST = (
@@ -207,7 +207,7 @@ def _faults(folder: Path) -> Iterator[str]:
         for name in sorted(found - {*CONTENT, MEMORY, BEST, MANIFEST}):
             yield f"{name} does not belong there"
         for name in sorted(found):
-            if (folder / name).is_symlink() or not (folder / name).is_file():
+            if (folder / name).is_symlink() or not is_file(folder / name):
                 yield f"{name} is not a plain file"
         try:
             content = _read_manifest(folder)

@@ -134,7 +134,7 @@ class Results:
         axes.grid(alpha=0.3)
         if scores:
             axes.legend()
-        save(figure, path)
+        save(figure, path, elsewhere="name another file")
 
 
 def results(folders: Sequence[Path]) -> Results:

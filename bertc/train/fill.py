@@ -19,7 +19,9 @@ from bertc.objectives import mlm_logits, rtd_logits
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""
-ROWS = 16
+ROWS, MOST_MASKS = 16, 256
+LONGEST_ROW = 2048
+"""Tokens of a row where the model has no limit of its own: memory grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,13 @@ def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int
     # A space before a word belongs to the word, so one before a mask is part of what is masked.
     joined = mask.join([*(part.rstrip() for part in before), last])
     ids = _ids(vocabulary, joined)
-    return ids, [place for place, token in enumerate(ids) if token == vocabulary.mask]
+    places = [place for place, token in enumerate(ids) if token == vocabulary.mask]
+    if len(places) > MOST_MASKS:
+        raise UsageError(
+            f"the text has {len(places):,} masks, at most {MOST_MASKS} are filled at once",
+            help="fill it in parts",
+        )
+    return ids, places
 
 
 def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
@@ -195,7 +203,8 @@ class _Reader:
     def room(self, ids: list[int]) -> int:
         """Tokens of the text in a row."""
         around = len(self.first) + len(self.last)
-        return (self.model.resolved.encoder.positions.room or len(ids) + around) - around
+        most = self.model.resolved.encoder.positions.room or LONGEST_ROW
+        return min(most, len(ids) + around) - around
 
     @torch.inference_mode()
     def masked(self, ids: list[int], places: list[int], ordered: bool) -> torch.Tensor:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
 from bertc.ir.resolved import Resolved
+from bertc.storage.paths import is_folder
 from bertc.train.changes import POINT, values_of
 from bertc.train.loop import train
 from bertc.train.ranks import world_here
@@ -44,7 +45,7 @@ def train_grid(
         )
     runs = {parent / folder_name(point.name): point for point in points}
     for path, point in runs.items():
-        if path.is_dir():
+        if is_folder(path):
             admit(RunFolder(path), point, resume)
     for number, (path, point) in enumerate(runs.items(), 1):
         place = f"point {number} of {len(runs)}, {point.name}"

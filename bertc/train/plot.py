@@ -40,13 +40,17 @@ def plot(lines: list[Line], path: Path) -> None:
     save(figure, path)
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT) -> None:
     """Write a matplotlib figure as a PNG, whole or not at all.
 
     Raises:
         CannotWriteError: if the disk has no room.
     """
     aside = path.with_name(f".tmp-{path.name}")
-    with durable.writing(path, 0):
-        figure.savefig(aside, format="png")
-        aside.replace(path)
+    with durable.writing(path, elsewhere=elsewhere):
+        try:
+            figure.savefig(aside, format="png")
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise

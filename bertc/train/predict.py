@@ -12,13 +12,14 @@ from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary
 from bertc.data.examples import Example
 from bertc.data.layouts import read_examples
 from bertc.data.task_sets import unread
-from bertc.diagnostics import CannotWriteError, DataError, UsageError
+from bertc.diagnostics import DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.own_task import AnyTask
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Glue, Squad
 from bertc.nn import Model
+from bertc.storage import durable
 from bertc.tasks.submit import glue, squad
 from bertc.train.answering import ROWS_AT_ONCE, Answers, answer
 from bertc.train.asked import columns_told, task_of
@@ -151,9 +152,7 @@ def write_files(files: dict[str, str], folder: Path) -> None:
     Raises:
         CannotWriteError: if the folder cannot be made or written.
     """
-    try:
+    with durable.writing(folder, elsewhere="name another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWriteError(f"cannot write in {folder}: {error.strerror}") from error

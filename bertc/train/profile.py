@@ -51,6 +51,11 @@ def _nothing() -> None:
 def _write(folder: Path, device: torch.device, found: profile) -> None:
     key = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
     table = found.key_averages().table(sort_by=key, row_limit=TABLE_ROWS)
-    with durable.writing(folder, 0):
-        found.export_chrome_trace(str(folder / TRACE))
-        (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")
+    with durable.writing(folder):
+        try:
+            found.export_chrome_trace(str(folder / TRACE))
+            (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")
+        except BaseException:
+            for name in (TRACE, f"{TRACE}.tmp", TABLE):
+                (folder / name).unlink(missing_ok=True)
+            raise

@@ -1,5 +1,6 @@
 """``--dry-run``: what can fail before the first step fails now, and nothing is left behind."""
 
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,7 +9,7 @@ from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.nn import build
 from bertc.storage import durable
-from bertc.storage.paths import existing_folder
+from bertc.storage.paths import existing_folder, is_folder
 from bertc.train.beginning import source_of
 from bertc.train.display import Display
 from bertc.train.machine import cost_here, make_plan
@@ -32,7 +33,7 @@ def rehearse(
         plan = make_plan(resolved, ranks.world)
     if not ranks.first:
         return Report(out, 0, resolved.steps, 0, 0.0, None)
-    if out.is_dir():
+    if is_folder(out):
         admit(RunFolder(out), resolved, resume)
     model = build(resolved, "meta")
     parameters = sum(weight.numel() for weight in model.parameters())
@@ -66,3 +67,5 @@ def _try_to_write(out: Path, needed_bytes: int) -> None:
         TemporaryDirectory(dir=existing_folder(out)) as folder,
     ):
         durable.write(Path(folder) / "test", b"test")
+        with suppress(FileNotFoundError):
+            out.lstat()  # a name that no file system takes fails here

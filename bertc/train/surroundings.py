@@ -10,6 +10,7 @@ from bertc.data import Corpus
 from bertc.estimate.units import duration_text
 from bertc.ir.resolved import Resolved
 from bertc.passes import Plan, World
+from bertc.storage import durable
 from bertc.train import changes
 from bertc.train.beginning import Source
 from bertc.train.display import Display
@@ -47,7 +48,8 @@ def note_beginning(
             display.note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
             folder.go_on(before, resolved)
     else:
-        corpus.vocabulary.save(folder.tokenizer)
+        with durable.writing(folder.tokenizer):
+            corpus.vocabulary.save(folder.tokenizer)
         _surroundings(resolved, plan, corpus, source).write(folder.lock)
 
 

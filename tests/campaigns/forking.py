@@ -39,12 +39,16 @@ def load_everything() -> None:
     import matplotlib.figure  # noqa: F401
     import pyarrow.parquet  # noqa: F401
     import torch
+    import torch._dynamo
+    import torch.distributed.fsdp
+    import torch.distributed.tensor
 
     import bertc.api
     import bertc.bench.run
     import bertc.commands
     import bertc.failures
     import bertc.interop.runs
+    import bertc.outside
     import bertc.train.build
     import bertc.train.evaluate
     import bertc.train.fill

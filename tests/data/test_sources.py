@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -263,3 +264,44 @@ def test_data_sets_from_disk(tmp_path: Path) -> None:
         assert "\n" not in caught.value.message
     with pytest.raises(DataError, match="does not hold text"):
         list(open_source(Hf(name=str(tmp_path / "one"), column="n")).read())
+
+
+def test_damaged_data_sets_are_refused_in_own_words(tmp_path: Path) -> None:
+    import datasets
+
+    folder, rows = tmp_path / "saved", datasets.Dataset.from_dict({"text": TEXTS})
+    rows.save_to_disk(str(folder))
+    (data,) = folder.glob("*.arrow")
+    state, whole = (folder / "state.json").read_text(), data.read_bytes()
+    for path, content in (
+        (folder / "state.json", b"{}"),
+        (folder / "state.json", b'{"_data_files": [{}]}'),
+        (data, whole[: len(whole) // 2]),
+        (data, whole.replace(TEXTS[0][:3].encode(), b"\xe9\xe9\xe9")),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="its files are damaged"):
+            list(open_source(Hf(name=str(folder))).read())
+        data.write_bytes(whole)
+        (folder / "state.json").write_text(state)
+    data.unlink()
+    os.mkfifo(data)  # the library would wait
+    with pytest.raises(MissingInputError, match="it is a pipe"):
+        open_source(Hf(name=str(folder)))
+
+
+@pytest.mark.parametrize("content", ["null", "null\n", '{"text": "a"}\n null \n'])
+def test_a_null_row_does_not_reach_pyarrow(tmp_path: Path, content: str) -> None:
+    (tmp_path / "train.jsonl").write_text(content)
+    with pytest.raises(DataError, match="a row is null"):
+        open_source(Hf(name=str(tmp_path)))
+
+
+def test_text_of_a_parquet_file_that_is_no_utf8(tmp_path: Path) -> None:
+    import pyarrow
+    from pyarrow import parquet
+
+    column = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": column}), tmp_path / "e.parquet")
+    with pytest.raises(DataError, match="not a whole Parquet file"):
+        list(open_source(Files(path=str(tmp_path / "e.parquet"))).read())

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,8 @@ def make_run(run: Path, resolved: Resolved, steps: dict[int, dict[str, torch.Ten
         folder.mkdir(parents=True)
         save_file(weights, folder / "weights.safetensors")
         digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
-        files = {"weights.safetensors": {"sha256": digest}}
+        size = (folder / "weights.safetensors").stat().st_size
+        files = {"weights.safetensors": {"bytes": size, "sha256": digest}}
         (folder / "manifest.json").write_text(json.dumps({"content": {"files": files}}))
 
 
@@ -222,3 +224,25 @@ def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "hf")
     with pytest.raises(UsageError, match="is there already and holds checkpoints"):
         import_run(tmp_path / "hf", run)
+
+
+def test_a_part_of_a_run_is_no_place_for_an_export(run: Path) -> None:
+    """Its names are those of a model folder's, and yet it is none."""
+    with pytest.raises(UsageError, match="holds no exported model"):
+        export_run(run, run / "tokenizer")
+    assert [path.name for path in (run / "tokenizer").iterdir()] == ["tokenizer.json"]
+
+
+def test_a_vocabulary_of_gigabytes_is_not_copied(run: Path, tmp_path: Path) -> None:
+    (run / "tokenizer" / "vocab.txt").touch()
+    os.truncate(run / "tokenizer" / "vocab.txt", 3 << 30)
+    with pytest.raises(DataError, match=r"vocab\.txt is larger than 256 MiB"):
+        export_run(run, tmp_path / "out")
+
+
+def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
+    newest = first_weight(run)
+    for name in ("step-old", "step-x", "step-00000011"):
+        (run / "checkpoints" / name).mkdir()
+    os.mkfifo(run / "checkpoints" / "step-00000011" / "weights.safetensors")
+    assert first_weight(run) == newest

@@ -216,3 +216,11 @@ def test_steps_are_those_of_the_run_and_stages_keep_their_share() -> None:
     # A stage without steps of its own takes those of the run.
     mixed = resolve('stage "a" { steps=900 } stage "b" { seq=64 }', ["steps=30"])
     assert [stage.steps for stage in mixed.stages] == [30, 30]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 12, 97, 360, 2**20, 10**6 + 3])
+def test_the_largest_divisor_is_found_quickly_and_truly(batch: int) -> None:
+    for limit in (1, 2, 5, 8, 11, 100, 1000, batch):
+        slowly = max(n for n in range(1, min(limit, batch) + 1) if batch % n == 0)
+        assert largest_divisor(batch, limit) == slowly
+    assert largest_divisor(10**30 - 1, 8) == 7

@@ -39,7 +39,7 @@ def test_what_is_no_plain_file_is_refused_at_once(places: dict[str, Path]) -> No
         for read in (lambda p: read_bytes(p, 10), lambda p: read_json(p, 10), size_bytes):
             with pytest.raises(MissingInputError) as caught:
                 read(path)
-            assert caught.value.help == "check the path", name
+            assert caught.value.help.startswith("check the path"), name
             assert "Errno" not in caught.value.message, name
         assert not paths.is_file(path), name
         assert paths.is_folder(path) == (name == "folder")
@@ -113,3 +113,13 @@ def test_what_is_replaced_or_removed_may_be_anything_but_its_target(tmp_path: Pa
     for name in ("again", "link", "never"):
         durable.remove(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_half_a_character_in_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(r'{"a": "\ud83d\ude00"}')
+    assert read_json(path, 100) == {"a": "\U0001f600"}
+    for half in (r'{"a": "\ud83d"}', r'{"\uDE00": 1}'):
+        path.write_text(half)
+        with pytest.raises(DataError, match="half of a surrogate pair"):
+            read_json(path, 100)

@@ -239,3 +239,13 @@ def test_manifests_state_the_size_and_checksum_of_every_file(tmp_path):
     assert set(content["files"]) == {p.name for p in folder.iterdir()} - {"manifest.json"}
     for name, stated in content["files"].items():
         assert stated["sha256"] == durable.digest(folder / name)
+
+
+def test_what_is_no_checkpoint_makes_room_for_one(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "step-00000001").write_text("a file")
+    (tmp_path / "step-00000002").symlink_to("nowhere")
+    (tmp_path / "step-00000003").symlink_to("kept")
+    (tmp_path / ".tmp-old-step-00000003").write_text("a file")
+    save(tmp_path, 4, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "step-00000004"]

@@ -1,13 +1,17 @@
 """``--profile``: what it leaves, and that it changes nothing."""
 
+import errno
 import json
+import os
 import sys
 
 import pytest
+import torch
 
 from bertc.cli import main
 from bertc.diagnostics import CannotWriteError
 from bertc.train.loop import train
+from bertc.train.profile import _write
 
 
 def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run):
@@ -42,3 +46,20 @@ def test_a_file_is_refused_before_anything_is_read(tmp_path, monkeypatch, capsys
     assert ended.value.code == 2
     assert "--profile" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_profile_for_which_there_is_no_room_leaves_nothing(tmp_path):
+    class Full:
+        def key_averages(self):
+            return self
+
+        def table(self, **_):
+            return ""
+
+        def export_chrome_trace(self, path):
+            (tmp_path / "trace.json.tmp").write_text("a part")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(CannotWriteError, match="disk is full"):
+        _write(tmp_path, torch.device("cpu"), Full())
+    assert list(tmp_path.iterdir()) == []

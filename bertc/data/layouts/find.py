@@ -8,6 +8,7 @@ from typing import NamedTuple
 from bertc.data.layouts.table import Rows
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.storage.endings import PACKED
+from bertc.storage.paths import is_file, is_folder, user_path
 
 
 class Part(NamedTuple):
@@ -31,12 +32,12 @@ def files_of(data: str) -> dict[str, Path]:
         MissingInputError: there are none.
         DataError: ``data`` is a file.
     """
-    path = Path(data).expanduser()
-    if path.is_file():
+    path = user_path(data)
+    if is_file(path):
         raise DataError(f"{path} is a file, a folder expected", f"{path.parent}")
-    if path.is_dir():
+    if is_folder(path):
         return {file.name: file for file in sorted(path.iterdir()) if not _hidden(file)}
-    folder = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    folder = sorted(path.parent.iterdir()) if is_folder(path.parent) else []
     begun = [file for file in folder if re.match(re.escape(path.name) + r"[-._]", file.name)]
     if not path.name or not begun:
         raise MissingInputError(f"no folder {path}, and no file that begins so", "check the path")

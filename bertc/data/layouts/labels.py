@@ -9,6 +9,9 @@ from bertc.ir.data import Hf
 from bertc.ir.own_task import AnyTask, Classify, Tag
 from bertc.ir.task import Tagging, names_spans
 
+MOST_LABELS = 10_000
+"""More would take minutes to check, and are names or texts rather than labels."""
+
 
 def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     """Labels that only the examples say, sorted, numbers as numbers; empty for other tasks.
@@ -18,7 +21,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     chunks: ``I-PRT`` is in testa alone).
 
     Raises:
-        DataError: there are fewer than two, so nothing is to be learned.
+        DataError: there are fewer than two, so nothing is to be learned, or too many.
     """
     if not isinstance(task, Classify | Tagging | Tag):
         return ()
@@ -31,9 +34,15 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
                 names.update(tags)
             case _:
                 pass
+    source = task.data if isinstance(task, Tagging) else task.train
+    where = f"hf({source.name!r})" if isinstance(source, Hf) else source
+    if len(names) > MOST_LABELS:
+        raise DataError(
+            f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
+            f"{MOST_LABELS:,} are told apart",
+            "name another column; regress learns numbers",
+        )
     if len(names) < 2:
-        source = task.data if isinstance(task, Tagging) else task.train
-        where = f"hf({source.name!r})" if isinstance(source, Hf) else source
         have = f"only the label {next(iter(names))!r}" if names else "no labels"
         raise DataError(f"{where}: {have} in all {len(examples):,} examples", "two or more labels")
     if names_spans(tuple(names)):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bertc.data.cells import known, label, number, text, texts, words
@@ -17,6 +16,7 @@ from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import names_spans
+from bertc.storage.paths import user_path
 
 Own = Classify | Regress | Choose | Tag | Read
 
@@ -25,7 +25,7 @@ def own_parts(task: Own) -> Parts:
     """The files that were named."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
     return {
-        part: Part(rows if isinstance(rows, Hf) else Path(rows).expanduser())
+        part: Part(rows if isinstance(rows, Hf) else user_path(rows))
         for part, rows in named.items()
         if rows
     }

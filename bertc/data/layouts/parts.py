@@ -15,6 +15,7 @@ from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.storage.paths import is_file, user_path
 
 OFFICIAL = {
     "glue": "train.tsv, dev.tsv",
@@ -54,10 +55,10 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts
         MissingInputError: there is no such part; names those there are.
     """
     data = getattr(task, "data", "")
-    if data and not getattr(task, "dev", "") and Path(data).expanduser().is_file():
+    if data and not getattr(task, "dev", "") and is_file(user_path(data)):
         if part:
             raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
-        return {data: Part(Path(data).expanduser())}
+        return {data: Part(user_path(data))}
     parts = _parts(task)
     asked = part or "dev"
     found = {

@@ -11,6 +11,7 @@ from bertc.data.layouts.find import Part, Parts, files_of, first
 from bertc.diagnostics import DataError
 from bertc.ir.task import Race
 from bertc.storage.endings import suffix
+from bertc.storage.paths import is_file, is_folder
 
 LETTERS = "ABCD"
 
@@ -57,11 +58,11 @@ def _letter(answer: Any, place: str) -> int:
 
 def _passages(path: Path) -> Iterator[tuple[str, str, Any]]:
     """Each object with a name of its own and its place."""
-    if not path.is_dir():
+    if not is_folder(path):
         for i, (place, passage) in enumerate(json_values(path)):
             yield str(i), place, passage
         return
     for file in sorted(path.rglob("*")):
-        if file.is_file() and suffix(file) in (".txt", ".jsonl"):
+        if is_file(file) and suffix(file) in (".txt", ".jsonl"):
             for place, passage in json_values(file):
                 yield file.relative_to(path).as_posix(), place, passage

@@ -10,15 +10,16 @@ from bertc.data.layouts.documents import member, read_json
 from bertc.data.layouts.find import Part, Parts, files_of, only, packed
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.task import Squad
+from bertc.storage.paths import is_file, is_taken, user_path
 
 Answers = tuple[tuple[str, int], ...]
 
 
 def squad_parts(task: Squad) -> Parts:
     """The files of a folder by name, or the named ones."""
-    data = Path(task.data).expanduser()
+    data = user_path(task.data)
     parts: Parts = {}
-    if data.is_file():
+    if is_file(data):
         parts["train"] = Part(data)
     else:
         files = files_of(task.data)
@@ -27,8 +28,8 @@ def squad_parts(task: Squad) -> Parts:
             if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
                 parts[part] = Part(path)
     if task.dev:
-        dev = Path(task.dev).expanduser()
-        if not dev.exists():
+        dev = user_path(task.dev)
+        if not is_taken(dev):
             raise MissingInputError(f"no file {dev}", "check the path")
         parts["dev"] = Part(dev)
     return parts

@@ -10,6 +10,7 @@ from bertc.data.tables import Columns, Row, Wanted, found_at, records
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.storage.endings import FORMATS, PACKED, suffix
+from bertc.storage.paths import is_folder
 
 Rows = Path | Hf
 
@@ -53,7 +54,7 @@ def opened_file(path: Path) -> AbstractContextManager[Opened]:
         MissingInputError: it is not there.
         DataError: it is a folder.
     """
-    if path.is_dir():
+    if is_folder(path):
         raise DataError(f"{path} is a folder, not a file", "name a file in it")
     return opened(path)
 

@@ -1,0 +1,66 @@
+"""Names that no file system takes, wherever a spec or a command may name a file."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bertc import api
+from bertc.data.examples import Labelled
+from bertc.data.layouts.labels import MOST_LABELS, found_labels
+from bertc.diagnostics import BertcError, DataError, SpecError
+from bertc.interop.task_config import tasks_beside
+from bertc.ir.own_task import Classify
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize("name", ["~nouser-of-bertc/x", LONG, "loop", f"loop/{LONG}", "a\ud800"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "data=files('{}')",
+        "data=pairs(en='{}', fr='{}')",
+        "init='{}'",
+        "vocab='{}/vocab.txt'",
+        "task=squad('{}')",
+        "task=glue(mrpc, '{}')",
+        "task=classify('{}.tsv')",
+        "task=race('{}')",
+        "extends './{}.bertc'",
+    ],
+)
+def test_every_name_gets_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises((BertcError, SpecError)) as caught:
+        api.check(spec.replace("{}", name))
+    assert "Errno" not in str(caught.value)
+
+
+def test_a_spec_that_is_a_link_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.bertc").symlink_to("loop.bertc")
+    with pytest.raises(SpecError, match="E305"):
+        api.check("extends 'loop.bertc'")
+    os.symlink("/dev/zero", tmp_path / "config.json")
+    with pytest.raises(BertcError, match="it is a device"):
+        api.check("init='.' task=classify('train.tsv', 'dev.tsv')")
+
+
+def test_more_choices_than_a_head_has_are_a_mistake() -> None:
+    choices = ", ".join(f"c{n}" for n in range(65))
+    with pytest.raises(SpecError):
+        api.check(f"task=choose('t.tsv', 't.tsv', choices=[{choices}])")
+
+
+def test_more_labels_than_are_told_apart() -> None:
+    rows = [Labelled(str(n), ("a",), f"name {n}") for n in range(MOST_LABELS + 1)]
+    with pytest.raises(DataError, match="10,001 labels"):
+        found_labels(Classify(train="train.tsv"), rows)
+
+
+def test_a_head_without_a_shape_is_no_task() -> None:
+    assert tasks_beside({"heads.a.weight": ()}) == ()

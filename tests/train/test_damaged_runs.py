@@ -1,0 +1,159 @@
+"""Files of a run that are damaged: each is refused by name, before hours are spent."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertc.diagnostics import CannotWriteError, DataError, MissingInputError
+from bertc.interop.folders import checkpoint_folders
+from bertc.passes import Plan
+from bertc.train import metrics
+from bertc.train.compare import results
+from bertc.train.lock import Lock
+from bertc.train.run import RunFolder, admit
+from bertc.train.state import Progress
+
+PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))
+LOCK = Lock(resolved="r", data="d", init="", threads=2, plan=PLAN, machine={}, versions={})
+LINE = {"kind": "eval", "step": 4, "stage": "main", "loss": 2.0, "losses": {"mlm": 2.0}}
+SUMS = {"steps": 0, "loss": 0.0, "grad_norm": 0.0, "losses": {}, "counted": {}}
+PROGRESS = {"step": 4, "tokens": 9, "seconds": 0.5, "evaluated": 4, "metrics_bytes": 7}
+
+
+def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
+    LOCK.write(tmp_path / "lock.json")
+    assert Lock.read(tmp_path / "lock.json") == LOCK
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plan": None}, {"plan": []}, {"plan": {}}, {"threads": None}, {"threads": -1},
+        {"threads": 10**29}, {"threads": "2"}, {"data": 3}, {"versions": [1]},
+        *({"plan": {**LOCK.content()["plan"], name: value}} for name, value in (
+            ("strategy", None), ("strategy", "x"), ("compile", "x"), ("compile", -1),
+            ("reasons", [3]), ("microbatches", None), ("microbatches", 3), ("device", "x"),
+        )),
+    ],
+)  # fmt: skip
+def test_a_lock_of_wrong_types_is_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "lock.json"
+    path.write_text(json.dumps({**LOCK.content(), **change}))
+    with pytest.raises(DataError, match="lock.json is damaged: ") as caught:
+        Lock.read(path)
+    assert "remove" in caught.value.help
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '"x"', "3", "{}", "[" * 100_000, "\0", "\udce9"])
+def test_a_lock_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "lock.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(DataError, match=r"lock\.json"):
+        Lock.read(path)
+
+
+def test_a_plan_of_other_stages_is_refused(tiny) -> None:
+    LOCK.refuse_misfit(tiny())
+    for sizes in ((), (8, 8), (0,), (9,)):
+        plan = Plan("cpu", "fp32", sizes, (False,), False, ())
+        with pytest.raises(DataError, match="plan"):
+            LOCK.model_copy(update={"plan": plan}).refuse_misfit(tiny())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{", "[1]", '"x"', "3", "null", "NaN", "{}", "9" * 5000, "[" * 100_000, "\0", "\udce9",
+        *(
+            json.dumps({**LINE, **change})
+            for change in (
+                {"step": None}, {"step": "4"}, {"step": -1}, {"stage": 3}, {"loss": None},
+                {"loss": float("nan")}, {"losses": []}, {"losses": {"mlm": None}},
+                {"losses": {"mlm": 10**400}}, {"scores": {"a": {"dev": {"f1": "x"}}}},
+                {"best": {"step": 1}}, {"kind": "x"},
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_damaged_line_of_metrics_is_named(tmp_path: Path, line: str) -> None:
+    path, good = tmp_path / "metrics.jsonl", json.dumps(LINE).encode() + b"\n"
+    path.write_bytes(good + line.encode("utf-8", "surrogateescape") + b"\n" + good)
+    with pytest.raises(DataError, match=r"metrics\.jsonl:2 is damaged"):
+        metrics.read(path)
+    assert metrics.read(path, len(good)) == [LINE]  # what comes later is cut off by a resume
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"best": "x"}, {"evaluated": None}, {"metrics_bytes": "x"}, {"seconds": None},
+        {"step": -1}, {"tokens": 1.5}, {"sums": None}, {"sums": {**SUMS, "steps": -1}},
+        {"sums": {**SUMS, "losses": {"mlm": 1.0}}}, {"best": {"step": 1}}, {"strange": 1},
+    ],
+)  # fmt: skip
+def test_progress_of_wrong_types_is_damaged(change: dict[str, Any]) -> None:
+    assert Progress.of({**PROGRESS, "sums": SUMS, "best": None}).tokens == 9
+    if change == {"strange": 1}:
+        return
+    with pytest.raises(DataError, match="progress is damaged"):
+        Progress.of({**PROGRESS, "sums": SUMS, "best": None, **change})
+
+
+def test_only_folders_named_as_checkpoints_are_steps(tmp_path: Path) -> None:
+    parent = tmp_path / "checkpoints"
+    for name in ("step-abc", "step-", "step-old", "step-00000005.bak", "step-00000004", "step-7"):
+        (parent / name).mkdir(parents=True)
+    assert RunFolder(tmp_path).saved_step == 4
+    assert checkpoint_folders(parent) == [(4, parent / "step-00000004")]
+    assert checkpoint_folders(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "lock.json", "losses.png", "spec.bertc"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_plain_file_is_refused_before_training(
+    tmp_path: Path, tiny, name: str, make
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start(tiny(), "")
+    (tmp_path / name).unlink(missing_ok=True)
+    make(tmp_path / name)
+    with pytest.raises(DataError, match=f"{name} is no plain file"):
+        admit(folder, tiny(), resume=True)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tokenizer", "model"])
+def test_what_is_no_folder_is_refused_before_training(tmp_path: Path, tiny, name: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start(tiny(), "")
+    (tmp_path / name).symlink_to("nowhere")
+    with pytest.raises(DataError, match=f"{name} is no folder"):
+        admit(folder, tiny(), resume=True)
+
+
+def test_what_may_not_be_written_is_refused_before_training(
+    tmp_path: Path, tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start(tiny(), "")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(CannotWriteError, match="permission denied"):
+        admit(folder, tiny(), resume=True)
+
+
+def test_a_program_that_is_a_folder_is_no_run(tmp_path: Path, tiny) -> None:
+    (tmp_path / "resolved.json").mkdir()
+    with pytest.raises(MissingInputError, match="it is a folder"):
+        RunFolder(tmp_path).read_resolved()
+
+
+@pytest.mark.parametrize("change", [{"stage": "other"}, {"scores": {"mrpc": {"dev": {}}}}])
+def test_results_of_another_program_are_refused(tmp_path: Path, tiny, change: Any) -> None:
+    folder = RunFolder(tmp_path)
+    folder.start(tiny(), "")
+    folder.lock.write_text("{}")
+    folder.metrics.write_text(json.dumps({**LINE, **change}) + "\n")
+    with pytest.raises(DataError, match="is not of this run"):
+        results([tmp_path])
