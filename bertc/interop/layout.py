@@ -46,24 +46,24 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
             assert_never(encoder.attention)
     if encoder.two_streams:
         return without_distances(encoder)
-    if obstacle := first_of(_everywhere(encoder, max(s.seq for s in resolved.stages))):
-        return obstacle
     predicts = any(term.objective.kind in ("mlm", "tlm") for term in resolved.terms())
     shared = any(owner != n for n, owner in enumerate(encoder.attention_owner)) or any(
         owner != n for n, owner in enumerate(encoder.ffn_owner)
     )
-    if not encoder.segments:
-        return _xlm(encoder, shared, predicts) or "xlm"
-    if obstacle := first_of(_with_segments(encoder, predicts)):
-        return obstacle
     finds = any(term.objective.kind == "rtd" for term in resolved.terms())
-    if finds or prefer == "electra" or (tuned and resolved.run.recipe == "electra"):
-        return _electra(encoder, shared, predicts) or "electra"
-    if shared or encoder.factorised:
-        return _sharing(encoder) or _albert(encoder) or "albert"
-    if encoder.positions.offset:
-        return _roberta(encoder, pad, predicts) or "roberta"
-    return "bert"
+    name: LayoutName = "bert"
+    own: Obstacle | None = None
+    if not encoder.segments:
+        name, own = "xlm", _xlm(encoder, shared, predicts)
+    elif finds or prefer == "electra" or (tuned and resolved.run.recipe == "electra"):
+        name, own = "electra", _electra(encoder, shared, predicts)
+    elif shared or encoder.factorised:
+        name, own = "albert", _sharing(encoder) or _albert(encoder)
+    elif encoder.positions.offset:
+        name, own = "roberta", _roberta(encoder, pad, predicts)
+    longest = max(stage.seq for stage in resolved.stages)
+    general = [*_everywhere(encoder, longest), *_with_segments(encoder, predicts)]
+    return first_of([*general, *([own] if own else [])]) or name
 
 
 def albert_group(layer: int, layers: int, num_groups: int) -> int:
@@ -121,6 +121,8 @@ def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
 def _with_segments(encoder: Encoder, predicts: bool) -> Iterator[Obstacle]:
     """What the layouts with token types, all but XLM's, cannot say."""
     why = "of the layouts only XLM's has it, and that has no token types"
+    if not encoder.segments:
+        return
     if encoder.languages:
         yield Obstacle("language_embeddings=true", why, "language_embeddings=false")
     if predicts and encoder.head.kind != "transform":

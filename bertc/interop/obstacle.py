@@ -30,5 +30,5 @@ def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
     found = list(obstacles)
     if not found:
         return None
-    values = dict.fromkeys(each.instead for each in found)
-    return replace(found[0], instead=" ".join(values) if all(values) else "")
+    values = {each.instead.partition("=")[0]: each.instead for each in found}
+    return replace(found[0], instead="" if "" in values else " ".join(values.values()))

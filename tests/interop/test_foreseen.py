@@ -30,6 +30,8 @@ FORESEEN = [
     ("segments=0", "segments=0", "segments=1"),
     ("norm=pre", "norm=pre", "norm=post"),
     ("norm=pre positions=sinusoidal", "positions=sinusoidal", "positions=32 norm=post"),
+    ("norm=pre share=all ffn=64", "norm=pre", "norm=post share=none"),
+    ("segments=0 head=linear ffn=[64,32]", "ffn=[64, 32]", "ffn=256"),
     ("norm=post(embeddings=false)", "norm=post(embeddings=false)", "norm=post"),
     ("positions=sinusoidal", "positions=sinusoidal", "positions=32"),
     ("positions=learned(34,offset=2)", "positions=learned(34, offset=2)",
