@@ -49,11 +49,15 @@ def points(
         UsageError: if the text is empty.
     """
     from bertc import passes
+    from bertc.interop.foreseen import remark_own_layout
 
     diagnostics = diagnostics or Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return tuple(passes.assemble(program) for program in complete)
+    found = tuple(passes.assemble(program) for program in complete)
+    for program, resolved in zip(complete, found, strict=True):
+        remark_own_layout(program, resolved, diagnostics)
+    return found
 
 
 def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None) -> int:
@@ -68,6 +72,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
         MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit.
     """
     from bertc import passes
+    from bertc.interop.foreseen import remark_own_layout
     from bertc.outside import begun_from, judged_by
 
     diagnostics = diagnostics or Diagnostics()
@@ -77,7 +82,9 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     diagnostics.raise_if_any()
     for program in complete:
         judged_by(program)
-        begun_from(passes.assemble(program))
+        resolved = passes.assemble(program)
+        begun_from(resolved)
+        remark_own_layout(program, resolved, diagnostics)
     return len(complete)
 
 

@@ -12,13 +12,9 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.interop.folder import replacing
 from bertc.interop.hf_config import Vocabulary, as_it_came, hf_config
-from bertc.interop.layout import layout
 from bertc.interop.names import (
     PREFIX,
-    TITLES,
-    HfClass,
     LayoutName,
-    hf_class,
     keys,
     part_of,
     parts_of,
@@ -26,7 +22,7 @@ from bertc.interop.names import (
 )
 from bertc.interop.networks import GENERATOR, alone, tensors_alone
 from bertc.interop.obstacle import Obstacle
-from bertc.interop.task_classes import held_task, task_class
+from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
 from bertc.interop.xlnet import stored
 from bertc.ir.encoder import Encoder
@@ -80,11 +76,9 @@ def export_model(
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     _check_complete(resolved, tensors)
-    target = _target(alone(resolved, "encoder"), tensors, vocabulary.pad, prefer)
+    target = target_of(alone(resolved, "encoder"), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
-        raise DataError(
-            str(target), help="change the setting, or use the run's model folder with bertc.load"
-        )
+        raise DataError(str(target), help=target.way_out)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
             return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
@@ -95,46 +89,13 @@ def export_model(
             return written
         program, own = alone(resolved, "generator"), tensors_alone(resolved, tensors, "generator")
         (fresh / GENERATOR).mkdir()
-        target = _target(program, own, vocabulary.pad, "electra")
+        target = target_of(program, own, vocabulary.pad, "electra")
         if isinstance(target, Obstacle):
             other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
         else:
             other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target, {})
         first = other.at(folder / GENERATOR).summary().splitlines()[0]
         return replace(written, notes=(*written.notes, f"the generator: {first}", *other.notes))
-
-
-def _target(
-    program: Resolved, tensors: Mapping[str, Tensor], pad: int, prefer: LayoutName | None
-) -> "Target | Obstacle":
-    """The layout of one network and its class, or what stands in the way."""
-    learned = {_head(term.name) for term in program.terms()} | {"pooler"}
-    parts = parts_of(tensors) & learned
-    found = layout(_holding(program, parts), pad, prefer)
-    if isinstance(found, Obstacle):
-        return found
-    task = held_task(program, parts)
-    if task is not None:
-        holder = task_class(found, task, "pooler" in parts)
-        return holder if isinstance(holder, Obstacle) else (found, holder)
-    chosen = hf_class(found, parts)
-    return _no_class(found) if chosen is None else (found, chosen)
-
-
-def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
-    """The program without the terms whose heads are not there: they stand in nobody's way."""
-    stages = (
-        stage.model_copy(
-            update={"objective": tuple(t for t in stage.objective if _head(t.name) in parts)}
-        )
-        for stage in program.stages
-    )
-    return program.model_copy(update={"stages": tuple(stages)})
-
-
-def _head(name: str) -> str:
-    """The head that a term trains: tlm's is mlm's."""
-    return "mlm" if name == "tlm" else name
 
 
 def _write_own(
@@ -162,19 +123,12 @@ def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
         raise ValueError(f"these tensors are not as the weight table says: {', '.join(wrong)}")
 
 
-def _no_class(found: LayoutName) -> Obstacle:
-    return Obstacle(
-        "pooler=false",
-        f"without a masked-LM head too, no class of the {TITLES[found]} layout is so bare",
-    )
-
-
 def _write_hf(
     encoder: Encoder,
     tensors: Mapping[str, Tensor],
     vocabulary: Vocabulary,
     fresh: Path,
-    target: "Target",
+    target: Target,
     kept: Mapping[str, Any],
 ) -> Exported:
     name, chosen = target
@@ -200,7 +154,3 @@ def _write_hf(
     others = ", ".join(sorted(parts_of(beside)))
     note = f"{chosen.name} has no place for {others}: kept beside, in {BESIDE}, which bertc reads"
     return Exported(fresh, name, chosen.name, (note,) if beside else ())
-
-
-Target = tuple[LayoutName, HfClass]
-"""The layout of a folder and the class that reads it."""

@@ -1,12 +1,14 @@
 """A program of two networks as two of one, for layouts that hold one network a folder."""
 
 from collections.abc import Mapping
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from bertc.ir.generator import NoGenerator
 from bertc.ir.model import is_tied, model_weights
 from bertc.ir.resolved import NetworkName, Resolved, learner
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GENERATOR = "generator"
 """The folder beside a model's files that holds its generator."""
@@ -36,8 +38,8 @@ def alone(resolved: Resolved, name: NetworkName) -> Resolved:
 
 
 def tensors_alone(
-    resolved: Resolved, tensors: Mapping[str, Tensor], name: NetworkName
-) -> dict[str, Tensor]:
+    resolved: Resolved, tensors: Mapping[str, "Tensor"], name: NetworkName
+) -> dict[str, "Tensor"]:
     """Of all tensors those of one network, as its own program names them, tied ones included."""
     ties = resolved.stages[-1].replacements
     found = {}
@@ -52,8 +54,8 @@ def tensors_alone(
 
 
 def joined(
-    resolved: Resolved, encoder: Mapping[str, Tensor], generator: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
+    resolved: Resolved, encoder: Mapping[str, "Tensor"], generator: Mapping[str, "Tensor"]
+) -> dict[str, "Tensor"]:
     """The tensors of a program of two networks from those of each alone."""
     heads = {name: tensor for name, tensor in generator.items() if name.startswith("heads.")}
     bodies = {n.replace("encoder.", "generator.", 1): t for n, t in generator.items()}

@@ -136,15 +136,19 @@ def task_class(layout: LayoutName, task: AnyTask, pooled: bool) -> HfClass | Obs
     answer = task.answer
     if isinstance(answer, Span) and answer.head.kind == "conditioned":
         return Obstacle(
-            "head=conditioned", "the classes that hold a span score both its ends by themselves"
+            "head=conditioned",
+            "the classes that hold a span score both its ends by themselves",
+            f"task={task.kind}(..., head=plain)",
         )
     found = next((each for each in TASK_CLASSES[layout] if answer.kind in each.kinds), None)
     if found is None:
         return Obstacle(f"task={task.kind}", OTHERWISE[layout])
     if found.pooler == "read" and not pooled:
-        return Obstacle("pooler=false", f"{found.name} scores a pooled state")
+        return Obstacle("pooler=false", f"{found.name} scores a pooled state", "pooler=true")
     if found.pooler == "refused" and pooled:
-        return Obstacle("pooler=true", f"{found.name} scores the first state itself")
+        return Obstacle(
+            "pooler=true", f"{found.name} scores the first state itself", "pooler=false"
+        )
     chosen = found.holding(layout, task.title, pooled)
     return chosen.saying({**told(task), DROPOUT[layout]: task.dropout, **chosen.settings})
 

@@ -6,49 +6,77 @@ Axes of its tensors: h hidden, n heads, d head_dim. bertc's are (n * d, h), as e
 import math
 from typing import TYPE_CHECKING, Any
 
-from bertc.interop.obstacle import Obstacle
+from bertc.interop.obstacle import Obstacle, first_of
 from bertc.ir.attention import RelativeAttention
 from bertc.ir.encoder import Encoder
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_RELATIVE = "attention=relative(untie=true, segments=true)"
 _INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
 _BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
 
 
 def xlnet_obstacle(encoder: Encoder, attention: RelativeAttention, tuned: bool) -> Obstacle | None:
     """What stands in the way of XLNetModel, if anything does; tasks hide no token from others."""
+    tells_unseen = encoder.two_streams or tuned
     if not attention.untie or not attention.segments:
         return Obstacle(
             "attention=relative",
-            "of the layouts only XLNet's has it, as relative(untie=true, segments=true)",
+            f"of the layouts only XLNet's has it, as {_RELATIVE.removeprefix('attention=')}",
+            _RELATIVE if tells_unseen else "attention=full",
         )
+    if not tells_unseen:
+        why = "the XLNet layout has a vector for tokens unseen, which plm learns"
+        return Obstacle("objective", why, "attention=full")
+    return first_of(_differences(encoder))
+
+
+def without_distances(encoder: Encoder) -> Obstacle:
+    """Two streams of an encoder with another attention than XLNet's."""
+    why = "of the layouts only XLNet's has two streams"
+    streams = Obstacle("objective=plm", why, _RELATIVE)
+    return first_of([streams, *_differences(encoder)]) or streams
+
+
+def _differences(encoder: Encoder) -> list[Obstacle]:
+    """Settings that XLNetModel has otherwise."""
     first, rates = encoder.layers[0], encoder.dropout
-    tells_unseen = encoder.two_streams or tuned
-    layers = range(len(encoder.layers))
-    own = tuple(layers)
+    own = tuple(range(len(encoder.layers)))
     equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
-    plain = encoder.table.kind == "whole" and not encoder.table.scaled
-    for setting, differs, why in (
-        ("causal", encoder.causal, "sees in both directions"),
-        ("objective", not tells_unseen, "has a vector for tokens unseen, which plm learns"),
-        ("positions", encoder.positions.kind != "none", "has no table of positions"),
-        ("segments", encoder.segments > 0, "adds no token type to a token"),
-        ("language_embeddings", bool(encoder.languages), "adds no language to a token"),
-        ("table", not plain, "has one table, as it is"),
-        ("embedding", encoder.factorised, "has a table as wide as the layers"),
-        ("share", (encoder.attention_owner, encoder.ffn_owner) != (own, own), "shares no layer"),
-        ("norm", encoder.norm.kind != "post", "norms after each part"),
-        ("norm", encoder.norms_embeddings, "norms no embeddings"),
-        ("dropout", not equal, "has one rate for all"),
-        ("head", encoder.head.kind != "linear" or not encoder.head.bias, "is the table and a bias"),
-        ("heads", len(set(encoder.layers)) > 1, "has equal layers"),
-        ("head_dim", first.heads * first.head_dim != encoder.hidden, "is hidden / heads"),
-    ):
-        if differs:
-            return Obstacle(setting, f"the XLNet layout {why}")
-    return None
+    rate = ", ".join([f"{rates.hidden:g}"] * 4)
+    norm = "norm=post(embeddings=false)"
+    fills = first.heads * first.head_dim == encoder.hidden
+    linear = encoder.head.kind == "linear" and encoder.head.bias
+    width = "" if encoder.hidden % first.heads else f"head_dim={encoder.hidden // first.heads}"
+    rows = (
+        (encoder.positions.kind != "none", "has no table of positions", "positions=none"),
+        (encoder.segments > 0, "adds no token type to a token", "segments=0"),
+        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
+        (encoder.factorised, "has a table as wide as the layers", f"embedding={encoder.hidden}"),
+        (
+            (encoder.attention_owner, encoder.ffn_owner) != (own, own),
+            "shares no layer",
+            "share=none",
+        ),
+        (encoder.norm.kind != "post", "norms after each part", norm),
+        (encoder.norms_embeddings, "norms no embeddings", norm),
+        (not equal, "has one rate for all", f"dropout=dropout({rate})"),
+        (not linear, "is the table and a bias", "head=linear"),
+        (
+            len({layer.heads for layer in encoder.layers}) > 1,
+            "has equal layers",
+            f"heads={first.heads}",
+        ),
+        (len({layer.ffn for layer in encoder.layers}) > 1, "has equal layers", f"ffn={first.ffn}"),
+        (not fills, "is hidden / heads", width or "head_dim"),
+    )
+    return [
+        Obstacle(mend.partition("=")[0], f"the XLNet layout {why}", mend if "=" in mend else "")
+        for differs, why, mend in rows
+        if differs
+    ]
 
 
 def stored_shape(encoder: Encoder, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:

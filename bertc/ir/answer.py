@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, affine, layer_norm
+from bertc.ir.base import ONCE_A_NAME, Axis, Kept, Matmul, Node, Weight, affine, layer_norm
 from bertc.ir.encoder import Encoder
 from bertc.ir.ffn import Activation
 
@@ -96,7 +96,7 @@ class Conditioned(Node):
         return self.width or hidden
 
 
-SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind")]
+SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind"), ONCE_A_NAME]
 """The closed union of heads that find spans."""
 
 

@@ -12,7 +12,7 @@ The axes used by every weight table, once for the whole project:
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Axis = Literal[
     "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "labels",
@@ -43,6 +43,14 @@ class Node(BaseModel):
     bare_string: ClassVar[tuple[str, ...]] = ()
     shorthand: ClassVar[str] = ""
     others: ClassVar[str] = ""
+
+
+def _of_that_kind(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+ONCE_A_NAME = BeforeValidator(_of_that_kind)
+"""The name of a kind is that kind: older run folders have no more of it than that."""
 
 
 class Glorot(Node):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Node, Probability
+from bertc.ir.base import ONCE_A_NAME, Node, Probability
 
 Sentences = Literal["split", "lines", "whole"]
 """``split``: a library finds them; ``lines``: one a line, blank lines between documents; ``whole``:
@@ -236,7 +236,7 @@ class MixedBatches(Turns):
     kind: Literal["batches"] = "batches"
 
 
-Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind")]
+Mixing = Annotated[MixedRows | MixedBatches, Field(discriminator="kind"), ONCE_A_NAME]
 
 
 class WordPiece(Node):

@@ -99,7 +99,8 @@ def test_what_no_layout_says_is_refused_by_name(
     with pytest.raises(DataError) as refused:
         export_model(resolved, tensors(resolved), words(pad), tmp_path / "m", strict=True)
     assert refused.value.message.startswith(f"{named} stands in the way: ")
-    assert refused.value.help
+    assert refused.value.help.startswith(f"in a new run: {found.instead}")
+    assert found.instead
     assert list(tmp_path.iterdir()) == []
 
 

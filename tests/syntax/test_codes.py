@@ -7,6 +7,7 @@ import pytest
 
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostics, UsageError, codes, explain
+from bertc.interop.foreseen import remark_own_layout
 
 PACKAGE = Path(__file__).parents[2] / "bertc"
 
@@ -27,6 +28,8 @@ def found(folder: Path, code: str, text: str, monkeypatch: pytest.MonkeyPatch) -
         complete = passes.complete(program, diagnostics)
         if code in LOOKS_FOR_FILES:
             passes.missing_inputs(complete, diagnostics)
+        if code == "R108":
+            remark_own_layout(complete, passes.assemble(complete), diagnostics)
     if code.startswith("R"):
         assert diagnostics.found == []
         return {remark.code for remark in diagnostics.remarks}

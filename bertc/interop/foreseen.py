@@ -1,0 +1,61 @@
+"""A remark, before the first step, on a model that will be no Hugging Face folder."""
+
+import re
+from typing import assert_never
+
+from bertc.diagnostics import Diagnostics
+from bertc.interop.networks import alone
+from bertc.interop.obstacle import Obstacle
+from bertc.interop.target import target_of
+from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
+from bertc.ir.model import model_weights
+from bertc.ir.program import Given, Program
+from bertc.ir.resolved import Resolved
+from bertc.ir.settings import aliases
+from bertc.passes.stages import stage_views
+
+
+def remark_own_layout(program: Program, resolved: Resolved, diagnostics: Diagnostics) -> None:
+    """Remark that no layout can say the trained model, which setting is why, and what would do.
+
+    Nothing is said of what a shipped spec sets: its system has no layout.
+    """
+    encoder = alone(resolved, "encoder")
+    names = [weight.name for weight in model_weights(encoder)]
+    found = target_of(encoder, names, padding(resolved))
+    if not isinstance(found, Obstacle):
+        return
+    given = _settings(program, found)
+    spans = [each.origin.span for each in given if each.origin.span]
+    own = [span for span in spans if not span.source.name.startswith("shipped ")]
+    if spans and not own:
+        return
+    diagnostics.remark(
+        "R108",
+        "the trained model will be in bertc's own layout and no Hugging Face one: "
+        f"{found.setting} stands in the way",
+        own[0] if own else None,
+        label=found.why,
+        help=found.instead,
+    )
+
+
+def padding(resolved: Resolved) -> int:
+    """The id that the vocabulary will pad with (data/learned.py); of a file that the layout has."""
+    match resolved.vocabulary:
+        case ByteBpe():
+            return 1
+        case WordPiece() | Unigram() | Words() | Bytes():
+            return 0
+        case TokenizerFile():
+            return max(0, resolved.encoder.positions.offset - 1)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _settings(program: Program, obstacle: Obstacle) -> list[Given]:
+    """The settings that an obstacle names, that in the way first."""
+    last, texts = stage_views(program)[-1], f"{obstacle.setting} {obstacle.instead}"
+    names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
+    found = (last.given(aliases().get(name, name)) for name in names)
+    return [given for given in found if given is not None]

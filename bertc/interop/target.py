@@ -1,0 +1,56 @@
+"""Which Hugging Face layout and class a model is written in; loads nothing heavy."""
+
+from collections.abc import Iterable
+
+from bertc.interop.layout import layout
+from bertc.interop.names import TITLES, HfClass, LayoutName, hf_class, parts_of
+from bertc.interop.obstacle import Obstacle
+from bertc.interop.task_classes import held_task, task_class
+from bertc.ir.resolved import Resolved
+
+Target = tuple[LayoutName, HfClass]
+"""The layout of a folder and the class that reads it."""
+
+
+def target_of(
+    program: Resolved, names: Iterable[str], pad: int, prefer: LayoutName | None = None
+) -> Target | Obstacle:
+    """The layout of one network and its class, or what stands in the way.
+
+    ``names`` are those of its weights, of which heads may be absent.
+    """
+    learned = {_head(term.name) for term in program.terms()} | {"pooler"}
+    parts = parts_of(names) & learned
+    found = layout(_holding(program, parts), pad, prefer)
+    if isinstance(found, Obstacle):
+        return found
+    task = held_task(program, parts)
+    if task is not None:
+        holder = task_class(found, task, "pooler" in parts)
+        return holder if isinstance(holder, Obstacle) else (found, holder)
+    chosen = hf_class(found, parts)
+    return _no_class(found) if chosen is None else (found, chosen)
+
+
+def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
+    """The program without the terms whose heads are not there: they stand in nobody's way."""
+    stages = (
+        stage.model_copy(
+            update={"objective": tuple(t for t in stage.objective if _head(t.name) in parts)}
+        )
+        for stage in program.stages
+    )
+    return program.model_copy(update={"stages": tuple(stages)})
+
+
+def _head(name: str) -> str:
+    """The head that a term trains: tlm's is mlm's."""
+    return "mlm" if name == "tlm" else name
+
+
+def _no_class(found: LayoutName) -> Obstacle:
+    return Obstacle(
+        "pooler=false",
+        f"without a masked-LM head too, no class of the {TITLES[found]} layout is so bare",
+        "pooler=true",
+    )

@@ -1,0 +1,129 @@
+"""What `check` and `train` say beforehand of a model that no Hugging Face layout will hold."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertc import syntax
+from bertc.api import points
+from bertc.data.learned import learn
+from bertc.diagnostics import Diagnostic, Diagnostics
+from bertc.interop.foreseen import padding
+from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
+from tests.interop.programs import program
+
+TOY = "hidden=64 heads=2 layers=2 ffn=256 vocab=99 seq=32"
+XLNET = "attention=relative(untie=true, segments=true) objective=plm"
+
+
+def remarked(*settings: str) -> list[Diagnostic]:
+    """What is said of the layout of a toy with settings after its own."""
+    diagnostics = Diagnostics()
+    points(TOY, settings, diagnostics)
+    return [remark for remark in diagnostics.remarks if remark.code == "R108"]
+
+
+FORESEEN = [
+    ("share=attention", "share=attention", "share=none"),
+    ("share=all", "embedding=64", "share=none"),
+    ("segments=0", "segments=0", "segments=1"),
+    ("norm=pre", "norm=pre", "norm=post"),
+    ("norm=pre positions=sinusoidal", "positions=sinusoidal", "positions=32 norm=post"),
+    ("norm=pre share=all ffn=64", "norm=pre", "norm=post share=none"),
+    ("segments=0 head=linear ffn=[64,32]", "ffn=[64, 32]", "ffn=256"),
+    ("norm=post(embeddings=false)", "norm=post(embeddings=false)", "norm=post"),
+    ("positions=sinusoidal", "positions=sinusoidal", "positions=32"),
+    ("positions=learned(34,offset=2)", "positions=learned(34, offset=2)",
+     "positions=learned(33, offset=1)"),
+    ("positions=learned(33,offset=1) activation=relu", "activation=relu", "activation=gelu"),
+    ("positions=learned(34,offset=2) E=32", "positions=learned(34, offset=2)", "positions=32"),
+    ("heads=[2,4] head_dim=16", "heads=[2, 4]", "heads=2 head_dim=32"),
+    ("ffn=[256,64]", "ffn=[256, 64]", "ffn=256"),
+    ("head_dim=16", "head_dim=16", "head_dim=32"),
+    ("head=linear", "head=linear", "head=transform"),
+    ("dropout=dropout(0.1,0,0.2)", "dropout.ffn=0.2", "dropout=dropout(0.1, 0)"),
+    ("dropout=dropout(0.1,0,0,0.2)", "dropout.last=0.2", "dropout=dropout(0.1, 0)"),
+    ("languages=[de,fr] language_embeddings=true", "language_embeddings=true",
+     "language_embeddings=false"),
+    ("languages=[de,fr] language_embeddings=true segments=0", "segments=0", "head=linear"),
+    ("languages=[de,fr] language_embeddings=true segments=0 share=all", "segments=0",
+     "share=none"),
+    ("segments=0 head=linear ffn=64", "ffn=64", "ffn=256"),
+    ("segments=0 head=linear activation=silu", "activation=silu", "activation=gelu"),
+    ("objective=50*rtd+mlm generator=0.5 share=all E=32", "share", "share=none"),
+    ("objective=plm", "objective=plm", "attention=relative(untie=true, segments=true) "
+     "positions=none segments=0 norm=post(embeddings=false) "
+     "dropout=dropout(0.1, 0.1, 0.1, 0.1) head=linear"),
+    ("attention=relative", "attention=relative", "attention=full"),
+    ("objective=clm", "objective=clm", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "setting", "instead"), FORESEEN)
+def test_what_stands_in_the_way_is_said_beforehand_with_a_value_that_does_not(
+    spec: str, setting: str, instead: str
+) -> None:
+    (remark,) = remarked(*spec.split())
+    assert remark.message.endswith(f": {setting} stands in the way")
+    assert remark.help == instead
+    assert remark.span is not None
+    assert remark.label
+
+
+@pytest.mark.parametrize("spec", [spec for spec, _, instead in FORESEEN if instead])
+def test_the_values_that_are_named_lead_to_a_layout(spec: str) -> None:
+    sets = {each.partition("=")[0]: each for each in spec.split()}
+    for _ in range(4):
+        found = remarked(*sets.values())
+        if not found:
+            return
+        named = [setting.span.text for setting in syntax.parse(found[0].help).settings()]
+        assert named, found[0].message
+        assert not set(named) <= set(sets.values()), "the same once more"
+        sets |= {text.partition("=")[0]: text for text in named}
+    pytest.fail(f"no end of obstacles: {sets}")
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "share=all E=32", "objective=mlm+sop", f"{XLNET} segments=0 head=linear"]
+)
+def test_nothing_is_said_of_what_a_layout_holds(spec: str) -> None:
+    norm = ["norm=post(embeddings=false)", "dropout=0"] * ("plm" in spec)
+    assert remarked(*spec.replace(", ", ",").split(), *norm) == []
+
+
+def test_nothing_is_said_of_a_shipped_system_and_once_of_what_is_changed_in_it() -> None:
+    for spec, settings, count in (
+        ("gpt-small", (), 0),
+        ("extends bert-stacked batch=64", (), 0),
+        ("extends bert-base share=all", (), 1),
+        ("extends gpt-small", ("objective=clm",), 1),
+        ("bert-mini", ("share={all, attention}",), 2),  # a point each
+    ):
+        diagnostics = Diagnostics()
+        points(spec, settings, diagnostics)
+        assert [each.code for each in diagnostics.remarks] == ["R108"] * count, spec
+
+
+def test_a_conditioned_head_is_foreseen_where_the_task_is_written(tmp_path: Path) -> None:
+    asked = {"id": "1", "question": "who?", "answers": [{"text": "A", "answer_start": 0}]}
+    paragraphs = [{"context": "A did.", "qas": [asked]}]
+    data = {"version": "1.1", "data": [{"title": "", "paragraphs": paragraphs}]}
+    (tmp_path / "train.json").write_text(json.dumps(data), encoding="utf-8")
+    task = f"task=squad('{tmp_path}/train.json',head=conditioned)"
+    (remark,) = remarked(task, "steps=9")
+    assert remark.span is not None
+    assert remark.span.text == task
+    assert remark.help == "task=squad(..., head=plain)"
+
+
+@pytest.mark.parametrize(
+    "vocabulary",
+    [WordPiece(size=99), ByteBpe(size=300), Unigram(size=40), Words(size=16), Bytes(size=261)],
+)
+def test_the_padding_is_known_before_a_vocabulary_is_learned(vocabulary: Vocabulary) -> None:
+    assert not isinstance(vocabulary, TokenizerFile)
+    learned = learn(vocabulary, ["the cat sat on the mat and the dog ate the hat"])
+    name = "[PAD]" if learned.token_to_id("[PAD]") is not None else "<pad>"
+    assert learned.token_to_id(name) == padding(program(vocab=vocabulary))
