@@ -257,7 +257,7 @@ def _beside_differences(
             continue
         weight, direction = step.parameters[name], gradient / norm
         told = float((own[name] * direction).sum())
-        width = min(3e-3 / norm, 0.1 * float(weight.detach().norm()) + 1e-3)
+        width = min(1e-3 / norm, 0.05 * float(weight.detach().norm()) + 1e-4)
         measured = (_moved(step, columns, weight, direction * width)
                     - _moved(step, columns, weight, -direction * width)) / (2 * width)  # fmt: skip
         rounding = 2e-6 / width

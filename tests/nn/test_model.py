@@ -208,12 +208,6 @@ def hidden_and_gradient(model: Model, lengths: tuple[int, ...]) -> list[torch.Te
     return [hidden_bsh, *torch.autograd.grad(hidden_bsh.square().sum(), weights)]
 
 
-def test_the_whole_encoder_is_one_graph_too() -> None:
-    model = build(tiny("share=attention E=16")).eval()
-    compiled = torch.compile(model.encode, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(ids()), model.encode(ids()))
-
-
 @pytest.mark.parametrize("extra", ["", "norm=pre", "share=all E=8", "layers=1"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_states_asked_for_are_those_of_a_whole_pass(extra: str, packed: bool) -> None:
