@@ -1,6 +1,7 @@
 """Vocabularies learned from the corpus, the same for the same text on every machine."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +19,7 @@ from tokenizers import (
 
 from bertc.diagnostics import DataError
 from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece, Words
+from bertc.storage.foreign import told_as
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
@@ -29,6 +31,8 @@ KNOWN = 0.9995
 """Part of a text that the characters of a WordPiece vocabulary make up, where they have room."""
 COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
 SCORE_DECIMALS = 4
+ENDLESS = re.compile(r"\S{4193,}")
+"""Words too long to learn from (SentencePiece --max_sentence_length, 4192 bytes)."""
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
@@ -214,7 +218,13 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
         special_tokens=list(ALBERT_SPECIALS),
         show_progress=False,
     )
-    draft.train_from_iterator((text.translate(dropped) for text in texts), trainer)
+    with told_as(
+        "no unigram vocabulary can be learned from this text: its likelihood is no number",
+        "vocab=wordpiece or vocab=bpe, or text without very long words",
+    ):
+        draft.train_from_iterator(
+            (ENDLESS.sub(" ", text.translate(dropped)) for text in texts), trainer
+        )
     scores = _settled(
         {
             piece: score

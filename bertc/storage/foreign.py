@@ -10,8 +10,8 @@ from bertc.diagnostics import BertcError, DataError
 def told_as(message: str, help: str) -> Iterator[None]:
     """Raise a DataError in place of any error of the library that the block calls.
 
-    A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception.
-    The block has nothing but the calls.
+    A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception, or
+    a panic of Rust, which is no Exception. The block has nothing but the calls.
 
     Raises:
         DataError: with ``message`` and ``help``.
@@ -20,5 +20,7 @@ def told_as(message: str, help: str) -> Iterator[None]:
         yield
     except (BertcError, MemoryError):
         raise
-    except Exception:
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise DataError(message, help) from None

@@ -254,3 +254,11 @@ def test_accents_go_where_asked() -> None:
     kept = learn(Unigram(size=60), text).normalizer.normalize_str(text[0])
     bare = learn(Unigram(size=60, accents=False), text).normalizer.normalize_str(text[0])
     assert (kept, bare) == ("süße früchte, été", "suße fruchte, ete")
+
+
+def test_unigrams_are_not_learned_from_words_without_end() -> None:
+    text = ["some words of a text"] * 50
+    endless = "wxtr" * 1100
+    plain, beside = (learn(Unigram(size=60), texts) for texts in (text, [*text, endless]))
+    pieces = {piece for piece in beside.get_vocab() if len(piece) > 1}
+    assert pieces == {piece for piece in plain.get_vocab() if len(piece) > 1}
