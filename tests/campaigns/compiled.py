@@ -26,7 +26,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 
@@ -330,11 +329,8 @@ def main() -> int:
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder  # inherited: no code of another day
-        pool = ProcessPoolExecutor(
-            options.processes, mp_context=get_context("spawn"), max_tasks_per_child=6
-        )
-        with pool:
-            for number, found in enumerate(pool.map(outcome, chosen), 1):
+        with get_context("spawn").Pool(options.processes, maxtasksperchild=6) as pool:
+            for number, found in enumerate(pool.imap(outcome, chosen), 1):
                 outcomes.append(found)
                 said = found.refused or (f"{len(found.differing)} of {found.weights} differ"
                                          f" ({found.seconds:.0f} s)")  # fmt: skip
