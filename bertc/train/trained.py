@@ -120,6 +120,7 @@ def load(folder: Path) -> Trained:
     with torch.device("meta"):
         model = Trained(found.resolved, folder)
     model.load_state_dict(found.state_dict(), assign=True)
+    model.untrained = found.untrained
     return model.eval()
 
 
