@@ -97,8 +97,11 @@ def filled(
     """As ``fill``, of a model that is there already.
 
     Raises:
+        TypeError: if the text is something else.
         UsageError, DataError: as ``fill``.
     """
+    if not isinstance(text, str):
+        raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
     head = next((each for each in TELLING if each in learned), "")
     reader = _Reader(model, vocabulary, _tongue(model, language))

@@ -85,6 +85,7 @@ class Trained(Model):
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.
 
         Raises:
+            TypeError: if the text is something else.
             UsageError: if the text has no mask; if the model does not know the language.
             DataError: if it never learned to tell tokens.
         """
