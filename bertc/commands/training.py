@@ -19,7 +19,7 @@ from bertc.commands.options import (
     file_to_write,
     in_color,
 )
-from bertc.diagnostics import BertcError, Diagnostics, UsageError
+from bertc.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
 
 if TYPE_CHECKING:
     from bertc.ir.resolved import Resolved
@@ -85,15 +85,21 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
 
     Raises:
         UsageError: if nothing is to be resumed, or in another folder.
+        MissingInputError: if there is neither a run nor a spec of that name.
     """
     if not spec:
         raise UsageError("which spec?", help="bertc train SPEC, or bertc train --resume RUN")
     from bertc.interop.folders import RESOLVED
     from bertc.resources import shipped_specs
     from bertc.storage.paths import is_folder, is_taken
+    from bertc.syntax.files import STANDARD_INPUT
 
     folder = Path(spec)
-    if spec in shipped_specs() or not is_folder(folder):
+    if spec in shipped_specs():
+        return None
+    if not is_folder(folder):
+        if resume and spec != STANDARD_INPUT:
+            _refuse_nothing_there(spec)
         return None
     if not resume and is_taken(folder / RESOLVED):
         raise UsageError(
@@ -104,6 +110,15 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
     if out and out.absolute() != folder.absolute():
         raise UsageError(f"a run goes on in its own folder, {folder}", help="leave --out out")
     return folder
+
+
+def _refuse_nothing_there(spec: str) -> None:
+    from bertc.syntax.files import find
+
+    try:
+        find(spec)
+    except MissingInputError as missing:
+        raise MissingInputError(f"there is no run {spec[:60]}, nor a spec", missing.help) from None
 
 
 def _program_of(run: Path, overrides: Sequence[str]) -> tuple[Resolved, ...]:

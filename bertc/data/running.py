@@ -72,18 +72,30 @@ class RunningData:
         About ``examples`` rows in all, of each language its share, but at least one batch. If they
         are enough for all of it, every token of a language but its first is told exactly once.
         """
-        sizes = tuple(map(len, self.heldout_texts))
-        for language, own, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in own)
-            wanted = max(1, math.ceil(examples * share / batch))
+        for language, texts, wanted in self._heldout_parts(batch, examples):
             for rows in islice(self._read_out(texts, batch), wanted):
                 rows.languages[:] = language
                 yield rows
 
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """How many rows ``heldout`` yields."""
+        parts = self._heldout_parts(batch, examples)
+        return batch * sum(
+            min(wanted, -(-_lane(sum(map(len, texts)), batch) // self.seq))
+            for _, texts, wanted in parts
+        )
+
+    def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
+        """Each language with its held-out texts, and how many batches of them are wanted."""
+        sizes = tuple(map(len, self.heldout_texts))
+        for language, own, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in own)
+            yield language, texts, max(1, math.ceil(examples * share / batch))
+
     def _read_out(self, texts: Texts, batch: int) -> Iterator[RawBatch]:
         text = endless(texts, (1.0,) * len(texts))
         total = text.tokens
-        part = -(-(total - 1) // batch)
+        part = _lane(total, batch)
         begins_b = np.arange(batch) * part
         own_b = np.clip(total - 1 - begins_b, 0, part)
         lane_s = np.arange(self.seq + 1)
@@ -102,3 +114,8 @@ class RunningData:
         batch.token_ids[:], batch.following[:] = read_bs[:, :-1], read_bs[:, -1]
         batch.example_ids[:], batch.lengths[:], batch.starts[:] = places_b, lengths_b, 0
         return batch
+
+
+def _lane(tokens: int, batch: int) -> int:
+    """Tokens that each row of a batch tells of a text; nothing tells its first."""
+    return -(-(tokens - 1) // batch)

@@ -91,11 +91,11 @@ class StageData:
         ``batch``, one batch holds them again and again.
         """
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
-        for number, group in enumerate(self._languages()):
+        each = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
+        for number, (group, count) in enumerate(each):
             own = [sizes[source] for source in group]
             total = sum(own)
-            wanted = max(1, math.ceil(examples * total / sum(sizes) / batch))
-            for start in range(0, min(wanted, max(total // batch, 1)) * batch, batch):
+            for start in range(0, count * batch, batch):
                 places = np.arange(start, start + batch, dtype=np.int64) % total
                 address = ("heldout", number) if number else ("heldout",)
                 order = permute(places, total, self.seed, *address)
@@ -103,6 +103,17 @@ class StageData:
                 zeros = np.zeros(batch, dtype=np.int64)
                 chosen = np.array(group)[sources]
                 yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
+
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """How many rows ``heldout`` yields."""
+        return sum(self._heldout_batches(batch, examples)) * batch
+
+    def _heldout_batches(self, batch: int, examples: int) -> list[int]:
+        """Held-out batches of each language or direction."""
+        sizes = [len(source.copies[0]) for source in self.heldout_sources]
+        totals = [sum(sizes[source] for source in group) for group in self._languages()]
+        wanted = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
+        return [min(w, max(n // batch, 1)) for w, n in zip(wanted, totals, strict=True)]
 
     def _languages(self) -> list[list[int]]:
         """The sources of each language or direction, in the order they are first met."""

@@ -104,19 +104,37 @@ class StreamPairs:
 
         About ``examples`` rows in all, of each language its share, but at least one batch.
         """
-        sizes = tuple(len(text.ids) for text in self.heldout_texts)
-        for language, own, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in own)
-            wanted = max(1, math.ceil(examples * share / batch))
+        for language, texts, wanted in self._heldout_parts(batch, examples):
             for rows in islice(self._read_out(texts, batch, language), wanted):
                 rows.languages[:] = language
                 yield rows
 
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """How many rows ``heldout`` yields."""
+        parts = self._heldout_parts(batch, examples)
+        return batch * sum(
+            min(wanted, self._batches_of(sum(len(text.ids) for text in texts), batch))
+            for _, texts, wanted in parts
+        )
+
+    def _heldout_parts(
+        self, batch: int, examples: int
+    ) -> Iterator[tuple[int, tuple[Tokens, ...], int]]:
+        """Each language with its held-out texts, and how many batches of them are wanted."""
+        sizes = tuple(len(text.ids) for text in self.heldout_texts)
+        for language, own, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in own)
+            yield language, texts, max(1, math.ceil(examples * share / batch))
+
+    def _batches_of(self, tokens: int, batch: int) -> int:
+        """Batches that read a text once, in each direction that there is."""
+        lanes_each_way = -(-batch // 2) if self.both_ways else batch
+        return -(-tokens // (lanes_each_way * self.reuse))
+
     def _read_out(self, texts: tuple[Tokens, ...], batch: int, language: int) -> Iterator[RawBatch]:
         text = _endless(texts, (1.0,) * len(texts))
         lanes = self._lanes(text, batch)
-        lanes_each_way = -(-batch // 2) if self.both_ways else batch
-        for k in range(-(-text.tokens // (lanes_each_way * self.reuse))):
+        for k in range(self._batches_of(text.tokens, batch)):
             places_b = lanes.places + k * self.reuse
             bits_bn = self._bits(batch, "heldout", language, k)
             yield self._rows(text, lanes._replace(places=places_b), bits_bn)

@@ -25,12 +25,15 @@ WEIGHTS = "weights.safetensors"
 def load(folder: Path) -> Model:
     """The module in evaluation mode; a head that the folder lacks has its initial weights.
 
+    The module's ``untrained`` names such heads.
+
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``.
     """
     resolved, tensors = read_model(folder)
     model = build(resolved)
     model.load_state_dict({**model.state_dict(), **tensors})
+    model.untrained = parts_of(model.state_dict()) - parts_of(tensors)
     return model.eval()
 
 

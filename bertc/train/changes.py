@@ -62,7 +62,10 @@ def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None
     Raises:
         ResumeRefusedError: listing what was, what is asked for now, and how to ask for the former.
     """
-    changes = [change for change in changed(old, new) if not _follows(change, old, new)]
+    every = changed(old, new)
+    changes = [change for change in every if not _follows(change, old, new)]
+    # Steps that were counted from epochs are all there is to see of those.
+    changes = changes or [change for change in every if change.setting == "steps"]
     if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
         _refuse_more_steps(old, new, run)
         return

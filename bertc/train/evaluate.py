@@ -121,12 +121,12 @@ def _of_text(
     if sliding and isinstance(data, RunningData):
         return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
     read = read_data(data, stage)
-    batches = read.heldout(heldout_rows(stage, microbatch, ranks), examples)
+    rows = heldout_rows(stage, microbatch, ranks)
     return evaluate(
         model,
         stage,
         make_objective(model, stage, compiled=False),
-        counted(batches, display, examples),
+        counted(read, rows, examples, display),
         vocabulary_tables(vocabulary, device),
         nats_v,
         microbatch,

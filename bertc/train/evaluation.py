@@ -11,7 +11,7 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor
 
-from bertc.data import Progress, RawBatch, Vocabulary
+from bertc.data import Progress, RawBatch, TextData, Vocabulary
 from bertc.ir.data import RUNNING
 from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.objective import Objective as IrObjective
@@ -107,10 +107,10 @@ def heldout_rows(stage: Stage, microbatch: int, ranks: Ranks) -> int:
     return min(microbatch * ranks.world.size, stage.batch)
 
 
-def counted(batches: Iterable[RawBatch], progress: Progress, rows: int) -> Iterator[RawBatch]:
-    """The batches of an evaluation of about so many rows, as ``progress`` is told."""
-    progress.begin("evaluating", rows, "rows")
-    for batch in batches:
+def counted(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
+    """Held-out batches of so many rows, about ``examples`` in all, as ``progress`` is told."""
+    progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
+    for batch in data.heldout(rows, examples):
         yield batch
         progress.advance(len(batch.lengths))
     progress.end()

@@ -19,6 +19,8 @@ from bertc.objectives import mlm_logits, rtd_logits
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""
+TELLING = ("mlm", "tlm", "plm", "clm")
+"""Objectives that teach to tell a token, the first of which answers."""
 ROWS, MOST_MASKS = 16, 256
 LONGEST_ROW = 2048
 """Tokens of a row where the model has no limit of its own: memory grows with their square."""
@@ -81,7 +83,7 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
     Raises:
         UsageError: if the text has no mask, or one that the model cannot tell; if the model does
             not know the language.
-        DataError: if the model never learned to tell tokens.
+        DataError: if the model never learned to tell tokens, or came without the head for it.
         MissingInputError: if there is no model yet.
     """
     model = load(run)
@@ -95,15 +97,13 @@ def filled(
     """As ``fill``, of a model that is there already.
 
     Raises:
+        TypeError: if the text is something else.
         UsageError, DataError: as ``fill``.
     """
-    learned = {term.objective.kind for term in model.resolved.terms()}
-    head = next((each for each in ("mlm", "tlm", "plm", "clm") if each in learned), "")
-    if not head and "rtd" not in learned:
-        raise DataError(
-            f"this run has learned {' + '.join(sorted(learned))}, and no objective of tokens",
-            help="fill tells what mlm, tlm, plm, clm or rtd teach",
-        )
+    if not isinstance(text, str):
+        raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
+    learned = _learned(model)
+    head = next((each for each in TELLING if each in learned), "")
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if head == "clm":
         ids, places = _beginning(vocabulary, text), [0]
@@ -124,6 +124,27 @@ def filled(
                 reader.filled[place] = best
     verdicts = reader.verdicts(ids) if "rtd" in learned else ()
     return Filled(text, tuple(masks), verdicts, _notes(model, masks, language))
+
+
+def _learned(model: Model) -> set[str]:
+    """The objectives whose heads are trained, of which one at least is of tokens.
+
+    Raises:
+        DataError: if none is.
+    """
+    asked: set[str] = {term.objective.kind for term in model.resolved.terms()}
+    fresh = {kind for kind in asked if ("mlm" if kind == "tlm" else kind) in model.untrained}
+    if learned := (asked - fresh) & {*TELLING, "rtd"}:
+        return learned
+    if untold := [kind for kind in TELLING if kind in fresh]:
+        raise DataError(
+            f"the folder has no head for {untold[0]}: its guesses would be random",
+            help=f'train one from it: init="FOLDER" objective={untold[0]}',
+        )
+    raise DataError(
+        f"this run has learned {' + '.join(sorted(asked))}, and no objective of tokens",
+        help="fill tells what mlm, tlm, plm, clm or rtd teach",
+    )
 
 
 def _notes(model: Model, masks: list[tuple[Candidate, ...]], language: str) -> tuple[str, ...]:

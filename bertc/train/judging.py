@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
 from bertc.data.layouts import named, scored_examples, scored_parts
-from bertc.data.task_sets import judged_on
+from bertc.data.task_sets import judged_on, unread
 from bertc.diagnostics import MissingInputError
 from bertc.interop.loading import load
 from bertc.ir.own_task import AnyTask
@@ -101,8 +101,11 @@ def evaluate_files(
         with columns_told(task, judged=True):
             every = scored_examples(task, source)
         found = judged_on(task, name, every, most)
-        rows[name] = (found, encode(task, found, vocabulary, seq, segments))
+        read = encode(task, found, vocabulary, seq, segments)
+        rows[name] = found, read
         notes.append(_read_from(task, name, named(source.source), len(found), len(every)))
+        lost = unread(task, read, len(found), f"{name} ", seq)
+        notes += [f"{task.title}: {note}" for note in lost]
     placed(model, device)
     own = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
     only = stage.model_copy(

@@ -158,7 +158,7 @@ class _Phase:
             self.model,
             self.stage,
             self.objective,
-            counted(self.data.heldout(rows, examples), progress, examples),
+            counted(self.data, rows, examples, progress),
             session.tables,
             self.nats,
             self.microbatch,

@@ -108,7 +108,8 @@ def slide(
 ) -> Evaluation:
     """Tell each of the first ``tokens`` that have a whole window before them, from it alone."""
     told = torch.zeros(4, dtype=torch.float64)
-    progress.begin("evaluating", tokens, "tokens")
+    there = sum(min(len(ids), window + tokens) for ids in data.heldout_texts) - window
+    progress.begin("evaluating", max(0, min(tokens, there)), "tokens")
     model.eval()
     try:
         for columns in _windows(data, window, tokens, rows, next(model.parameters()).device):

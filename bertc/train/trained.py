@@ -85,6 +85,7 @@ class Trained(Model):
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.
 
         Raises:
+            TypeError: if the text is something else.
             UsageError: if the text has no mask; if the model does not know the language.
             DataError: if it never learned to tell tokens.
         """
@@ -120,6 +121,7 @@ def load(folder: Path) -> Trained:
     with torch.device("meta"):
         model = Trained(found.resolved, folder)
     model.load_state_dict(found.state_dict(), assign=True)
+    model.untrained = found.untrained
     return model.eval()
 
 

@@ -111,6 +111,7 @@ def test_heldout_rows_are_whole_batches_and_no_training_text(made: Make) -> None
     assert all(batch.token_ids.shape == (4, 32) for batch in batches)
     rows = len(stage.heldout_sources[0].copies[0])
     assert len(batches) == rows // 4 > 1
+    assert stage.heldout_rows(4, 10**6) == len(batches) * 4
     trained = {
         corpus.vocabulary.tokenizer.decode(row.tolist()).split()[0]
         for step in range(stage.examples // 8 + 1)

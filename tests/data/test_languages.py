@@ -287,6 +287,7 @@ def test_held_out_batches_are_of_one_language_and_leave_none_out(
         met[one, two] += 1
     assert len(met) == 5
     assert sum(met.values()) <= 10
+    assert stage.heldout_rows(4, 20) == sum(met.values()) * 4
 
 
 def test_the_text_of_a_vocabulary_is_smoothed(several: dict[str, str], tmp_path: Path) -> None:

@@ -77,3 +77,6 @@ def test_every_held_out_token_but_the_first_is_told_once(heldout, batch):
         for row, length in zip(after, rows.lengths, strict=True):
             told += row[:length].tolist()
     assert sorted(told) == list(range(1, heldout))
+    for examples in (1, batch + 1, 10_000):
+        rows = sum(len(each.lengths) for each in data.heldout(batch, examples))
+        assert data.heldout_rows(batch, examples) == rows

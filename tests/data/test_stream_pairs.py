@@ -156,6 +156,9 @@ def test_held_out_text_is_read_by_every_way(batch, both_ways):
     assert len(read[1]) >= {4: total, 3: total // 2}.get(batch, 0)
     assert bool(read[1]) == (batch in (3, 4))
     assert len(list(data.heldout(batch, 1))) == 1
+    for examples in (1, batch + 1, 10_000):
+        rows = sum(len(each.lengths) for each in data.heldout(batch, examples))
+        assert data.heldout_rows(batch, examples) == rows
 
 
 def test_a_text_shorter_than_a_row_is_read_round_and_round():

@@ -246,3 +246,28 @@ def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
         (run / "checkpoints" / name).mkdir()
     os.mkfifo(run / "checkpoints" / "step-00000011" / "weights.safetensors")
     assert first_weight(run) == newest
+
+
+@pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
+def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: Path) -> None:
+    from bertc.train import trained
+    from bertc.train.fill import fill
+
+    case(cls, XLNET if kind == "plm" else SMALL).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    calls = [lambda folder: fill(folder, "w5 [MASK]"), lambda f: trained.load(f).fill("w5 [MASK]")]
+    for folder in ("hf", "made"):
+        for call in calls:
+            with pytest.raises(DataError, match=f"no head for {kind}: .* random") as refused:
+                call(tmp_path / folder)
+            assert f'init="FOLDER" objective={kind}' in refused.value.help
+
+
+def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
+    from bertc.train.fill import fill
+
+    case("BertForMaskedLM", SMALL).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    assert load(tmp_path / "hf").untrained == frozenset()
+    assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3

@@ -3,6 +3,7 @@
 import pytest
 
 import bertc
+from bertc.data.layouts import scored_parts
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.own_task import Classify, Read
 from bertc.train.asked import own_form, task_of
@@ -107,7 +108,9 @@ def test_the_file_that_is_named_is_scored(pairs, files):
     for told in (f"classify('{files}/test.tsv')", f"classify(test='{files}/test.tsv')"):
         report = evaluate_run(pairs, task=told, quiet=True)
         assert report.evaluation.examples == 1
-        assert f"of {files}/test.tsv" in report.summary(judged=True)
+        assert f"{files}/test.tsv" in report.summary(judged=True)
+        name = "test" if "test=" in told else f"{files}/test.tsv"
+        assert report.evaluation.scores["birds"].keys() == {name}
     both = evaluate_run(pairs, task=f"classify('{files}/train.tsv', '{files}/dev.tsv')", quiet=True)
     assert both.notes == own.notes, "a part to judge by goes before one to learn from"
     with pytest.raises(DataError, match="no column 'label'") as refused:
@@ -124,6 +127,21 @@ def test_another_part_is_scored_by_its_name(pairs, files):
         evaluate_run(pairs, part="held", quiet=True)
     with pytest.raises(UsageError, match="of text"):
         evaluate_run(pairs, Manner(seq=8), part="test", quiet=True)
+
+
+def test_a_part_that_was_not_named_is_named_by_an_option(files):
+    for part, told in (("test", """--task "classify(test='...')\""""), ("held", "check its name")):
+        with pytest.raises(MissingInputError, match=f"no part '{part}'") as refused:
+            scored_parts(Classify(train="a.tsv", dev="b.tsv"), part)
+        assert refused.value.help == told
+
+
+def test_cut_rows_of_the_part_that_is_scored_are_told(pairs, files):
+    long = table(files / "long.tsv", ("one", "two", "label"), [("a hen " * 20, "a", "no"), ROWS[0]])
+    report = evaluate_run(pairs, task=f"classify(test='{long}')", quiet=True)
+    first, cut = report.notes
+    assert first == f"birds test: 2 examples of {long}"
+    assert cut == "birds: 1 of 2 test examples are cut to 16 tokens"
 
 
 def test_parts_and_files_of_a_folder_are_scored(files):

@@ -7,6 +7,7 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import ResumeRefusedError
 from bertc.train.changes import refuse_another_program
+from bertc.train.longer import longer
 
 STAGES = 'stage "short" { steps=60 seq=16 } stage "long" { steps=40 seq=32 }'
 SMALL = "hidden=64 layers=2 vocab=1000 steps=3000"
@@ -81,3 +82,14 @@ def test_how_a_run_fits_on_its_devices_may_change():
     refuse_another_program(
         resolve(SMALL), resolve(SMALL, ["microbatch=2", "recompute=on", "strategy=fsdp"])
     )
+
+
+@pytest.mark.parametrize(("steps", "said"), [(50, "steps: 30 -> 50"), (10, "steps: 30 -> 10")])
+def test_steps_counted_from_epochs_are_named_as_others(steps, said, tmp_path):
+    task = "task=classify('a.tsv', 'b.tsv', labels=[yes, no], examples=40)"
+    old = resolve(f"{SMALL.replace(' steps=3000', '')} batch=4 {task} data=files('farm.txt')")
+    with pytest.raises(ResumeRefusedError) as caught:
+        refuse_another_program(old, longer(old, steps), tmp_path)
+    assert said in caught.value.message
+    assert ("--set 'init=" in caught.value.help) == (steps > 30)
+    assert "resume with --set steps=30" in caught.value.help

@@ -80,8 +80,11 @@ def test_the_line_of_a_run_comes_back_after_an_evaluation():
 def test_rows_of_an_evaluation_are_counted(clock):
     display, lines = plain()
     batches = [SimpleNamespace(lengths=[5, 5])] * 2
-    assert [*counted(batches, display, 4)] == batches
+    data = SimpleNamespace(heldout=lambda *_: batches, heldout_rows=lambda *_: 4)
+    for _ in counted(data, 2, 30_000, display):
+        clock.seconds += 40.0
     assert lines()[0] == "evaluating ..."
+    assert lines()[1] == "evaluating: 2 rows of 4, 40 s left, 0/s", "as many as there are"
 
 
 def test_evaluations_to_come_are_counted(tiny):

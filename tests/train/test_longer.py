@@ -9,7 +9,13 @@ from typer.testing import CliRunner
 import bertc
 from bertc.api import resolve
 from bertc.commands import app
-from bertc.diagnostics import ResumeRefusedError, SpecError, StoppedError, UsageError
+from bertc.diagnostics import (
+    MissingInputError,
+    ResumeRefusedError,
+    SpecError,
+    StoppedError,
+    UsageError,
+)
 from bertc.ir.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
 from bertc.syntax.files import overrides_in
 from bertc.train.changes import refuse_another_program
@@ -154,6 +160,18 @@ def test_the_spec_with_more_steps_goes_on_too(corpus_file):
         refuse_another_program(
             old, bertc.api.resolve(f"{spec} {FLAT_RATE}", ["steps=400", "batch=8"])
         )
+
+
+@pytest.mark.parametrize("line", ["train --resume runs/nope", "train --resume --out nope"])
+def test_a_run_that_is_not_there_is_said_to_be_none(command, line):
+    with pytest.raises(MissingInputError, match="there is no run (runs/)?nope"):
+        command(line)
+
+
+def test_a_spec_is_resumed_without_its_folder(command, tmp_path):
+    (tmp_path / "a.bertc").write_text("layers=1 hidden=16 heads=3")
+    with pytest.raises(SpecError, match="heads"):
+        command("train a.bertc --resume")
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,12 @@ def test_texts_become_what_encode_takes(runs):
     assert model.fill("a [MASK]", top=2) == fill(runs / "runs" / "quickstart", "a [MASK]", top=2)
 
 
+@pytest.mark.parametrize("given", [5, ["a [MASK]"], None])
+def test_what_is_no_text_is_not_filled(runs, given):
+    with pytest.raises(TypeError, match="text is a .*: a str expected"):
+        bertc.load(runs / "runs" / "quickstart").fill(given)
+
+
 @pytest.mark.parametrize("given", ["hello", [[1, 2]], torch.ones(3).long(), torch.ones(1, 3)])
 def test_what_is_no_tensor_of_tokens_is_refused(runs, given):
     with pytest.raises(TypeError, match=r"\(batch, seq\) expected; .*model.tokenizer"):

@@ -17,6 +17,8 @@ from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.storage.paths import is_file, user_path
 
+FILES = ("train", "dev", "test")
+"""Parts that an argument of one's own tasks names."""
 OFFICIAL = {
     "glue": "train.tsv, dev.tsv",
     "xnli": "train-en.tsv, dev-de.tsv",
@@ -49,7 +51,7 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
     """The parts that a model is scored on: a file that stands in place of a folder, by its name;
     ``part`` and those whose names begin with it (``test-de``); else those to judge by, or without
-    them, if that was asked for, ``any_file`` that is named.
+    them, if that was asked for, ``any_file`` that is named, the first by its name.
 
     Raises:
         MissingInputError: there is no such part; names those there are.
@@ -67,8 +69,15 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts
         if name == asked or name.startswith((f"{asked}-", f"{asked}_"))
     }
     if part and not found:
-        _part(task, part)
-    return parts if any_file and not found and not data else found
+        _part(
+            task,
+            part,
+            f"--task \"{task.kind}({part}='...')\"" if part in FILES else "check its name",
+        )
+    if found or data or not any_file:
+        return found
+    # The first file is what one's own task calls train; here it is only the one that was named.
+    return {named(p.source) if name == "train" else name: p for name, p in parts.items()}
 
 
 def scored_examples(task: AnyTask, part: Part) -> list[Example]:
@@ -100,12 +109,13 @@ def read_examples(task: AnyTask, path: Path) -> list[Example]:
     return _read(task, Part(path), labelled=False)
 
 
-def _part(task: AnyTask, name: str) -> Part:
+def _part(task: AnyTask, name: str, told: str = "") -> Part:
+    """The part of that name; ``told`` is how one is named where none is, if not in the task."""
     parts = _parts(task)
     if name in parts:
         return parts[name]
     if isinstance(task, Classify | Regress | Choose | Tag | Read):
-        where, there = "", f"none is named: {task.kind}({name}=...)"
+        where, there = "", told or f"none is named: {task.kind}({name}=...)"
     else:
         where, there = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
     if isinstance(task, Squad):
