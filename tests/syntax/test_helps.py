@@ -267,3 +267,13 @@ def slips() -> list[Written]:
 
 def test_helps_on_slips() -> None:
     assert complaints(slips()) == []
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["tagging('ner/', pos2)", "glue(mrcp, 'glue/MRPC')", "classify('a.tsv', labels=['yes'])"],
+)
+def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> None:
+    for spec in ("{}", "extends bert-base {}", "stage 'a' {{ {} }}"):
+        found, _ = Written(spec.format(f"epochs=1 patience=2 task={task}")).found
+        assert [each.code for each in found if each.code >= "E2"] == []
