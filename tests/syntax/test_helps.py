@@ -277,3 +277,8 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> Non
     for spec in ("{}", "extends bert-base {}", "stage 'a' {{ {} }}"):
         found, _ = Written(spec.format(f"epochs=1 patience=2 task={task}")).found
         assert [each.code for each in found if each.code >= "E2"] == []
+
+
+def test_rows_are_as_long_as_the_network_that_is_begun_from_has_positions() -> None:
+    found, _ = Written("init='runs/base' positions=64 seq=128 vocab=1k").found
+    assert [each.help for each in found if each.code == "E203"] == ["seq=64"]
