@@ -282,3 +282,8 @@ def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> Non
 def test_rows_are_as_long_as_the_network_that_is_begun_from_has_positions() -> None:
     found, _ = Written("init='runs/base' positions=64 seq=128 vocab=1k").found
     assert [each.help for each in found if each.code == "E203"] == ["seq=64"]
+
+
+def test_arguments_of_one_setting_are_given_to_it_together() -> None:
+    found, _ = Written("layers=2 lr=1e-3 hidden=64 warmup=10%").found
+    assert [each.help for each in found] == ["optimizer=adamw(lr=1e-3, warmup=10%)"] * 2
