@@ -222,6 +222,7 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
         (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
         (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
         (["check", "empty.bertc"], "the spec empty.bertc is empty"),
+        (["check", "comments.bertc"], "the spec comments.bertc is empty"),
         (["check", "mine.bretc"], "did you mean mine.bertc?"),
         (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
         (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
@@ -243,6 +244,7 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
         (tmp_path / name).write_text("layers=2")
     (tmp_path / "empty.bertc").touch()
+    (tmp_path / "comments.bertc").write_text("# layers=2\n\n  # hidden=64\n")
     assert call(monkeypatch, *arguments) in (1, 2, 66)
     out, err = capsys.readouterr()
     assert said in " ".join((out + err).replace("│", "").split())

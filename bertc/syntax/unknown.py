@@ -56,6 +56,7 @@ ELSEWHERE = {
     "target": "label",
     "gold": "label",
     "gold_label": "label",
+    "column": "text",
     "sentence": "text",
     "sentence1": "text",
     "sentence_a": "text",
@@ -106,8 +107,9 @@ def unknown_setting(item: Setting, block: str, beside: Beside, found: Diagnostic
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     other = ELSEWHERE.get(name.lower(), "")
-    if other not in known and _holders(other or name, known):
-        _an_argument(item, other or name, known, beside, found)
+    argument = _argument_meant(name, known)
+    if other not in known and _holders(argument, known):
+        _an_argument(item, argument, known, beside, found)
         return
     near = other if other in known else nearest(name, known)
     if not near and name.upper() in aliases():
@@ -159,6 +161,11 @@ def _an_argument(
     )
 
 
+def _argument_meant(name: str, known: Collection[str]) -> str:
+    """The argument that a name of no setting is, or what other tools call it so."""
+    return name if _holders(name, known) else ELSEWHERE.get(name.lower(), name)
+
+
 def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     """Settings and those of their kinds that have an argument of a name."""
     return [
@@ -171,8 +178,7 @@ def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
 
 def _home(item: Setting, known: Collection[str], beside: Beside) -> str:
     """The setting that has a kind, as it stands, of which a stray is an argument; empty if none."""
-    name = item.name.text
-    argument = ELSEWHERE.get(name.lower(), name)
+    argument = _argument_meant(item.name.text, known)
     holders = [] if argument in known else _holders(argument, known)
     for setting in dict.fromkeys(setting for setting, _ in holders):
         if (stands := beside.stands(setting)) and _addition(stands, item, known):
@@ -202,8 +208,7 @@ def _with_arguments(
 
 def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | None:
     """The edit that gives the kind of a setting a stray as argument, or as another value of it."""
-    argument = ELSEWHERE.get(item.name.text.lower(), item.name.text)
-    value = item.value.span.text
+    argument, value = _argument_meant(item.name.text, known), item.value.span.text
     kinds = list(dict.fromkeys(kind for _, kind in _holders(argument, known)))
     shape = _kinds(setting_shape(_canonical(setting.name.text)))
     for term in _terms(setting.value):

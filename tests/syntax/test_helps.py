@@ -287,3 +287,15 @@ def test_rows_are_as_long_as_the_network_that_is_begun_from_has_positions() -> N
 def test_arguments_of_one_setting_are_given_to_it_together() -> None:
     found, _ = Written("layers=2 lr=1e-3 hidden=64 warmup=10%").found
     assert [each.help for each in found] == ["optimizer=adamw(lr=1e-3, warmup=10%)"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "help"),
+    [
+        ("labels='no, yes'", "labels=['no', 'yes']"),
+        ("column=review", "text=review"),
+    ],
+)
+def test_arguments_of_a_task_as_people_write_them(arguments: str, help: str) -> None:
+    found, _ = Written(f"task=classify('a.tsv', {arguments})").found
+    assert [each.help for each in found] == [help]
