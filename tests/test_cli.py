@@ -131,7 +131,7 @@ def standard_input(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
         (["check", "-"], SMALL, 0, "-: fine"),
         (["check", "-", "-"], SMALL, 0, "-: fine\n-: fine"),
         (["check", "-"], b"heads=7", 1, "<stdin>:1:1"),
-        (["check", "-"], b"seed=1 # \xff", 66, "not UTF-8 text"),
+        (["check", "-"], b"seed=1 # \xff", 1, "not UTF-8 text"),
         (["estimate", "-"], SMALL, 0, "parameters"),
         (["build", "-", "--emit", "tree"], SMALL, 0, "hidden"),
         # A batch script has no standard input of ours: it takes the text along.
@@ -173,6 +173,22 @@ def test_check_looks_for_the_files_that_data_names(
     assert "error[E265]" in capsys.readouterr().out
 
 
+def test_check_goes_on_after_a_spec_whose_files_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.tsv").touch()
+    (tmp_path / "a.tsv").write_text("text\tlabel\ngood\tyes\nbad\tno\n")
+    gone, empty = "task=classify('gone.tsv')", "task=classify('empty.tsv')"
+    untested = "task=classify('a.tsv', test='bad/nope.tsv')"
+    assert call(monkeypatch, "check", gone, empty, untested, "nosuch-spec", "hiden=3") == 1
+    out, err = capsys.readouterr()
+    assert [spec for spec in (gone, empty, untested) if f"\n  --> {spec}" not in out] == []
+    assert "no test file bad/nope.tsv" in out
+    assert "error[E101]" in out
+    assert not err
+
+
 def test_json_is_all_that_stdout_gets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,6 +222,7 @@ def test_remarks_are_no_mistakes_and_stand_beside_what_is_fine(
         (["check", "layers", "=", "2"], 'quotes around one spec? "layers = 2"'),
         (["train", "layers=2", "hidden=64"], "a spec of several settings stands in quotes"),
         (["check", "empty.bertc"], "the spec empty.bertc is empty"),
+        (["check", "comments.bertc"], "the spec comments.bertc is empty"),
         (["check", "mine.bretc"], "did you mean mine.bertc?"),
         (["check", "sub/yuors.bertc"], "did you mean sub/yours.bertc?"),
         (["check", "--set", "vocab=minilm", "layers=2"], "help: vocab = ./minilm"),
@@ -227,6 +244,7 @@ def test_what_a_shell_or_a_slip_makes_of_a_spec(
     for name in ("mine.bertc", "sub/yours.bertc", "text/a.json.gz"):
         (tmp_path / name).write_text("layers=2")
     (tmp_path / "empty.bertc").touch()
+    (tmp_path / "comments.bertc").write_text("# layers=2\n\n  # hidden=64\n")
     assert call(monkeypatch, *arguments) in (1, 2, 66)
     out, err = capsys.readouterr()
     assert said in " ".join((out + err).replace("│", "").split())
@@ -277,8 +295,9 @@ def test_check_holds_a_network_against_that_of_init(
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "vocab.txt").write_text("\n".join(f"w{n}" for n in range(100)))
     code = call(monkeypatch, "check", f"init='{tmp_path}' seq=32 steps=10 {settings}")
-    assert code == (65 if said else 0)
-    assert said in capsys.readouterr().err
+    assert code == (1 if said else 0)
+    out = capsys.readouterr().out
+    assert all(line in out for line in said.split("\n"))
 
 
 def test_arguments_that_are_no_text_are_refused(

@@ -20,14 +20,15 @@ from bertc.commands.options import (
     file_to_write,
     in_color,
 )
-from bertc.diagnostics import Diagnostics, SpecError
+from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecError, UnsafeError
 
 
 @app.command()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, files that they name and are not there too.
 
-    The files are not read but for those of tasks. Exit 1 if there is a mistake; a remark is none.
+    The files are not read but for those of tasks. Exit 1 if there is a mistake in any spec, or a
+    file of it is not there or does not fit; a remark is no mistake.
     """
     from bertc.api import check as run
     from bertc.diagnostics.render import render
@@ -42,6 +43,10 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
                 typer.echo(render(found.remarks, color=in_color(sys.stdout)))
         except SpecError as error:
             typer.echo(render(error.diagnostics, color=in_color(sys.stdout)))
+            wrong = True
+        except (DataError, MissingInputError, UnsafeError) as error:
+            help = f"\nhelp: {error.help}" * bool(error.help)
+            typer.echo(f"error: {error.message}\n  --> {spec}{help}")
             wrong = True
     if wrong:
         raise typer.Exit(1)

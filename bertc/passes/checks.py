@@ -2,6 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
+from bertc.ir.growth import FromRun
 from bertc.ir.objective import Masked, PairTerm, Sbo, SpanUnit
 from bertc.ir.program import Program
 from bertc.passes.dimensions import longest_seq, total_steps
@@ -262,15 +263,15 @@ def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
     if room is not None and seq > room:
         more_rows = f"positions={longest_seq(stage.program)}"
         written = stage.program.settings["positions"]
+        # Those of another network are as many as it has.
+        fixed = positions.offset or isinstance(stage.program.settings["init"].value, FromRun)
         diagnostics.error(
             "E203",
             f"rows of {seq} tokens need {seq} positions, and there are {room}",
             stage.span("seq") or stage.program.span("positions"),
             notes=note(f"positions = {positions.rows} rows", stage.program.span("positions")),
-            help=f"seq={room}" if positions.offset else more_rows,
-            fix=fix(stage.given("seq"), f"seq={room}")
-            if positions.offset
-            else fix(written, more_rows),
+            help=f"seq={room}" if fixed else more_rows,
+            fix=fix(stage.given("seq"), f"seq={room}") if fixed else fix(written, more_rows),
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.objective import Term
+from bertc.ir.optimizer import Optimizer
 from bertc.ir.program import Given, Origin, Program
 from bertc.ir.settings import STAGE_SETTINGS
 from bertc.ir.task import Family, Task
@@ -50,7 +51,9 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
     ``task=glue(mrpc, data="glue/MRPC")`` becomes ``... batch=32 seq=128 epochs=3 steps=344``. What
     is written where the task is named, or on the command line, holds. So does what a spec says
-    outside its stages, if all of them are tasks: beside stages of text it is about those.
+    outside its stages, if all of them are tasks: beside stages of text it is about those. Of an
+    optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the recipe's
+    with another rate.
     """
     program = as_published(program)
     family = _family(program)
@@ -98,6 +101,16 @@ def _tasks(objective: Given) -> list[Task]:
     return [term.objective for term in objective.value if isinstance(term.objective, Task)]
 
 
+def _completed(given: Given, theirs: Optimizer) -> Given:
+    """An optimizer with the arguments that it leaves open as the recipe's own has them."""
+    written = given.value
+    if type(written) is not type(theirs):
+        return given
+    named = written.model_fields_set | {"kind"}
+    open_ = {n: getattr(theirs, n) for n in theirs.model_fields_set if n not in named}
+    return replace(given, value=written.model_copy(update=open_))
+
+
 def _followed(
     own: dict[str, Given],
     forced: Mapping[str, Given],
@@ -113,6 +126,8 @@ def _followed(
     for name, value in recipe(family, hidden, tasks[0]).items():
         if name not in STAGE_SETTINGS:
             continue
+        if name == "optimizer" and name in known:
+            known[name] = own[name] = _completed(known[name], value)
         if name == "seq" and room:
             value = min(value, room)
         passes = name == "steps" and "epochs" in known

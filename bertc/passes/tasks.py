@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.program import Given, Program
 from bertc.ir.task import Task
-from bertc.passes.fixes import fix, note
+from bertc.passes.fixes import fix, note, written
 from bertc.passes.stages import StageView, has_tasks, stage_views
 
 OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
@@ -21,9 +21,13 @@ def tasks(program: Program, diagnostics: Diagnostics) -> Program:
             _without_text(stage, stage.own or program.settings, diagnostics)
         _frozen(stage, diagnostics)
     tuned = any(has_tasks(stage.value("objective")) for stage in stages)
+    unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:
         # Written for the whole of a run, it is meant for its tasks.
         if has_tasks(stage.value("objective")):
+            continue
+        # What could not be read may have been the task.
+        if unread and not written(stage.given("objective")):
             continue
         if not tuned or "patience" in stage.own:
             _patient(stage, diagnostics)

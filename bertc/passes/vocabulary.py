@@ -26,8 +26,9 @@ WHITE_SPACE = (
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in the size of ``vocab=tokenizer("...")`` where it was left open.
 
-    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``. A run that
-    begins from another reads with its vocabulary, unless one is written.
+    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``, and a run
+    the tokenizer in it. A run that begins from another reads with its vocabulary, unless one is
+    written.
     """
     given, init = program.settings["vocab"], program.settings["init"]
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
@@ -40,7 +41,14 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         except DataError as error:
             return _unreadable(program, error, init, diagnostics)
         program = program.with_settings({"vocab": given})
-    if not isinstance(given.value, TokenizerFile) or given.value.size:
+    if not isinstance(given.value, TokenizerFile):
+        return program
+    folder = tokenizer_folder(user_path(given.value.path))
+    if folder != user_path(given.value.path):
+        value = given.value.model_copy(update={"path": str(folder)})
+        given = Given(value, given.origin)
+        program = program.with_settings({"vocab": given})
+    if given.value.size:
         return program
     try:
         size = vocabulary_size(read_facts(user_path(given.value.path)))

@@ -41,6 +41,14 @@ def _unnamed(value: Value | None) -> bool:
     return before.endswith(("(", ",", "{", "["))
 
 
+def _apart(value: Value) -> str:
+    """A value as items of a list: of a text those between its commas."""
+    text = value.span.text
+    if not isinstance(value, Text) or "," not in text:
+        return text
+    return ", ".join(f"{text[0]}{part.strip()}{text[0]}" for part in text[1:-1].split(","))
+
+
 class Converter:
     """Converts one value of setting ``name``; ``parts`` collects where its pieces stand."""
 
@@ -191,7 +199,7 @@ class Converter:
         if isinstance(value, Number) and value.value is None:
             return BAD
         if not isinstance(value, Series):
-            text = f"[{value.span.text}]"
+            text = f"[{_apart(value)}]"
             self.diagnostics.error(
                 "E108",
                 f"`{slot.name}` is a list{f' of {count}' if count else ''}, not {described(value)}",

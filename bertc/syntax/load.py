@@ -34,13 +34,13 @@ def load(
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
-        UsageError: if the file is empty.
+        UsageError: if the file is empty, but for comments.
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
     found = Diagnostics() if diagnostics is None else diagnostics
     place = find(spec)
     text = place.read()
-    if place.name != "<spec>" and not text.strip():
+    if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
     tree = parse(text, place.name, found)
     sets = [

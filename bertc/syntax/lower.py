@@ -5,6 +5,7 @@ What is wrong is reported and left out, so that later passes still check the res
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program import Given, Origin, OriginKind, Program
@@ -59,7 +60,9 @@ class _Lowering:
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
     ) -> Scope:
         """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
-        scope, items, beside = Scope(), list(items), self.beside
+        scope, items = Scope(), list(items)
+        strays = (i for i in items if isinstance(i, Setting) and i.name.text not in self.canonical)
+        beside = replace(self.beside, strays=tuple(islice(strays, MOST_MISTAKES)))
         if block:
             own = self.named(items)
             beside = replace(beside, written={**beside.written, **own}, here=own)

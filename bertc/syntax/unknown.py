@@ -1,6 +1,6 @@
 """What is said about a name of a setting or of an argument that there is none of."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
@@ -56,6 +56,7 @@ ELSEWHERE = {
     "target": "label",
     "gold": "label",
     "gold_label": "label",
+    "column": "text",
     "sentence": "text",
     "sentence1": "text",
     "sentence_a": "text",
@@ -75,11 +76,13 @@ class Beside:
     """What a spec says otherwise: settings by name, the spec that it extends.
 
     ``here`` are those that an argument may be moved to: a stage takes what the others say over.
+    ``strays`` are settings that there are none of: a help gives arguments of one kind together.
     """
 
     written: Mapping[str, Setting] = field(default_factory=dict)
     base: Program | None = None
     here: Collection[str] = ()
+    strays: Sequence[Setting] = ()
 
     def stands(self, setting: str) -> Setting | None:
         """A setting as it is written, as the nearest base has it or as by default."""
@@ -104,8 +107,9 @@ def unknown_setting(item: Setting, block: str, beside: Beside, found: Diagnostic
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
     other = ELSEWHERE.get(name.lower(), "")
-    if other not in known and _holders(other or name, known):
-        _an_argument(item, other or name, known, beside, found)
+    argument = _argument_meant(name, known)
+    if other not in known and _holders(argument, known):
+        _an_argument(item, argument, known, beside, found)
         return
     near = other if other in known else nearest(name, known)
     if not near and name.upper() in aliases():
@@ -122,17 +126,24 @@ def unknown_setting(item: Setting, block: str, beside: Beside, found: Diagnostic
 
 
 def _an_argument(
-    item: Setting, argument: str, known: Iterable[str], beside: Beside, found: Diagnostics
+    item: Setting, argument: str, known: Collection[str], beside: Beside, found: Diagnostics
 ) -> None:
     """A setting by the name of an argument: it belongs to a kind that the spec has, or may have."""
     holders = _holders(argument, known)
     kinds = list(dict.fromkeys(kind for _, kind in holders))
     value = item.value.span.text
-    help, fix = "", None
-    for setting in dict.fromkeys(setting for setting, _ in holders):
-        if help := _with_argument(item, argument, setting, kinds, beside):
-            fix = _moved(item, argument, setting, kinds, beside) or Fix(item.span, help)
-            break
+    if setting := _home(item, known, beside):
+        others = [s for s in beside.strays if s != item and _home(s, known, beside) == setting]
+        together = sorted((item, *others), key=lambda each: each.span.start)
+        help = _with_arguments(together, setting, known, beside)
+        if not help:
+            others, help = [], _with_arguments([item], setting, known, beside)
+        edits = tuple(Fix(other.span, "") for other in others)
+        written = beside.written.get(setting)
+        if written and setting in beside.here and written.span.source == item.span.source:
+            fix: Fix | None = Fix(item.span, "", (*edits, Fix(written.span, help)))
+        else:
+            fix = Fix(item.span, help, edits)
     else:
         setting, kind = next((h for h in holders if h[0] not in beside.written), holders[0])
         needs = [f"{n}=..." for n in required(_kinds(setting_shape(setting))[kind])]
@@ -150,6 +161,11 @@ def _an_argument(
     )
 
 
+def _argument_meant(name: str, known: Collection[str]) -> str:
+    """The argument that a name of no setting is, or what other tools call it so."""
+    return name if _holders(name, known) else ELSEWHERE.get(name.lower(), name)
+
+
 def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     """Settings and those of their kinds that have an argument of a name."""
     return [
@@ -160,32 +176,40 @@ def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _with_argument(
-    item: Setting, argument: str, setting: str, kinds: list[str], beside: Beside
+def _home(item: Setting, known: Collection[str], beside: Beside) -> str:
+    """The setting that has a kind, as it stands, of which a stray is an argument; empty if none."""
+    argument = _argument_meant(item.name.text, known)
+    holders = [] if argument in known else _holders(argument, known)
+    for setting in dict.fromkeys(setting for setting, _ in holders):
+        if (stands := beside.stands(setting)) and _addition(stands, item, known):
+            return setting
+    return ""
+
+
+def _with_arguments(
+    items: Sequence[Setting], setting: str, known: Collection[str], beside: Beside
 ) -> str:
-    """A setting as it stands, with an argument added; empty if none of its kinds has that."""
-    stands = beside.stands(setting)
-    edit = _addition(stands, argument, item.value.span.text, kinds) if stands else None
-    if stands is None or edit is None:
-        return ""
-    whole = stands.value.span
-    start, end = edit.span.start - whole.start, edit.span.end - whole.start
-    return f"{stands.name.text}={whole.text[:start]}{edit.replacement}{whole.text[end:]}"
+    """A setting as it stands, with strays added as its arguments; empty if some cannot be read."""
+    stands, text = beside.stands(setting), ""
+    for item in items:
+        if text:
+            found = Diagnostics()
+            stands = next(parse(text, diagnostics=found).settings(), None)
+            if found.found:
+                return ""
+        assert stands is not None, "it is the home of the strays"
+        if edit := _addition(stands, item, known):
+            whole = stands.value.span
+            start, end = edit.span.start - whole.start, edit.span.end - whole.start
+            value = f"{whole.text[:start]}{edit.replacement}{whole.text[end:]}"
+            text = f"{stands.name.text}={value}"
+    return text
 
 
-def _moved(
-    item: Setting, argument: str, setting: str, kinds: list[str], beside: Beside
-) -> Fix | None:
-    """The same as two edits of the text that has both; None if the setting stands elsewhere."""
-    written = beside.written.get(setting)
-    if written is None or setting not in beside.here or written.span.source != item.span.source:
-        return None
-    edit = _addition(written, argument, item.value.span.text, kinds)
-    return Fix(item.span, "", (edit,)) if edit else None
-
-
-def _addition(setting: Setting, argument: str, value: str, kinds: list[str]) -> Fix | None:
-    """The edit that gives the kind of a setting an argument, or another value of it."""
+def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | None:
+    """The edit that gives the kind of a setting a stray as argument, or as another value of it."""
+    argument, value = _argument_meant(item.name.text, known), item.value.span.text
+    kinds = list(dict.fromkeys(kind for _, kind in _holders(argument, known)))
     shape = _kinds(setting_shape(_canonical(setting.name.text)))
     for term in _terms(setting.value):
         form = "bare_number" if isinstance(term, Number) else "bare_string"

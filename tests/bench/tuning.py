@@ -43,8 +43,12 @@ def task_text(name: str, path: str) -> str:
 
 
 def spec_text(options: argparse.Namespace, task: str, seed: int, steps: int, seq: int) -> str:
-    """The same settings for both; Adam with its bias corrections, as the Trainer has it."""
-    rule = f"adam(lr={options.rate}, warmup={WARMUP}, decay={DECAY}, eps=1e-8)"
+    """The same settings for both: Adam as the Trainer has it, whatever the recipe has."""
+    rule = (
+        f"adam(lr={options.rate}, warmup={WARMUP}, decay={DECAY}, eps=1e-8, betas=[0.9, 0.999], "
+        "schedule=polynomial, bias_correction=true, decay_exempt=norms-and-biases, clip=1, "
+        "layer_decay=1, gradient_decay=1)"
+    )
     return (
         f"init='{options.model}' task={task} optimizer={rule} batch={options.batch} seq={seq} "
         f"steps={steps} seed={seed} eval_every={steps} save_every={steps} log_every={steps}"

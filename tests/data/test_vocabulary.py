@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from bertc import resolve
 from bertc.data.existing import load_vocabulary
 from bertc.data.learned import _alphabet, learn
 from bertc.data.vocabulary import Vocabulary, from_tokenizer
@@ -262,3 +263,12 @@ def test_unigrams_are_not_learned_from_words_without_end() -> None:
     plain, beside = (learn(Unigram(size=60), texts) for texts in (text, [*text, endless]))
     pieces = {piece for piece in beside.get_vocab() if len(piece) > 1}
     assert pieces == {piece for piece in plain.get_vocab() if len(piece) > 1}
+
+
+def test_a_run_is_named_for_its_vocabulary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    words = tmp_path / "run" / "tokenizer" / "vocab.txt"
+    words.parent.mkdir(parents=True)
+    words.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")
+    monkeypatch.chdir(tmp_path)
+    vocabulary = resolve("layers=2 hidden=64 vocab='run'").vocabulary
+    assert vocabulary == TokenizerFile(path="run/tokenizer", size=6)

@@ -123,6 +123,20 @@ def test_a_run_is_tuned_as_the_system_that_it_is_most_like(name, family, tmp_pat
     assert network_of(tmp_path)["recipe"] == family
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_rate_alone_leaves_the_other_arguments_of_the_optimizer_to_the_recipe(family):
+    theirs = bertc.resolve(f"recipe={family} {RTE}").stages[0].optimizer
+    for text in (f"recipe={family} {RTE} optimizer=adamw(lr=1e-3)",
+                 f"recipe={family} optimizer=adamw(lr=1e-3) stage 'a' {{ {RTE} }}"):  # fmt: skip
+        (stage,) = bertc.resolve(text).stages
+        assert stage.optimizer == theirs.model_copy(update={"lr": 1e-3})
+
+
+def test_an_optimizer_of_another_kind_has_its_own_arguments():
+    (stage,) = bertc.resolve(f"{RTE} optimizer=lamb(lr=1e-3)").stages
+    assert (stage.optimizer.kind, stage.optimizer.warmup) == ("lamb", 0.01)
+
+
 def test_a_head_that_came_without_files_is_as_it_was_learned():
     (stage,) = bertc.resolve('recipe=electra task=read(dev="-") steps=9').stages
     assert stage.tasks[0].head == Plain()

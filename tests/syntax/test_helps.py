@@ -267,3 +267,35 @@ def slips() -> list[Written]:
 
 def test_helps_on_slips() -> None:
     assert complaints(slips()) == []
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["tagging('ner/', pos2)", "glue(mrcp, 'glue/MRPC')", "classify('a.tsv', labels=['yes'])"],
+)
+def test_passes_over_a_task_that_cannot_be_read_are_no_mistake(task: str) -> None:
+    for spec in ("{}", "extends bert-base {}", "stage 'a' {{ {} }}"):
+        found, _ = Written(spec.format(f"epochs=1 patience=2 task={task}")).found
+        assert [each.code for each in found if each.code >= "E2"] == []
+
+
+def test_rows_are_as_long_as_the_network_that_is_begun_from_has_positions() -> None:
+    found, _ = Written("init='runs/base' positions=64 seq=128 vocab=1k").found
+    assert [each.help for each in found if each.code == "E203"] == ["seq=64"]
+
+
+def test_arguments_of_one_setting_are_given_to_it_together() -> None:
+    found, _ = Written("layers=2 lr=1e-3 hidden=64 warmup=10%").found
+    assert [each.help for each in found] == ["optimizer=adamw(lr=1e-3, warmup=10%)"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "help"),
+    [
+        ("labels='no, yes'", "labels=['no', 'yes']"),
+        ("column=review", "text=review"),
+    ],
+)
+def test_arguments_of_a_task_as_people_write_them(arguments: str, help: str) -> None:
+    found, _ = Written(f"task=classify('a.tsv', {arguments})").found
+    assert [each.help for each in found] == [help]

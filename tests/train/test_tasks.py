@@ -25,7 +25,8 @@ NETWORK = (
     "layers=2 hidden=32 heads=2 dropout=0 vocab=wordpiece(120) precision=fp32 device=cpu "
     "compile=off seq=24 batch=8 log_every=5 "
 )
-FAST = "optimizer=adam(lr=5e-3, warmup=2) "
+PLAIN = "bias_correction=true, schedule=polynomial"
+FAST = f"optimizer=adam(lr=5e-3, warmup=2, {PLAIN}) "
 
 
 def sentences(count, seed):
@@ -273,7 +274,11 @@ def test_parts_of_like_length_add_up_to_the_batch(go, farm, tmp_path, final_tens
 def test_several_tasks_share_an_encoder(go, farm, tmp_path):
     tasks = f"task={farm['sst2']} + {farm['classify']} + {farm['tag']} "
     report = go(
-        NETWORK + farm["text"] + "optimizer=adam(lr=3e-3, warmup=2) norm=pre " + tasks + "steps=300"
+        NETWORK
+        + farm["text"]
+        + f"optimizer=adam(lr=3e-3, warmup=2, {PLAIN}) norm=pre "
+        + tasks
+        + "steps=300"
     )
     assert set(report.evaluation.scores) == {"sst2", "classify", "tag"}
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] > 0.6, "a third by chance"

@@ -15,7 +15,7 @@ from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
-from bertc.storage.paths import is_file, user_path
+from bertc.storage.paths import is_file, is_taken, user_path
 
 FILES = ("train", "dev", "test")
 """Parts that an argument of one's own tasks names."""
@@ -43,9 +43,13 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
     """The parts that scores are computed on, as far as there are files.
 
     Raises:
-        MissingInputError: the task's folder is not there.
+        MissingInputError: the task's folder is not there, or a test file that it names.
     """
-    return tuple(name for name in _parts(task) if name.startswith("dev"))
+    parts = _parts(task)
+    test = parts["test"].source if "test" in parts else None
+    if isinstance(test, Path) and not is_taken(test):
+        raise MissingInputError(f"{task.title}: no test file {test}", "check the path")
+    return tuple(name for name in parts if name.startswith("dev"))
 
 
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
