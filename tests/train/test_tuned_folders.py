@@ -9,7 +9,7 @@ import transformers
 from typer.testing import CliRunner
 
 import bertc
-from bertc.cli import app
+from bertc.commands import app
 from bertc.data.layouts import training_examples
 from bertc.data.task_sets import learned_from
 from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
