@@ -149,7 +149,8 @@ def test_unlike_runs_are_read_in_blocks(run, tmp_path):
     assert "│" not in table
     assert "beginning.batch" not in table, "there is no other run of that kind"
     assert "hidden=" not in table, "those of its kind agree on that"
-    assert "\n  optimizer=adamw(lr=0.002, warmup=2)\n" in table
+    told = "optimizer=adamw(lr=0.002, warmup=2, schedule=polynomial(decay_from=start),"
+    assert f"\n  {told}\n      bias_correction=false)\n" in table, "the recipe's are told too"
     assert "\n  rte dev accuracy   0.6500 ± 0.0707, 0.7000\n" in table
     assert table.count("(seeds: 2)") == 2
 

@@ -23,7 +23,8 @@ from tests.train.conftest import WORDS
 
 NETWORK = (
     "layers=2 hidden=32 heads=2 vocab=wordpiece(120) precision=fp32 device=cpu compile=off seq=24 "
-    "batch=8 optimizer=adam(lr=5e-3, warmup=2) steps=30 "
+    "batch=8 optimizer=adam(lr=5e-3, warmup=2, bias_correction=true, schedule=polynomial) "
+    "steps=30 "
 )
 BIRDS = ("hens", "ducks", "geese")
 KINDS = {
