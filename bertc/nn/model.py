@@ -28,6 +28,11 @@ class Model(nn.Module):
         self.untrained = frozenset[str]()
         """The pooler and heads that the weights came without: what they tell is random."""
 
+    def lacking(self) -> tuple[str, ...]:
+        """The terms of the objective whose heads the weights came without."""
+        parts = {t.name: "mlm" if t.name == "tlm" else t.name for t in self.resolved.terms()}
+        return tuple(name for name, part in parts.items() if part in self.untrained)
+
     def encode(
         self,
         token_ids: torch.Tensor,

@@ -82,6 +82,11 @@ def _as_in_training(
         ranks = Ranks(0, World(), stop)
         plan = plan_of(resolved, lock, display)
         model, device = load(folder.path), torch.device(plan.device)
+        if lacking := model.lacking():
+            raise DataError(
+                f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
+                help=f'train one from it: init="{folder.path}" objective={"+".join(lacking)}',
+            )
         model.to(device).compute_dtype = (
             torch.bfloat16 if plan.precision == "bf16" else torch.float32
         )

@@ -133,7 +133,7 @@ def _learned(model: Model) -> set[str]:
         DataError: if none is.
     """
     asked: set[str] = {term.objective.kind for term in model.resolved.terms()}
-    fresh = {kind for kind in asked if ("mlm" if kind == "tlm" else kind) in model.untrained}
+    fresh = set(model.lacking())
     if learned := (asked - fresh) & {*TELLING, "rtd"}:
         return learned
     if untold := [kind for kind in TELLING if kind in fresh]:

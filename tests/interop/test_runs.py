@@ -271,3 +271,14 @@ def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
     write_tokenizer(tmp_path / "hf")
     assert load(tmp_path / "hf").untrained == frozenset()
     assert len(fill(tmp_path / "hf", "w5 [MASK]", top=3).masks[0]) == 3
+
+
+def test_no_loss_of_a_head_that_the_folder_lacks_is_told(tmp_path: Path) -> None:
+    from bertc.train.evaluate import evaluate_run
+
+    case("BertModel", SMALL).save(tmp_path / "hf")
+    write_tokenizer(tmp_path / "hf")
+    import_run(tmp_path / "hf", tmp_path / "made")
+    with pytest.raises(DataError, match="no head for mlm: its loss would be random") as refused:
+        evaluate_run(tmp_path / "made", quiet=True)
+    assert f'init="{tmp_path / "made"}" objective=mlm' in refused.value.help
