@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -16,7 +17,7 @@ from bertc.nn import build
 from bertc.passes import Plan, resolve
 from bertc.train.feed import Feed
 from bertc.train.heap import kept_memory
-from bertc.train.machine import determinism, make_plan
+from bertc.train.machine import kernels, make_plan
 from bertc.train.schedules import rate
 from bertc.train.synthetic import RandomText, first_step
 
@@ -65,7 +66,7 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
 
             yield step
 
-    return Contender(name, plan.precision, plan.compile, open, determinism)
+    return Contender(name, plan.precision, plan.compile, open, partial(kernels, resolved.run))
 
 
 def load_kernels(device: torch.device, precision: Precision) -> None:

@@ -261,6 +261,7 @@ class Run(Node):
     device: Literal["auto", "cpu", "cuda"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: Family = "bert"
+    deterministic: Literal["yes", "no"] = "no"
 
 
 class Resolved(Node):

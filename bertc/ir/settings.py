@@ -176,6 +176,9 @@ class Settings(Node):
         "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
     )
     device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "where to run")
+    deterministic: Literal["yes", "no"] = default(
+        "no", HOUSE, "every sum on a GPU in one order, at a price; a CPU's have one anyway"
+    )
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
         "auto", HOUSE, "what each of several processes holds; auto: all of it where that fits"
     )

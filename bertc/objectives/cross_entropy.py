@@ -54,25 +54,32 @@ def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
     """Ids (n,) drawn in proportion to weights, by the inverse of their running sum.
 
     One number a row decides: first the block of ids it falls into, then the id. So all weights are
-    read once, by a plain sum, and running sums are of few numbers, in fp64.
+    read once, by a plain sum, and running sums are of few numbers: of integers, which have one sum
+    in whatever order a device adds them. The highest weight of a row is about 1, or all add up to
+    it.
     """
     n, v = weights_nv.shape
     blocks, rest = divmod(v, BLOCK)
-    sums_nc = weights_nv[:, : blocks * BLOCK].reshape(n, blocks, BLOCK).sum(2).double()
+    sums_nc = _whole(weights_nv[:, : blocks * BLOCK].reshape(n, blocks, BLOCK).sum(2))
     if rest:
-        sums_nc = torch.cat([sums_nc, weights_nv[:, -rest:].sum(1, keepdim=True).double()], dim=1)
+        sums_nc = torch.cat([sums_nc, _whole(weights_nv[:, -rest:].sum(1, keepdim=True))], dim=1)
     until_nc = sums_nc.cumsum(1)
-    wanted_n1 = chances_n[:, None] * until_nc[:, -1:]
+    wanted_n1 = (chances_n[:, None].double() * until_nc[:, -1:]).long()
     block_n1 = (until_nc <= wanted_n1).sum(1, keepdim=True).clamp(max=until_nc.shape[1] - 1)
     wanted_n1 = wanted_n1 - (until_nc - sums_nc).gather(1, block_n1)
     ids_nw = block_n1 * BLOCK + torch.arange(BLOCK, device=weights_nv.device)
-    own_nw = weights_nv.gather(1, ids_nw.clamp(max=v - 1)).double()
+    own_nw = _whole(weights_nv.gather(1, ids_nw.clamp(max=v - 1)))
     own_nw = torch.where(ids_nw < v, own_nw, 0)
     # Rounding may leave more wanted than the block has: then its last token that has a weight.
     last_n1 = torch.where(own_nw > 0, ids_nw, 0).amax(1, keepdim=True)
     within_n1 = (own_nw.cumsum(1) <= wanted_n1).sum(1, keepdim=True)
     drawn_n1 = (block_n1 * BLOCK + within_n1).minimum(last_n1)
     return drawn_n1[:, 0]
+
+
+def _whole(weights: torch.Tensor) -> torch.Tensor:
+    """Weights of at most about 1 as whole numbers of 2^-39, of which 2^24 add up; any shape."""
+    return (weights.double() * 2.0**39).long()
 
 
 def _best(logits_nv: torch.Tensor, targets_n: torch.Tensor, tokens: int) -> torch.Tensor:

@@ -18,6 +18,13 @@ at 150 of a 768-wide one. On a GPU, not measured: the rows that fill its units w
 """
 
 
+_of_sums: Mapping[str, str] = {
+    "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
+    "bit",
+    "yes": "deterministic=yes: every sum has one order, so runs agree to the bit; slower",
+}
+
+
 @dataclass(frozen=True)
 class Machine:
     """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
@@ -85,22 +92,10 @@ def plan(
         )
     else:
         precision = run.precision
-    compiled = compiles(resolved, machine.device)
-    if layout.sharded:
-        if run.compile == "on":
-            raise MachineError(
-                f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
-                "one compiled step cannot do",
-                help="compile=auto or strategy=ddp",
-            )
-        compiled = False
-        reasons.append("compile=off: sharded parts are fetched between layers")
-    elif run.compile == "auto":
-        reasons.append(
-            "compile=on: on cuda a compiled step is faster"
-            if compiled
-            else "compile=off: on a CPU a compiled step is not faster"
-        )
+    if machine.device != "cpu":
+        reasons.append(_of_sums[run.deterministic])
+    compiled, why = _compilation(resolved, machine, layout)
+    reasons += [why] if why else []
     for stage, fit in zip(resolved.stages, fits, strict=True):
         if fit.recompute and run.recompute == "auto":
             reasons.append(
@@ -122,6 +117,25 @@ def plan(
         layout.world.size,
         layout.strategy,
     )
+
+
+def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
+    """Whether the step is compiled, and why where nobody said."""
+    asked = resolved.run.compile
+    if layout.sharded:
+        if asked == "on":
+            raise MachineError(
+                f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
+                "one compiled step cannot do",
+                help="compile=auto or strategy=ddp",
+            )
+        return False, "compile=off: sharded parts are fetched between layers"
+    compiled = compiles(resolved, machine.device)
+    if asked != "auto":
+        return compiled, ""
+    if compiled:
+        return True, "compile=on: on cuda a compiled step is faster"
+    return False, "compile=off: on a CPU a compiled step is not faster"
 
 
 def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:

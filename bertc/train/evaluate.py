@@ -21,7 +21,7 @@ from bertc.train.judging import (
     nothing_to_judge_by,
     sources_told,
 )
-from bertc.train.machine import determinism
+from bertc.train.machine import determinism, in_one_order
 from bertc.train.manner import Manner, read_data, slide
 from bertc.train.ranks import Ranks
 from bertc.train.report import Report
@@ -77,7 +77,7 @@ def _as_in_training(
     progress: Progress,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """On what the run itself is judged by, with a line or more on what that was."""
-    with Stop() as stop, determinism():
+    with Stop() as stop, determinism(in_one_order(resolved.run)):
         lock = folder.read_lock()
         ranks = Ranks(0, World(), stop)
         plan = plan_of(resolved, lock, display)

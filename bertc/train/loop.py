@@ -33,7 +33,7 @@ from bertc.train.finish import finish
 from bertc.train.foreach import Moments
 from bertc.train.heap import kept_memory
 from bertc.train.judging import evaluate_tasks
-from bertc.train.machine import determinism
+from bertc.train.machine import kernels
 from bertc.train.memory import is_out_of_memory, out_of_memory
 from bertc.train.metrics import Sums
 from bertc.train.optimizers import Rule, make_rule, zero_moments
@@ -64,7 +64,8 @@ def train(
     """Train a program into the run folder ``out``, or take up the run that stands there.
 
     Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
-    often the run was stopped or killed and resumed, on the same machine with the same versions.
+    often the run was stopped or killed and resumed, on the same machine with the same versions; on
+    a GPU to rounding, unless ``deterministic=yes``.
     With ``dry_run`` everything is done but training, and nothing is left behind. Where torchrun
     started several processes, each calls this, and they train together. Into ``profile`` goes, in a
     folder a stage, a profile of the first process's first warm steps.
@@ -82,7 +83,7 @@ def train(
     with (
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,
         closing(choose(quiet or rank > 0)) as display,
-        determinism(),
+        kernels(resolved.run),
         kept_memory(),
         joined(resolved.run.device, stop, folder.checkpoints) as ranks,
     ):

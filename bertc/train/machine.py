@@ -2,17 +2,20 @@
 
 import os
 import platform
+import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from bertc.data import Corpus, TaskData
+from bertc.diagnostics import MachineError
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
 from bertc.estimate.devices import available_cores, nearest_to, this_cpu
-from bertc.ir.resolved import Resolved
+from bertc.ir.resolved import Resolved, Run
 from bertc.passes import ALONE, Machine, Plan, World, plan
 
 
@@ -88,31 +91,116 @@ def make_plan(resolved: Resolved, world: World = ALONE.world) -> Plan:
 
 
 @contextmanager
-def determinism() -> Iterator[None]:
-    """The same sums in the same order in every run, at the price of a few slower kernels.
+def kernels(run: Run) -> Iterator[None]:
+    """Inside, torch has those kernels that a run may train with."""
+    compiled = run.compile != "off" and detect(run.device).device == "cuda"
+    with determinism(in_one_order(run)), right_dropout(compiled):
+        yield
 
-    Where a CUDA kernel has no such order, it is used all the same.
+
+def in_one_order(run: Run) -> bool:
+    """Whether every sum of a run has one order: on a CPU always, elsewhere where asked for."""
+    return run.deterministic == "yes" or detect(run.device).device == "cpu"
+
+
+@contextmanager
+def determinism(asked: bool = True) -> Iterator[None]:
+    """The same sums in the same order in every run, at the price of slower kernels, if asked for.
+
+    On a GPU the backward of attention then works in one block a head, scattered values are sorted
+    first, and the compiler neither pads nor tunes (torch, attention_backward.cu and _inductor).
+
+    Raises:
+        MachineError: if torch has no kernel of that kind for something.
     """
+    with ExitStack() as stack:
+        # Nothing here writes into what a part of a layer returns.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
+        if asked:
+            stack.enter_context(_surroundings_of_sums())
+            stack.enter_context(_one_order())
+        yield
+
+
+ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
+SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
+"""Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no scheduling
+by load, and no choice of a kernel by address (Developer Guide, "Obtaining Numerically Reproducible
+Results"). The compiler has a mode of its own."""
+
+
+@contextmanager
+def _surroundings_of_sums() -> Iterator[None]:
+    """Inside, the environment asks the libraries for one order, where it says nothing else."""
+    unsaid = SUMS.keys() - os.environ.keys()
+    os.environ.update((name, SUMS[name]) for name in unsaid)
+    # torch.use_deterministic_algorithms would load the compiler, which takes longer than all else
+    # that a run begins with.
+    compiler = _loaded_compiler()
+    ordered = compiler.deterministic if compiler else ONE_ORDER not in unsaid
+    if compiler:
+        compiler.deterministic = os.environ[ONE_ORDER] == "1"
+    # MKL: naming the number of threads forbids it to take fewer.
+    torch.set_num_threads(torch.get_num_threads())
+    try:
+        yield
+    finally:
+        for name in unsaid:
+            del os.environ[name]
+        if compiler := _loaded_compiler():
+            compiler.deterministic = ordered
+
+
+def _loaded_compiler() -> Any:
+    return sys.modules.get("torch._inductor.config")
+
+
+@contextmanager
+def _one_order() -> Iterator[None]:
+    """Inside, torch refuses every kernel that adds in any order."""
     before = torch.get_deterministic_debug_mode()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    # Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no
-    # scheduling by load, and no choice of a kernel by address (Developer Guide, "Obtaining
-    # Numerically Reproducible Results"); naming the number of threads forbids it to take fewer.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    os.environ.setdefault("MKL_CBWR", "AUTO")
-    # The compiler has a mode of its own, read when it is loaded; torch.use_deterministic_algorithms
-    # would load it, which takes longer than all else that a run begins with.
-    os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")
-    torch.set_num_threads(torch.get_num_threads())
-    torch.set_deterministic_debug_mode("warn" if torch.cuda.is_available() else "error")
+    torch.set_deterministic_debug_mode("error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
-        with warnings.catch_warnings():
-            for said in ("does not have a deterministic", "defaults to a non-deterministic"):
-                warnings.filterwarnings("ignore", message=f".*{said}")
-            # Nothing here writes into what a part of a layer returns.
-            warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
-            yield
+        yield
+    except RuntimeError as error:
+        name, refused, _ = str(error).partition(" does not have a deterministic implementation")
+        if not refused:
+            raise
+        raise MachineError(
+            f"deterministic=yes: torch has no such kernel for {name}",
+            help="deterministic=no, in a new run",
+        ) from None
     finally:
         torch.set_deterministic_debug_mode(before)
         torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+
+
+@contextmanager
+def right_dropout(compiled: bool) -> Iterator[None]:
+    """Inside, no kernel serves whose dropout, or gradient under a mask, is wrong on a GPU.
+
+    cuDNN's attention knows sixteenths only, 0.1 among none of them, and its backward gives NaN
+    under some masks (pytorch PR 174245, issue 196678). From torch 2.13 on the compiler makes four
+    draws at once and repeats them where neighbours are no neighbours in memory (issue 198333), but
+    not where it draws as eager steps do. ``compiled``: a step may be.
+    """
+    attention = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        with _single_draws() if compiled else nullcontext():
+            yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(attention)
+
+
+def _single_draws() -> AbstractContextManager[object]:
+    from torch._inductor import config
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    if not hasattr(TritonOverrides, "_can_use_4x_random"):
+        return nullcontext()
+    patched: AbstractContextManager[object] = config.patch(align_random_eager=True)
+    return patched

@@ -1,0 +1,86 @@
+"""Which of torch's kernels a run may use, and that nothing of it stays when the run is over."""
+
+import os
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.diagnostics import MachineError
+from bertc.passes import Fit, Machine, plan
+from bertc.train import machine
+from bertc.train.machine import SUMS, determinism, in_one_order, kernels, right_dropout
+
+
+def state():
+    from torch._inductor import config
+
+    return (
+        {name: os.environ.get(name) for name in SUMS},
+        torch.get_deterministic_debug_mode(),
+        torch.backends.cuda.cudnn_sdp_enabled(),
+        config.deterministic,
+        getattr(config, "align_random_eager", None),
+    )
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A machine with a GPU, to those who ask."""
+    card = Machine("cuda", "NVIDIA H100", 80 << 30, fast_bf16=True, cores=8)
+    cpu = Machine("cpu", "CPU", 80 << 30, fast_bf16=True, cores=8)
+    monkeypatch.setattr(machine, "detect", lambda wanted: cpu if wanted == "cpu" else card)
+    return card
+
+
+@pytest.mark.parametrize(
+    "settings", ["deterministic=no", "deterministic=yes", "deterministic=yes compile=off"]
+)
+def test_nothing_stays_when_a_run_is_over(gpu, settings):
+    before = state()
+    with kernels(resolve(settings).run):
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    assert state() == before
+
+
+def test_a_gpu_adds_in_any_order_unless_asked(gpu):
+    before = state()
+    with kernels(resolve("compile=off").run):
+        assert state()[:2] == before[:2]
+    with kernels(resolve("deterministic=yes").run):
+        environment, mode, _, compiler, _ = state()
+        assert (environment, mode, compiler) == (SUMS, 2, True)
+
+
+@pytest.mark.parametrize("asked", ["yes", "no"])
+def test_a_cpu_adds_in_one_order_whatever_is_asked(gpu, asked):
+    assert in_one_order(resolve(f"device=cpu deterministic={asked}").run)
+    assert in_one_order(resolve(f"deterministic={asked}").run) == (asked == "yes")
+
+
+def test_the_plan_of_a_gpu_tells_the_price(gpu):
+    fit = (Fit(8, 8, recompute=False),)
+    for asked, words in {"no": "agree to rounding", "yes": "slower"}.items():
+        reasons = plan(resolve(f"batch=8 deterministic={asked}"), gpu, fit).reasons
+        assert any(f"deterministic={asked}" in r and words in r for r in reasons)
+
+
+def test_what_has_no_deterministic_kernel_is_named():
+    def refused():
+        raise RuntimeError("put_ does not have a deterministic implementation, but you set it")
+
+    with pytest.raises(MachineError, match="no such kernel for put_"), determinism():
+        refused()
+    with pytest.raises(RuntimeError, match="other"), determinism():
+        raise RuntimeError("other")
+
+
+def test_compiled_steps_draw_as_eager_ones_where_four_draws_at_once_repeat():
+    from torch._inductor import config
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    flawed = hasattr(TritonOverrides, "_can_use_4x_random")
+    with right_dropout(compiled=True):
+        assert getattr(config, "align_random_eager", False) == flawed
+    with right_dropout(compiled=False):
+        assert not getattr(config, "align_random_eager", False)
