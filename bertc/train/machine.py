@@ -11,9 +11,10 @@ import torch
 
 from bertc.data import Corpus, TaskData
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.devices import available_cores, nearest_to, this_cpu
+from bertc.estimate.devices import nearest_to, this_cpu
 from bertc.ir.resolved import Resolved
 from bertc.passes import ALONE, Machine, Plan, World, plan
+from bertc.passes.cores import available_cores
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
@@ -46,6 +47,15 @@ def cost_here(resolved: Resolved, plan: Plan, corpus: Corpus, world: World) -> E
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
     ]
     return estimate(resolved, nearest_to(plan.device, title), devices=world.size, lengths=lengths)
+
+
+def _threads() -> int:
+    """As many as torch has taken, but no more than there are cores to run them.
+
+    It does not know of quotas, beyond which all threads of a group wait for the next period.
+    """
+    taken = torch.get_num_threads()
+    return taken if os.environ.get("OMP_NUM_THREADS") else min(taken, available_cores())
 
 
 def _processor() -> str:
@@ -103,7 +113,7 @@ def determinism() -> Iterator[None]:
     # The compiler has a mode of its own, read when it is loaded; torch.use_deterministic_algorithms
     # would load it, which takes longer than all else that a run begins with.
     os.environ.setdefault("TORCHINDUCTOR_DETERMINISTIC", "1")
-    torch.set_num_threads(torch.get_num_threads())
+    torch.set_num_threads(_threads())
     torch.set_deterministic_debug_mode("warn" if torch.cuda.is_available() else "error")
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
