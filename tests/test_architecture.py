@@ -123,7 +123,7 @@ OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exi
 OWN_FILES = (
     "resources.py", "syntax/grammar.py", "syntax/table.py", "diagnostics/codes.py",
     "estimate/devices.py", "train/machine.py", "bench/device.py", "data/docstrings.py",
-    "data/store.py", "syntax/files.py", "commands/specs.py",
+    "data/store.py", "syntax/files.py", "commands/specs.py", "passes/cores.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""
 

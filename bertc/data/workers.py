@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any, TypeVar, cast
 
 from bertc.diagnostics import MachineError
+from bertc.passes.cores import available_cores
 
 MOST = 16
 """More processes wait for the one that reads, and each holds some 100 MB."""
@@ -30,8 +31,7 @@ Note = TypeVar("Note")
 
 def processes(size_bytes: int, worth_bytes: int) -> int:
     """How many to use where each should have ``worth_bytes`` of work; 1 is this process."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(cores or 1, MOST, size_bytes // worth_bytes))
+    return max(1, min(available_cores(), MOST, size_bytes // worth_bytes))
 
 
 def spread(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertc.diagnostics import UsageError
+from bertc.passes.cores import available_cores
 
 GIB = 2**30
 TERA = 1e12
@@ -110,13 +111,6 @@ def nearest_to(kind: Literal["cpu", "cuda"], title: str) -> str:
     """The name to estimate by of the device that is here; an H200 for a GPU that is not known."""
     known = accelerator_called(title)
     return "cpu" if kind == "cpu" else known.name if known else "h200"
-
-
-def available_cores() -> int:
-    """Cores of this machine that its processes may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def this_cpu(processes: int = 1) -> Device:

@@ -4,12 +4,18 @@ import time
 
 from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
+from bertc.estimate.units import duration_text
 from bertc.ir.resolved import Resolved, Stage
-from bertc.train.display import Standing, peak_memory_bytes
+from bertc.passes.cores import available_cores, now, taken_by_others
+from bertc.train.display import WORTH_TELLING, Standing, peak_memory_bytes
 from bertc.train.session import Session
 
 FORWARD = 1 / 3
 """Of the time of a training step what reading its tokens takes, about."""
+WARM_STEPS, WARM_SECONDS = 3, 2.0
+"""Steps, and seconds of them, after the first one, before the pace of a run is told."""
+TAKEN = 0.25
+"""Cores that other processes take from which it is told."""
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
@@ -41,7 +47,8 @@ class Clock:
     """Speed since this process began on the stage, for the display.
 
     Until an evaluation was timed the tokens that it reads tell what those to come take; those of
-    other stages count as long as the ones of this stage.
+    other stages count as long as the ones of this stage. The first step, which finds nothing
+    warm, is left out as soon as there is another.
     """
 
     def __init__(self, session: Session, stage: Stage, data: AnyData) -> None:
@@ -49,14 +56,44 @@ class Clock:
         self._evaluated = _evaluated_tokens(stage, data, session.resolved.run.eval_examples)
         self.evaluation_seconds: float | None = None
         """What the last evaluation took."""
-        progress, stages = session.progress, session.resolved.stages
-        self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
+        stages = session.resolved.stages
+        self._begin()
+        self._warm = self._told = False
         # Worked out once: it takes milliseconds, and a step may take few.
         self._step_flops = [s.batch * executed_flops(s, s.batch).train for s in stages]
+
+    def _begin(self) -> None:
+        progress = self._session.progress
+        self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
+        self._moment = now()
 
     def show(self, stage: Stage, loss: float) -> None:
         """Show where the run stands, if it is time to."""
         self._session.display.step(lambda: self._standing(stage, loss))
+        if not self._warm:
+            self._begin()
+            self._warm = True
+        elif not self._told and self._knows_pace():
+            self._tell_pace(self._standing(stage, loss))
+            self._told = True
+
+    def _knows_pace(self) -> bool:
+        progress = self._session.progress
+        return (
+            progress.step >= self._steps + WARM_STEPS
+            and progress.seconds >= self._seconds + WARM_SECONDS
+        )
+
+    def _tell_pace(self, standing: Standing) -> None:
+        """Say what the first steps let expect, which on any machine is nearer than an estimate."""
+        if standing.seconds_left < WORTH_TELLING:
+            return
+        left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
+        told = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
+        taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
+        if taken >= TAKEN:
+            told += f"; other processes take {taken:.1f} of {available_cores()} cores"
+        self._session.display.note(told)
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
         progress, stages = self._session.progress, self._session.resolved.stages

@@ -27,6 +27,8 @@ PLAIN_SECONDS = 30.0
 """Between two plain lines."""
 LIVE_SECONDS = 0.1
 """Between two figures on a terminal, which is drawn anew as often."""
+WORTH_TELLING = 60.0
+"""Seconds that a run takes from which they are told: those of tiny models are too few."""
 SILENT_SECONDS = 5.0
 """Before the first plain line about an evaluation between steps; most are over by then."""
 

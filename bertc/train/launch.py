@@ -12,7 +12,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from bertc.diagnostics import StoppedError
-from bertc.estimate.devices import available_cores
+from bertc.passes.cores import available_cores
 from bertc.train.checkpoints import how_to_resume
 from bertc.train.orphan import LAUNCHER
 from bertc.train.run import RunFolder

@@ -14,9 +14,10 @@ import torch
 from bertc.data import Corpus, TaskData
 from bertc.diagnostics import MachineError
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.devices import available_cores, nearest_to, this_cpu
+from bertc.estimate.devices import nearest_to, this_cpu
 from bertc.ir.resolved import Resolved, Run
 from bertc.passes import ALONE, Machine, Plan, World, plan
+from bertc.passes.cores import available_cores
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
@@ -49,6 +50,15 @@ def cost_here(resolved: Resolved, plan: Plan, corpus: Corpus, world: World) -> E
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
     ]
     return estimate(resolved, nearest_to(plan.device, title), devices=world.size, lengths=lengths)
+
+
+def _threads() -> int:
+    """As many as torch has taken, but no more than there are cores to run them.
+
+    It does not know of quotas, beyond which all threads of a group wait for the next period.
+    """
+    taken = torch.get_num_threads()
+    return taken if os.environ.get("OMP_NUM_THREADS") else min(taken, available_cores())
 
 
 def _processor() -> str:
@@ -113,6 +123,8 @@ def determinism(asked: bool = True) -> Iterator[None]:
     Raises:
         MachineError: if torch has no kernel of that kind for something.
     """
+    # MKL: naming the number of threads forbids it to take fewer.
+    torch.set_num_threads(_threads())
     with ExitStack() as stack:
         # Nothing here writes into what a part of a layer returns.
         stack.enter_context(warnings.catch_warnings())
@@ -141,8 +153,6 @@ def _surroundings_of_sums() -> Iterator[None]:
     ordered = compiler.deterministic if compiler else ONE_ORDER not in unsaid
     if compiler:
         compiler.deterministic = os.environ[ONE_ORDER] == "1"
-    # MKL: naming the number of threads forbids it to take fewer.
-    torch.set_num_threads(torch.get_num_threads())
     try:
         yield
     finally:

@@ -13,14 +13,12 @@ from bertc.passes import Plan, World
 from bertc.storage import durable
 from bertc.train import changes
 from bertc.train.beginning import Source
-from bertc.train.display import Display
+from bertc.train.display import WORTH_TELLING, Display
 from bertc.train.lock import Lock
 from bertc.train.machine import cost_here, detect
 from bertc.train.run import RunFolder
 
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
-WORTH_TELLING = 60.0
-"""Estimated seconds of a run from which they are told: those of tiny models are too few."""
 
 
 def note_beginning(

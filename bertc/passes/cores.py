@@ -1,0 +1,87 @@
+"""Cores that this process may use, and what other processes take of them."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+PROCESSES = Path("/proc")
+
+
+def available_cores() -> int:
+    """Cores that this process may use: those it may run on, within the quota of its groups.
+
+    Part of a core counts as one: two threads on a quota of 1.5 do half as much again as one.
+    """
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, min([cores, *(math.ceil(quota) for quota in _quotas())]))
+
+
+def _quotas() -> Iterator[float]:
+    """Cores' worth of time that control groups grant, of this process's group and those above."""
+    for line in _read(PROCESSES / "self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2: one tree, "max 100000" or "150000 100000" microseconds
+            yield from _granted(GROUPS, path, lambda folder: _read(folder / "cpu.max").split())
+        elif "cpu" in controllers.split(","):
+            yield from _granted(GROUPS / "cpu", path, _version_1)
+
+
+def _version_1(folder: Path) -> list[str]:
+    names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    return [_read(folder / name).strip() for name in names]
+
+
+def _granted(root: Path, path: str, told: Callable[[Path], list[str]]) -> Iterator[float]:
+    """Quota over period, for each group from ``path`` up to the root that has one."""
+    group = Path(path.strip("/"))
+    # In a container its own group is mounted as the root, whatever the path says.
+    for folder in {root / each for each in (group, *group.parents)} | {root}:
+        match told(folder):
+            case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
+                yield int(quota) / int(period)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Seconds that the cores of this process have been busy, those it took itself, and the time."""
+
+    busy: float
+    own: float
+    at: float
+
+
+def now() -> Moment | None:
+    """This moment; None where the system does not tell (other than Linux)."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    allowed = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    lines = [line.split() for line in _read(PROCESSES / "stat").splitlines()]
+    # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)), in ticks.
+    busy = [
+        sum(map(int, (*line[1:4], *line[6:9]))) for line in lines if line and line[0] in allowed
+    ]
+    if not busy:
+        return None
+    return Moment(sum(busy) / os.sysconf("SC_CLK_TCK"), time.process_time(), time.monotonic())
+
+
+def taken_by_others(since: Moment | None) -> float:
+    """Cores that other processes have taken on the mean since a moment; 0 where nobody knows."""
+    if since is None or (until := now()) is None or until.at <= since.at:
+        return 0.0
+    others = (until.busy - since.busy) - (until.own - since.own)
+    return max(0.0, others / (until.at - since.at))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
