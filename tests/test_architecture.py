@@ -24,7 +24,7 @@ BELOW: dict[str, set[str]] = {
     "objectives": {"ir", "diagnostics", "nn"},
     "data": {"ir", "storage", "diagnostics", "passes"},
     "syntax": {"passes", "ir", "storage", "diagnostics", "resources"},
-    "estimate": {"passes", "ir", "diagnostics"},
+    "estimate": {"passes", "ir", "storage", "diagnostics"},
     "interop": {"nn", "objectives", "data", "passes", "syntax", "ir", "storage", "diagnostics"},
     "compress": {"ir", "diagnostics"},
     "tasks": {"data", "passes", "ir", "diagnostics"},

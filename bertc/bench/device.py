@@ -1,41 +1,14 @@
-"""The device under the clock: when it is done, what it can do at best, how much memory it held."""
+"""The device under the clock: how much memory it held."""
 
 import gc
-import time
 from pathlib import Path
 
 import torch
 
 from bertc.train.heap import hand_back
 
-MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8)}
-"""The width of a product, and how many are timed at once."""
-MATMUL_SECONDS = 0.3
-
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5)
-
-
-def finish(device: torch.device) -> None:
-    """Wait until the device has done all that it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """The best rate of a large square matrix product, which no step can exceed."""
-    n, products = MATMUL[device.type]
-    left, right = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
-    result = left @ right
-    finish(device)
-    best, until = 0.0, time.perf_counter() + MATMUL_SECONDS
-    while time.perf_counter() < until or not best:
-        started = time.perf_counter()
-        for _ in range(products):
-            torch.mm(left, right, out=result)
-        finish(device)
-        best = max(best, products * 2 * n**3 / (time.perf_counter() - started))
-    return best
 
 
 def begin_peak(device: torch.device) -> int:

@@ -13,11 +13,12 @@ import torch
 
 from bertc.bench.measure import Timing, quartiles
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.devices import accelerator_called, nearest_to
+from bertc.estimate.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.ir.resolved import Resolved
 from bertc.passes import Machine, Plan
 from bertc.storage import durable
+from bertc.train.speed import device_here
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
@@ -46,8 +47,8 @@ class BenchReport:
         """What bertc says of this step without running it, for the micro-batch that was run."""
         stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
         run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
-        name = nearest_to(self.plan.device, self.surroundings.machine.name)
-        return estimate(self.resolved.model_copy(update={"stages": (stage,), "run": run}), name)
+        resolved = self.resolved.model_copy(update={"stages": (stage,), "run": run})
+        return estimate(resolved, device_here(self.surroundings.machine))
 
     @property
     def best_other(self) -> Timing | None:
@@ -199,7 +200,7 @@ class BenchReport:
 
     def _datasheet(self, precision: Any) -> float | None:
         device = accelerator_called(self.surroundings.machine.name)
-        return device.peak_flops(precision) if device else None
+        return device.peak_flops(precision) if device and device.fp32_flops else None
 
 
 def _versions() -> dict[str, str | None]:

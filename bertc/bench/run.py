@@ -11,7 +11,6 @@ import torch
 
 from bertc.bench.baseline import transformers
 from bertc.bench.contender import Contender, bertc
-from bertc.bench.device import matmul_flops_per_second
 from bertc.bench.measure import take_turns
 from bertc.bench.report import BenchReport, Surroundings
 from bertc.diagnostics import UsageError
@@ -20,6 +19,7 @@ from bertc.passes import Plan
 from bertc.train.display import choose
 from bertc.train.machine import detect, make_plan
 from bertc.train.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
+from bertc.train.speed import matmul_flops_per_second
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)

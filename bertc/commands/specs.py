@@ -100,7 +100,9 @@ def fmt(
 def estimate(
     specs: SpecsArgument,
     set: SetOption = None,
-    device: Annotated[str, typer.Option(help="h200, h100, a100, cpu, ...")] = "h200",
+    device: Annotated[
+        str, typer.Option(help="a100, cpu, ..., a device file, or NAME,bf16=312,memory=79, ...")
+    ] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
     world: Annotated[int, typer.Option(min=1, help="devices the run is spread over")] = 1,
     json: JsonOption = False,

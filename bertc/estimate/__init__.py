@@ -1,7 +1,8 @@
 """What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
 
 from bertc.estimate.cost import estimate, largest_microbatches, layout
-from bertc.estimate.devices import Device, device_named
+from bertc.estimate.device import Device, device_in
+from bertc.estimate.devices import device_named
 from bertc.estimate.figures import Convention, Estimate, convention_named
 from bertc.estimate.table import as_json, as_table
 
@@ -12,6 +13,7 @@ __all__ = [
     "as_json",
     "as_table",
     "convention_named",
+    "device_in",
     "device_named",
     "estimate",
     "largest_microbatches",

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from bertc.estimate.devices import Device, device_named
-from bertc.estimate.duration import Work, run_time, stage_time
+from bertc.estimate.device import Device
+from bertc.estimate.devices import device_named
+from bertc.estimate.duration import Work, launches, run_time, stage_time
 from bertc.estimate.figures import (
     Convention,
     Estimate,
@@ -33,22 +34,24 @@ PER_HOST = 8
 
 def estimate(
     resolved: Resolved,
-    device: str = "h200",
+    device: str | Device = "h200",
     convention: Convention = "exact",
     devices: int = 1,
     lengths: Sequence[int] | None = None,
 ) -> Estimate:
-    """What a program costs on a named device, without running or importing anything heavy.
+    """What a program costs on a device, without running or importing anything heavy.
 
     On several ``devices``, in machines of up to eight, memory is that of the fullest one. FLOPs and
     time are of rows of so many tokens, stage by stage, if ``lengths`` says so; memory is always of
     full ones, of which a batch may have as many as it likes.
 
     Raises:
-        UsageError: if no device of that name is known, or there are more than examples in a batch.
+        UsageError: if no device of that name is known, its speed neither, or there are more than
+            examples in a batch.
+        MissingInputError, DataError: if a device file is not there, or is none.
     """
     world = World(devices, largest_divisor(devices, PER_HOST))
-    target = device_named(device, world.per_host)
+    target = device if isinstance(device, Device) else device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
     room = Room(
         target.memory_bytes,
@@ -152,12 +155,13 @@ def _stage(
     full, stage = stage, stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
-    applied = -(-share // memory.microbatch) * whole.applied
+    microbatches = -(-share // memory.microbatch)
     work = Work(
         flops=executed.train * share,
         recomputed_flops=executed.layers * share if memory.recompute else 0,
         kept_bytes=whole_step(stage, whole, room).kept * share,
-        weights=applied + trained.total // layout.shards,
+        weights=microbatches * whole.applied + trained.total // layout.shards,
+        launches=launches(stage, microbatches),
     )
     talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
     return StageEstimate(

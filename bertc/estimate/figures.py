@@ -86,12 +86,17 @@ class Memory(_Figures):
 
 
 class Time(_Figures):
-    """Seconds on a named device, at the share of its peak that ``assumed_mfu`` states."""
+    """Seconds on a named device, of whose peak products get ``product_share``, as ``source`` says.
+
+    ``assumed_mfu`` is what that leaves useful FLOPs with all that a step does beside products.
+    """
 
     device: str
     seconds_per_step: float
     seconds_total: float
     assumed_mfu: float
+    product_share: float
+    source: str
 
     @property
     def hours(self) -> float:

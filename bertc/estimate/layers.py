@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bertc.ir.base import Kept
+from bertc.ir.base import DeviceKind, Kept
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Network
 
@@ -20,7 +20,7 @@ class Room:
     """Where a step runs: the memory of the device, its kind, what it computes in and how."""
 
     memory_bytes: int
-    device: Literal["cpu", "cuda"]
+    device: DeviceKind
     precision: Literal["fp32", "bf16"]
     compiled: bool
     recompute: Literal["auto", "on", "off"]

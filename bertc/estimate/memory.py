@@ -8,7 +8,7 @@ from bertc.estimate.moments import MOMENTS_BYTES, Moment, Step
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
 
-USABLE = {"cpu": 0.7, "cuda": 0.92}
+USABLE = {"cpu": 0.7, "cuda": 0.92, "mps": 0.92}
 """Share of the memory a step may fill. On a GPU the rest is for the driver's context; on a CPU the
 C library keeps freed blocks, up to 0.3 of what a step needs (docs/performance.md).
 """

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bertc.estimate.devices import Device
+from bertc.estimate.device import Device
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.layers import FP32, Room
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory

@@ -6,7 +6,6 @@ Plain text: laying out a grid with a library takes three times as long as estima
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.estimate.devices import device_named
 from bertc.estimate.figures import Estimate, StageEstimate
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
@@ -38,7 +37,7 @@ def _does_not_fit(estimate: Estimate) -> str:
 def assumptions(estimate: Estimate) -> tuple[str, ...]:
     """What the figures rest on, a line each."""
     spread = estimate.spread
-    target = device_named(estimate.time.device, spread.per_host if spread else 1)
+    time = estimate.time
     messages = ", messages counted," if spread else ""
     return (
         *(
@@ -59,9 +58,9 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own;",
         "its peak is that of the fullest moment of a step, not the sum of its parts.",
-        f"Time on {target.name} without evaluations, products at {target.mfu:.2g} of the peak: in "
-        f"{estimate.name}{messages} an MFU of {estimate.time.assumed_mfu:.2g}.",
-        f"{target.mfu_source}.",
+        f"Time on {time.device} without evaluations, products at {time.product_share:.2g} of the "
+        f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
+        f"{time.source[0].upper()}{time.source[1:]}.",
     )
 
 

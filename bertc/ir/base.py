@@ -19,6 +19,7 @@ Axis = Literal[
     "feature",
 ]  # fmt: skip
 Part = Literal["embeddings", "attention", "ffn", "norm", "pooler", "head"]
+DeviceKind = Literal["cpu", "cuda", "mps"]
 Role = Literal["matrix", "table", "bias", "norm"]
 
 Width = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertc.diagnostics import MachineError
+from bertc.ir.base import DeviceKind
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
-EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 4096}
+EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 4096, "mps": 2048}
 """Tokens at once below which a step loses more than the quarter that recomputing layers costs.
 
 On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
@@ -18,7 +19,7 @@ at 150 of a 768-wide one. On a GPU, not measured: the rows that fill its units w
 """
 
 
-_of_sums: Mapping[str, str] = {
+_SUMS: Mapping[str, str] = {
     "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
     "bit",
     "yes": "deterministic=yes: every sum has one order, so runs agree to the bit; slower",
@@ -28,14 +29,16 @@ _of_sums: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Machine:
     """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
-    falls to one process.
+    falls to one process. ``fp16_gain``: how many times as fast as fp32 its units are that know fp16
+    and no bf16; 0 where there are none, or nobody knows.
     """
 
-    device: Literal["cpu", "cuda"]
+    device: DeviceKind
     name: str
     memory_bytes: int
     fast_bf16: bool
     cores: int
+    fp16_gain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Plan:
     step is compiled layer by layer.
     """
 
-    device: Literal["cpu", "cuda"]
+    device: DeviceKind
     precision: Literal["fp32", "bf16"]
     microbatches: tuple[int, ...]
     recompute: tuple[bool, ...]
@@ -87,13 +90,11 @@ def plan(
     reasons = [layout.reason] if layout.reason else []
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
-        reasons.append(
-            f"{precision}: {machine.name} has {'' if machine.fast_bf16 else 'no '}fast bf16"
-        )
+        reasons.append(_precision_reason(machine))
     else:
         precision = run.precision
     if machine.device != "cpu":
-        reasons.append(_of_sums[run.deterministic])
+        reasons.append(_SUMS[run.deterministic])
     compiled, why = _compilation(resolved, machine, layout)
     reasons += [why] if why else []
     for stage, fit in zip(resolved.stages, fits, strict=True):
@@ -138,7 +139,22 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
     return False, "compile=off: on a CPU a compiled step is not faster"
 
 
-def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
+def _precision_reason(machine: Machine) -> str:
+    """Which arithmetic a machine has, and what the lack of bf16 costs."""
+    if machine.device == "cpu":
+        has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
+        return f"{has.format(machine.name)} bf16 instructions, which halve the time of a step"
+    if machine.fast_bf16:
+        return f"bf16: {machine.name} has fast bf16"
+    if not machine.fp16_gain:
+        return f"fp32: {machine.name} has no fast bf16"
+    return (
+        f"fp32: {machine.name} has no bf16; its fp16 units, {machine.fp16_gain:.0f} times as fast, "
+        "stay idle"
+    )
+
+
+def compiles(resolved: Resolved, device: DeviceKind) -> bool:
     """Whether the step is compiled."""
     if resolved.run.compile == "auto":
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
@@ -149,7 +165,7 @@ def compiles(resolved: Resolved, device: Literal["cpu", "cuda"]) -> bool:
 def choose(
     stage: Stage,
     asked: Literal["auto", "on", "off"],
-    device: Literal["cpu", "cuda"],
+    device: DeviceKind,
     kept: int,
     recomputed: int,
 ) -> Fit:

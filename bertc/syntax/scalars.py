@@ -11,6 +11,15 @@ from bertc.syntax.tree import Call, Grid, Name, Number, Ratio, Scaled, Series, S
 BAD: Final = object()
 """What a value becomes that was reported as wrong."""
 
+NOT_OFFERED = {
+    ("precision", "fp16"): (
+        "auto",
+        "fp16 needs losses that are scaled, which bertc does not do; bf16 needs none, and devices "
+        "without it (V100, T4) compute in fp32: auto takes what there is",
+    )
+}
+"""Values that others offer: what to write instead, and why."""
+
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 """What people write for true and for false, and what they write for settings that are on or off."""
 
@@ -96,14 +105,15 @@ class Scalars:
         """Report what is not on the list."""
         written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
         near = _same_truth(written, options) or nearest(written, options)
+        instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
         self.diagnostics.error(
             "E103" if isinstance(value, Name) else "E108",
             f"`{slot.name}` cannot be {described(value)}",
             value.span,
-            label=f"did you mean `{near}`?" if near else "",
-            notes=(Note(f"it is one of: {listed(options)}"),),
-            help=slot.prefix + near if near else "",
-            fix=Fix(value.span, near) if near else None,
+            label=f"did you mean `{near}`?" if near and not reason else "",
+            notes=(Note(reason or f"it is one of: {listed(options)}"),),
+            help=slot.prefix + instead if instead else "",
+            fix=Fix(value.span, instead) if instead else None,
         )
         return BAD
 

@@ -14,25 +14,30 @@ import torch
 from bertc.data import Corpus, TaskData
 from bertc.diagnostics import MachineError
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.devices import nearest_to, this_cpu
+from bertc.estimate.accelerators import accelerator_called
+from bertc.estimate.devices import this_cpu
 from bertc.ir.resolved import Resolved, Run
 from bertc.passes import ALONE, Machine, Plan, World, plan
 from bertc.passes.cores import available_cores
+from bertc.train.speed import device_here
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     """The device a run would use: CUDA where there is one, unless ``wanted`` is ``cpu``.
 
-    Main memory is shared by the ``processes`` of this machine.
+    Its memory is what is free of it. Main memory is shared by the ``processes`` of this machine.
     """
     cores = available_cores()
     if wanted != "cpu" and torch.cuda.is_available():
+        name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
+        known = accelerator_called(name)
         return Machine(
             device="cuda",
-            name=torch.cuda.get_device_name(),
-            memory_bytes=torch.cuda.get_device_properties(0).total_memory,
+            name=name,
+            memory_bytes=free,
             fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
             cores=cores,
+            fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
         )
     return Machine(
         device="cpu",
@@ -43,13 +48,14 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     )
 
 
-def cost_here(resolved: Resolved, plan: Plan, corpus: Corpus, world: World) -> Estimate:
-    """What a run is expected to cost on this machine; on a GPU nobody knows, on an H200."""
-    title = "" if plan.device == "cpu" else torch.cuda.get_device_name()
+def cost_here(resolved: Resolved, corpus: Corpus, world: World) -> Estimate:
+    """What a run is expected to cost on this machine; a GPU that nobody knows is measured first."""
+    machine = detect(resolved.run.device, world.per_host)
     lengths = [
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
     ]
-    return estimate(resolved, nearest_to(plan.device, title), devices=world.size, lengths=lengths)
+    device = device_here(machine, world.per_host)
+    return estimate(resolved, device, devices=world.size, lengths=lengths)
 
 
 def _threads() -> int:

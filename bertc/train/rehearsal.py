@@ -42,7 +42,7 @@ def rehearse(
     _try_to_write(out, copies * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))
     source = source_of(resolved, corpus.vocabulary)
-    cost = cost_here(resolved, plan, corpus, ranks.world)
+    cost = cost_here(resolved, corpus, ranks.world)
     notes = [
         f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "
         f"at the peak and {duration_text(cost.time.seconds_total)} on {cost.time.device}",

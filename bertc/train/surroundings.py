@@ -55,7 +55,7 @@ def tell_time(
     resolved: Resolved, plan: Plan, corpus: Corpus, display: Display, world: World
 ) -> None:
     """Say what a run is expected to take before it begins."""
-    time = cost_here(resolved, plan, corpus, world).time
+    time = cost_here(resolved, corpus, world).time
     if time.seconds_total > WORTH_TELLING:
         told = duration_text(time.seconds_total)
         display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")

@@ -14,7 +14,6 @@ from bertc.bench import bench
 from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.estimate.devices import accelerator_called
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
 from bertc.train.machine import make_plan
@@ -135,23 +134,6 @@ def test_forms_of_the_other_side() -> None:
     fp32 = resolve(TOY)
     names = [c.name for c in transformers(fp32, make_plan(fp32), compiled=True)]
     assert names == ["transformers fp32", "transformers fp32, compiled"]
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA A100-SXM4-80GB", "a100"),
-        ("Tesla V100-SXM2-32GB", "v100"),
-        ("NVIDIA GeForce RTX 4090", "rtx4090"),
-        ("NVIDIA L4", "l4"),
-        ("NVIDIA L40S", None),
-    ],
-)
-def test_accelerators_by_what_their_driver_calls_them(title: str, name: str | None) -> None:
-    found = accelerator_called(title)
-    assert (found.name if found else None) == name
 
 
 def test_quartiles() -> None:

@@ -25,7 +25,9 @@ MEMORY = {
 PARAMETERS = {
     "encoder", "embeddings", "layers", "pooler", "heads", "total", "applied", "by_part",
 }  # fmt: skip
-TIME = {"device", "seconds_per_step", "seconds_total", "assumed_mfu"}
+TIME = {
+    "device", "seconds_per_step", "seconds_total", "assumed_mfu", "product_share", "source",
+}  # fmt: skip
 
 
 def test_json_has_the_published_fields() -> None:
@@ -66,7 +68,7 @@ def test_one_estimate_shows_parts_and_stages() -> None:
         "stage short",
         "stage long",
         "micro-batch",
-        "an MFU of 0.4",
+        "an MFU of 0.3",
     ):
         assert expected in text
 
@@ -127,22 +129,21 @@ def test_a_time_keeps_its_digits(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_device_gives_a_time(name: str) -> None:
+    known = device_named(name)
+    if not known.fp32_flops:  # Apple states no speed of it
+        with pytest.raises(UsageError, match=f"how fast {name} is"):
+            estimate(resolve("bert-base"), name)
+        name = f"{name},bf16=10,fp32=10"
     found = estimate(resolve("bert-base"), name).time
-    assert found.device == name
-    assert found.hours * 3600 == found.seconds_total > found.seconds_per_step > 0
-    assert device_named(name).mfu_source
+    assert found.device == known.name
+    assert found.hours * 3600 == pytest.approx(found.seconds_total)
+    assert found.seconds_total > found.seconds_per_step > 0
+    assert found.source
 
 
 def test_faster_devices_take_less_time() -> None:
     hours = [estimate(resolve("bert-base"), name).time.hours for name in ("h200", "a100", "v100")]
     assert hours == sorted(hours)
-
-
-def test_unknown_device_names_the_nearest() -> None:
-    with pytest.raises(UsageError) as error:
-        device_named("h20")
-    assert "h200" in error.value.help
-    assert "cpu" in error.value.help
 
 
 def test_nothing_heavy_is_loaded() -> None:

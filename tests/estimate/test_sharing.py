@@ -30,7 +30,9 @@ def test_a_small_model_is_held_whole_by_each() -> None:
     talk = eight.spread.communication_seconds
     # Seven eighths of all gradients go round twice.
     assert talk == pytest.approx(2 * 7 / 8 * 4 * one.parameters.total / (0.8 * 450e9), rel=0.02)
-    assert eight.time.seconds_per_step == pytest.approx(one.time.seconds_per_step / 8 + talk)
+    # Each updates all weights, and asks for all kernels.
+    shared = one.time.seconds_per_step / 8 + talk
+    assert shared < eight.time.seconds_per_step < 1.2 * shared
     text = as_table([eight])
     assert "ddp on 8 devices" in text
     assert "messages, a step" in text

@@ -1,0 +1,155 @@
+"""Accelerators as their data sheets describe them.
+
+Peaks are dense: where a sheet prints figures with sparsity, half of them. bf16 is with sums in
+fp32, as training has them; sheets of GeForce cards print twice that for sums in fp16. Memory is
+what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidth is the sheet's.
+
+Sources, by their titles: NVIDIA DGX B200 Datasheet; NVIDIA GH200 Grace Hopper Superchip Data Sheet;
+NVIDIA H200 Tensor Core GPU Datasheet; NVIDIA H100 Tensor Core GPU Datasheet and H100 NVL Product
+Brief; NVIDIA A100 Tensor Core GPU Datasheet; NVIDIA L40S, L4, A10 and T4 Datasheets; NVIDIA Ampere
+GA102 (RTX 3090, RTX A6000), Ada (RTX 4090) and RTX Blackwell (RTX 5090) GPU Architecture, the
+tables of their appendices; NVIDIA V100 Tensor Core GPU Datasheet. Apple: press releases of each
+chip, November 2020 to March 2025, and the technical specifications of the Macs.
+"""
+
+import re
+from collections.abc import Mapping
+
+from bertc.estimate.device import Device
+
+GIB = 2**30
+TERA, GIGA = 1e12, 1e9
+NVLINK = {"v100": 150e9, "a100": 300e9, "h100": 450e9, "b200": 900e9}
+PCIE_3, PCIE_4, PCIE_5 = 16e9, 32e9, 64e9
+BRIDGE = 300e9
+"""Two or three H100 PCIe or NVL cards, each way."""
+
+LAUNCH_SECONDS = 5e-6
+"""For a host to launch a kernel through torch; measured figures of PyTorch are 4 to 10 us."""
+PRODUCTS_OF_A_STEP = 0.60
+PRODUCTS_ON_HOPPER = 0.53
+"""Of the dense peak, what the products of a step get."""
+AMPERE = (
+    "chosen so that BERT-large at 128 tokens gets the published 44.7% of an A100 (NVIDIA\n"
+    "DeepLearningExamples, PyTorch BERT README); bytes beside them at 0.8 of the memory's bandwidth"
+)
+HOPPER = (
+    "chosen so that a 0.8B decoder at 512 tokens gets the published 40.4% of an H100\n"
+    "(llm-foundry, scripts/train/benchmarking); bytes beside them at 0.8 of the memory's bandwidth"
+)
+UNMEASURED = "no figure is published for encoders; as on an A100"
+APPLE_SHARE, APPLE_GPU_MEMORY = 0.6, 2 / 3
+APPLE = (
+    "a guess, for nothing is published of encoders on it; two thirds of the smallest main memory\n"
+    "that it comes with, which macOS lets a GPU use of up to 36 GB: memory=... says another"
+)
+
+
+def _nvidia(
+    name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float, fp16: float = 0
+) -> Device:
+    """TFLOP/s and GB/s."""
+    share, source = PRODUCTS_OF_A_STEP, AMPERE if name.startswith("a100") else UNMEASURED
+    if name.startswith(("h", "gh", "b200")):
+        share, source = PRODUCTS_ON_HOPPER, HOPPER
+    return Device(
+        name=name,
+        kind="cuda",
+        memory_bytes=gib * GIB,
+        bf16_flops=bf16 * TERA,
+        fp16_flops=fp16 * TERA,
+        fp32_flops=fp32 * TERA,
+        bandwidth_bytes=bandwidth * GIGA,
+        link_bytes=link,
+        product_share=share,
+        launch_seconds=LAUNCH_SECONDS,
+        source=source,
+    )
+
+
+def _apple(name: str, main_gb: int, fp32: float, bandwidth: float) -> Device:
+    """A GPU computes bf16 as fast as fp32, and Apple states TFLOP/s of few; 0 of the others."""
+    return Device(
+        name=name,
+        kind="mps",
+        memory_bytes=int(main_gb * GIB * APPLE_GPU_MEMORY),
+        bf16_flops=fp32 * TERA,
+        fp32_flops=fp32 * TERA,
+        bandwidth_bytes=bandwidth * GIGA,
+        product_share=APPLE_SHARE,
+        launch_seconds=2 * LAUNCH_SECONDS,
+        source=APPLE,
+    )
+
+
+ACCELERATORS: Mapping[str, Device] = {
+    device.name: device
+    for device in (
+        _nvidia("b200", 178, 2250, 75, 8000, NVLINK["b200"]),
+        _nvidia("gh200", 94, 989.4, 66.9, 4000, NVLINK["h100"]),
+        _nvidia("h200", 139, 989.4, 66.9, 4800, NVLINK["h100"]),
+        _nvidia("h100", 79, 989.4, 66.9, 3350, NVLINK["h100"]),
+        _nvidia("h100-pcie", 79, 756, 51.2, 2000, PCIE_5),
+        _nvidia("h100-nvl", 93, 835, 60, 3900, BRIDGE),
+        _nvidia("a100", 79, 312, 19.5, 2039, NVLINK["a100"]),
+        _nvidia("a100-pcie", 79, 312, 19.5, 1935, PCIE_4),
+        _nvidia("a100-40", 39, 312, 19.5, 1555, NVLINK["a100"]),
+        _nvidia("l40s", 44, 362.05, 91.6, 864, PCIE_4),
+        _nvidia("l4", 22, 121, 30.3, 300, PCIE_4),
+        _nvidia("a10", 22, 125, 31.2, 600, PCIE_4),
+        _nvidia("a6000", 47, 154.8, 38.7, 768, PCIE_4),
+        _nvidia("rtx3090", 23, 71, 35.6, 936, PCIE_4),
+        _nvidia("rtx4090", 23, 165.2, 82.6, 1008, PCIE_4),
+        _nvidia("rtx5090", 31, 209.5, 104.8, 1792, PCIE_5),
+        _nvidia("v100", 31, 0, 15.7, 900, NVLINK["v100"], fp16=125),
+        _nvidia("t4", 14, 0, 8.1, 320, PCIE_3, fp16=65),
+        _apple("m1", 8, 2.6, 68.25),
+        _apple("m1-pro", 16, 5.2, 200),
+        _apple("m1-max", 32, 10.4, 400),
+        _apple("m1-ultra", 64, 0, 800),
+        _apple("m2", 8, 3.6, 100),
+        _apple("m2-pro", 16, 0, 200),
+        _apple("m2-max", 32, 0, 400),
+        _apple("m2-ultra", 64, 0, 800),
+        _apple("m3", 8, 0, 100),
+        _apple("m3-pro", 18, 0, 150),
+        _apple("m3-max", 36, 0, 300),
+        _apple("m3-ultra", 96, 0, 819),
+        _apple("m4", 16, 0, 120),
+        _apple("m4-pro", 24, 0, 273),
+        _apple("m4-max", 36, 0, 410),
+    )
+}
+
+_TITLES = {
+    "b200": "b200",
+    "gh200": "gh200 480gb",
+    "h200": "h200",
+    "h100": "h100 (80gb hbm3|sxm5?( 80gb)?)",
+    "h100-pcie": "h100 pcie",
+    "h100-nvl": "h100 nvl",
+    "a100": "a100 (sxm4? )?80(gb)?|a100 sxm4?",
+    "a100-pcie": "a100 80gb pcie",
+    "a100-40": "a100 (sxm4|pcie) 40gb|a100 40(gb)?",
+    "l40s": "l40s",
+    "l4": "l4",
+    "a10": "a10",
+    "a6000": "(rtx )?a6000",
+    "rtx3090": "(rtx )?3090",
+    "rtx4090": "(rtx )?4090",
+    "rtx5090": "(rtx )?5090",
+    "v100": "v100 (sxm2|sxm3) (16|32)gb",
+    "t4": "t4",
+}
+"""Titles of drivers, without makers and ranges. Whatever more one says makes it another device:
+laptops' chips and parts of a GPU bear the names of large ones."""
+_MAKERS = re.compile(r"\b(nvidia|tesla|geforce|apple)\b")
+
+
+def accelerator_called(title: str) -> Device | None:
+    """The accelerator that a driver, or a person, calls ``title``: ``NVIDIA A100-SXM4-80GB``."""
+    words = _MAKERS.sub(" ", title.lower()).replace("-", " ").split()
+    if (name := "-".join(words)) in ACCELERATORS:
+        return ACCELERATORS[name]
+    known = (name for name, form in _TITLES.items() if re.fullmatch(form, " ".join(words)))
+    return next((ACCELERATORS[name] for name in known), None)

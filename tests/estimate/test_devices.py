@@ -1,0 +1,147 @@
+"""Devices: their names, their figures, those that are given, and what a step takes on them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertc.api import resolve
+from bertc.diagnostics import BertcError, UsageError
+from bertc.estimate import Device, device_named, estimate
+from bertc.estimate.accelerators import ACCELERATORS, GIB, accelerator_called
+
+MINI = "layers=4 hidden=256 heads=4 vocab=30522 seq=128 batch=512"
+LARGE = "layers=24 hidden=1024 heads=16 vocab=30522 seq=128 batch=96"
+DECODER = "layers=24 hidden=1536 heads=12 vocab=50368 seq=512 batch=128 objective=clm dropout=0"
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40"),
+        ("NVIDIA A100-PCIE-40GB", "a100-40"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L4", "l4"),
+        ("NVIDIA A10", "a10"),
+        ("NVIDIA RTX A6000", "a6000"),
+        ("NVIDIA GeForce RTX 3090", "rtx3090"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA GeForce RTX 5090", "rtx5090"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("Tesla T4", "t4"),
+        ("Apple M1", "m1"),
+        ("Apple M4 Max", "m4-max"),
+        ("rtx 4090", "rtx4090"),
+        ("A100-80GB", "a100"),
+        ("NVIDIA A10G", None),
+        ("NVIDIA GeForce RTX 3090 Ti", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA RTX 6000 Ada Generation", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA H20", None),
+    ],
+)
+def test_accelerators_by_what_their_driver_calls_them(title: str, name: str | None) -> None:
+    found = accelerator_called(title)
+    assert (found.name if found else None) == name
+
+
+def test_peaks_are_dense_and_in_their_units() -> None:
+    for device in ACCELERATORS.values():
+        peak = device.bf16_flops or device.fp16_flops
+        if device.kind == "cuda":
+            # Tensor units of all these are 2 to 30 times as fast as the others.
+            assert 1.9 < peak / device.fp32_flops < 31, device.name
+            assert 14 * GIB <= device.memory_bytes <= 180 * GIB
+        assert 60e9 < device.bandwidth_bytes < 10e12, device.name
+    assert ACCELERATORS["h100-pcie"].bf16_flops < ACCELERATORS["h100"].bf16_flops
+
+
+def test_shares_are_those_that_give_the_published_figures() -> None:
+    assert estimate(resolve(LARGE), "a100").time.assumed_mfu == pytest.approx(0.447, abs=0.005)
+    assert estimate(resolve(DECODER), "h100").time.assumed_mfu == pytest.approx(0.404, abs=0.005)
+
+
+def test_a_small_model_gets_less_of_the_peak_and_launches_bound_a_tiny_one() -> None:
+    assert 0.15 < estimate(resolve(MINI), "h200").time.assumed_mfu < 0.25
+    tiny = "layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8"
+    found = estimate(resolve(tiny), "h200").time
+    assert found.seconds_per_step == pytest.approx((2 * 97 + 143 + 120) * 5e-6)
+
+
+def test_an_unknown_device_is_said_to_be_unknown() -> None:
+    with pytest.raises(UsageError, match="unknown device h20$") as error:
+        device_named("h20")
+    assert "--device h200" in error.value.help
+    assert "memory=" in error.value.help
+
+
+def test_figures_of_any_device_can_be_given() -> None:
+    found = device_named("NVIDIA A40, bf16=149.7, memory=44, bandwidth=696")
+    assert (found.name, found.memory_bytes) == ("NVIDIA A40", 44 * GIB)
+    assert (found.bf16_flops, found.bandwidth_bytes) == (149.7e12, 696e9)
+    half = device_named("h200,memory=70")
+    assert half == device_named("h200").model_copy(update={"memory_bytes": 70 * GIB})
+    assert estimate(resolve(MINI), "NVIDIA A40,bf16=149.7,memory=44,bandwidth=696").time
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine,bf16=10", "of the device mine, which is not known, memory and bandwidth must be"),
+        ("mine,memory=10,bandwidth=5", "bf16 or fp32 must be given"),
+        ("h200,tflops=10", "a device has no figure 'tflops'"),
+        ("h200,memory=much", "'memory=much' is no figure of a device"),
+        ("h200,memory=-1", "'memory=-1' is no figure of a device"),
+        ("h200,memory", "'memory' is no figure of a device"),
+    ],
+)
+def test_wrong_figures_are_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        device_named(text)
+    assert "bandwidth=2039" in error.value.help
+
+
+def test_a_measured_device_is_read_from_its_file(tmp_path: Path) -> None:
+    written = device_named("l4").model_copy(update={"name": "NVIDIA L40", "launch_seconds": 7e-6})
+    path = tmp_path / "l40.json"
+    path.write_text(written.as_json())
+    assert device_named(str(path)) == written
+    assert json.loads(written.as_json())["schema"] == 1
+    assert estimate(resolve(MINI), str(path)).time.device == "NVIDIA L40"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "name is missing; kind is missing"),
+        ('{"schema": 2}', "schema cannot be that"),
+        ('{"nam": "x"}', "is no device file"),
+        ("[]", "is no JSON object"),
+    ],
+)
+def test_a_file_that_describes_no_device_is_refused(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "device.json"
+    path.write_text(content)
+    with pytest.raises(BertcError, match=message):
+        device_named(str(path))
+    with pytest.raises(BertcError):
+        device_named(str(tmp_path / "none.json"))
+
+
+def test_the_page_shows_a_whole_device_file() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "estimates.md").read_text()
+    shown = page.partition("```json\n")[2].partition("```")[0]
+    device = Device.model_validate_json(shown)
+    assert set(json.loads(device.as_json())) == set(json.loads(shown))

@@ -1,0 +1,68 @@
+"""What a machine offers, pretended: free memory, arithmetic, how fast a device is."""
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.estimate import largest_microbatches
+from bertc.estimate.devices import this_cpu
+from bertc.passes import Machine, plan
+from bertc.train import speed
+from bertc.train.machine import detect
+from bertc.train.speed import device_here
+
+GIB = 2**30
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A GPU with other work on it, of any name."""
+
+    def pretend(name, bf16=True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10 * GIB, 80 * GIB))
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: bf16)
+
+    return pretend
+
+
+def reasons(machine):
+    resolved = resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8")
+    return plan(resolved, machine, largest_microbatches(resolved, machine)).reasons
+
+
+def test_the_plan_is_made_for_free_memory(card):
+    card("NVIDIA H100 80GB HBM3")
+    assert detect().memory_bytes == 10 * GIB
+    assert "bf16: NVIDIA H100 80GB HBM3 has fast bf16" in reasons(detect())
+
+
+def test_what_the_lack_of_bf16_costs_is_told(card):
+    card("Tesla T4", bf16=False)
+    told = "fp32: Tesla T4 has no bf16; its fp16 units, 8 times as fast, stay idle"
+    assert told in reasons(detect())
+    card("Quadro P5000", bf16=False)
+    assert "fp32: Quadro P5000 has no fast bf16" in reasons(detect())
+
+
+def test_a_known_device_has_its_figures_and_the_memory_that_is_free(card):
+    card("NVIDIA H100 PCIe")
+    found = device_here(detect())
+    assert (found.name, found.memory_bytes) == ("h100-pcie", 10 * GIB)
+
+
+def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
+    monkeypatch.setitem(speed.MATMUL, "cpu", (64, 1))
+    monkeypatch.setattr(speed, "MATMUL_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "COPIED_NUMBERS", 1 << 10)
+    monkeypatch.setattr(torch, "device", lambda _: torch.zeros(0).device)
+    found = device_here(Machine("cuda", "NVIDIA H20", GIB, fast_bf16=True, cores=2))
+    assert (found.name, found.kind, found.memory_bytes) == ("NVIDIA H20", "cuda", GIB)
+    assert 0 < found.fp32_flops < 1e12
+    assert 0 < found.bf16_flops < 1e12
+    assert 0 < found.bandwidth_bytes < 1e12
+
+
+def test_a_cpu_is_itself():
+    assert device_here(detect("cpu")) == this_cpu()
