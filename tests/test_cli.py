@@ -4,6 +4,7 @@ import contextlib
 import errno
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -356,3 +357,22 @@ def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names(
 )
 def test_what_the_machine_refuses_is_no_mistake_of_ours(error: Exception, code: int) -> None:
     assert exit_code(error, color=False) == code
+
+
+@pytest.mark.parametrize("said", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_wait_as_the_environment_says(said: dict[str, str], monkeypatch) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    cli.share_cores()
+    assert {name: os.environ[name] for name in said} == said
+    assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys() == said.keys()
+
+
+def test_threads_sleep_soon_where_nobody_says_how_they_wait(monkeypatch) -> None:
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    cli.share_cores()
+    assert os.environ["GOMP_SPINCOUNT"] == cli.SPINS
