@@ -52,6 +52,14 @@ class TaskBatch:
         """Whether any row has several examples."""
         return len(self.rows) > len(self.token_ids)
 
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the examples of each row begin, and its padding (r, m); s where a row has fewer."""
+        begins_rs = np.diff(self.examples, axis=1, prepend=-1) != 0
+        seq = self.examples.shape[1]
+        found = np.sort(np.where(begins_rs, np.arange(seq), seq), axis=1)
+        return found[:, : begins_rs.sum(axis=1).max()]
+
 
 @dataclass(frozen=True, eq=False)
 class TaskSet:

@@ -44,8 +44,10 @@ def columns_bytes(stage: Stage) -> int:
     by_token += 1 if stage.padded and not stage.pack else 0
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     terms = (t.objective for t in stage.objective if not isinstance(t.objective, Task))
+    starts = LONG * (stage.texts + 1) if stage.pack else 0
     asked = sum(n.asked for n in stage.networks() if n.asked is not None)
-    return by_token * stage.seq + LONG * asked + sum(_term_bytes(stage, each) for each in terms)
+    own = sum(_term_bytes(stage, each) for each in terms)
+    return by_token * stage.seq + starts + LONG * asked + own
 
 
 def _term_bytes(stage: Stage, objective: Pretraining) -> int:

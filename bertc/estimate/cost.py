@@ -53,14 +53,15 @@ def estimate(
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
+    layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     room = Room(
         target.memory_bytes,
         target.kind,
         target.precision(resolved.run.precision),
         compiles(resolved, target.kind),
         resolved.run.recompute,
+        strategy=layout.strategy,
     )
-    layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
         _stage(stage, count(stage, resolved.terms()), target, room, layout, convention, length)
@@ -134,7 +135,15 @@ def largest_microbatches(
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
     compiled = compiles(resolved, machine.device) and not layout.sharded
-    room = Room(machine.memory_bytes, machine.device, precision, compiled, resolved.run.recompute)
+    room = Room(
+        machine.memory_bytes,
+        machine.device,
+        precision,
+        compiled,
+        resolved.run.recompute,
+        strategy=layout.strategy,
+        begun=True,
+    )
     return tuple(
         process_fit(stage, count(stage, resolved.terms()), room, layout)
         for stage in resolved.stages

@@ -11,19 +11,29 @@ from typing import Literal
 from bertc.ir.base import DeviceKind, Kept
 from bertc.ir.encoder import Encoder
 from bertc.ir.resolved import Network
+from bertc.passes.world import Strategy
 
 FP32 = 4
+FLASH_BLOCK, FLASH_WIDTH = 128, 32
+"""Tokens that FlashAttention's backward takes at once, to multiples of which sequences are rounded
+up, and numbers of a head, which are too (FlashAttention 2, flash_api.cpp)."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Where a step runs: the memory of the device, its kind, what it computes in and how."""
+    """Where a step runs: the memory of the device, its kind, what it computes in and how.
+
+    Under the ``strategy`` ddp gradients stay from step to step. On a GPU where this process has
+    ``begun`` its context no longer counts: the memory is what is left.
+    """
 
     memory_bytes: int
     device: DeviceKind
     precision: Literal["fp32", "bf16"]
     compiled: bool
     recompute: Literal["auto", "on", "off"]
+    strategy: Strategy = "single"
+    begun: bool = False
 
     @property
     def value_bytes(self) -> int:
@@ -89,8 +99,22 @@ class Gradients:
         return self._bytes
 
 
-def layer_bytes(network: Network, seq: int, room: Room, memory: int = 0) -> tuple[LayerBytes, ...]:
-    """An entry a layer; those of equal widths are worked out once."""
+def flash_bytes(seq: int, heads: int, head_dim: int, places: int) -> int:
+    """Of a row in backward: gradients of its queries added up in fp32, and a sum a query.
+
+    ``places`` for sequences, empty ones too, where rows lie end to end; 0 where a row is one.
+    """
+    tokens = seq + FLASH_BLOCK * places if places else -(-seq // FLASH_BLOCK) * FLASH_BLOCK
+    return FP32 * tokens * heads * (-(-head_dim // FLASH_WIDTH) * FLASH_WIDTH + 1)
+
+
+def layer_bytes(
+    network: Network, seq: int, room: Room, memory: int = 0, places: int = 0
+) -> tuple[LayerBytes, ...]:
+    """An entry a layer; those of equal widths are worked out once.
+
+    A row may hold several sequences at so many ``places``; 0: it is one.
+    """
     encoder = network.encoder
     alike: dict[tuple[int, ...], LayerBytes] = {}
     found = []
@@ -98,13 +122,19 @@ def layer_bytes(network: Network, seq: int, room: Room, memory: int = 0) -> tupl
         queries = encoder.queries(number, seq, network.asked, network.unseen)
         address = (widths.heads, widths.head_dim, widths.ffn, queries)
         if address not in alike:
-            alike[address] = _layer_bytes(seq, memory, queries, network, room, number)
+            alike[address] = _layer_bytes(seq, memory, queries, network, room, number, places)
         found.append(alike[address])
     return tuple(found)
 
 
 def _layer_bytes(
-    row: int, memory: int, queries: int, network: Network, room: Room, number: int
+    row: int,
+    memory: int,
+    queries: int,
+    network: Network,
+    room: Room,
+    number: int,
+    places: int,
 ) -> LayerBytes:
     encoder = network.encoder
     widths, fused = encoder.layers[number], room.fused(encoder)
@@ -126,6 +156,12 @@ def _layer_bytes(
     if encoder.norm.kind == "pre" and queries != seq:  # what the queries look at is normed too
         apart = seq if queries < seq else 0  # else it is the first of what asks
         kept += Kept(values=apart * encoder.hidden, fp32=2 * seq)
+    working, beside = encoder.attention.working(heads, head_dim, seq, queries, turned, fused), 0
+    if room.device == "cuda" and room.precision == "bf16" and encoder.attention.kind == "full":
+        end_to_end = not (encoder.dropout.attention or encoder.causal or memory or ordered)
+        beside = flash_bytes(seq, heads, head_dim, places if end_to_end else 0)
+        if places and not end_to_end:  # the mask as numbers, which the kernel keeps for backward
+            kept += Kept(values=queries * seq)
     ffn_kept = encoder.ffn.kept(encoder.hidden, widths.ffn, queries) + around
     if encoder.dropout.ffn:
         ffn_kept += Kept(masks=queries * widths.ffn)
@@ -135,8 +171,7 @@ def _layer_bytes(
         copies=copies,
         attention_kept=room.bytes_of(kept),
         ffn_kept=room.bytes_of(ffn_kept),
-        attention_working=encoder.attention.working(heads, head_dim, seq, queries, turned, fused)
-        * room.value_bytes,
+        attention_working=working * room.value_bytes + beside,
         ffn_working=encoder.ffn.working(widths.ffn, queries) * room.value_bytes,
     )
 

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
+from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.layers import FP32, Room, layer_bytes
 from bertc.estimate.moments import MOMENTS_BYTES, Moment, Step
 from bertc.ir.resolved import Stage
 from bertc.passes.plan import Fit, choose, largest_divisor
 
-USABLE = {"cpu": 0.7, "cuda": 0.92, "mps": 0.92}
-"""Share of the memory a step may fill. On a GPU the rest is for the driver's context; on a CPU the
-C library keeps freed blocks, up to 0.3 of what a step needs (docs/performance.md).
-"""
+USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
+"""Share of the memory a step may fill. On a GPU the rest is for gaps between the blocks of the
+allocator; on a CPU the C library keeps freed blocks, up to 0.3 of what a step needs
+(docs/performance.md)."""
 
 
 def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
@@ -19,7 +20,8 @@ def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
     whole = whole_step(stage, parameters, room)
     fit = _fit(whole)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
-    step = replace(whole, accumulating=microbatch < stage.batch, recompute=fit.recompute)
+    accumulating = whole.accumulating or microbatch < stage.batch
+    step = replace(whole, accumulating=accumulating, recompute=fit.recompute)
     return Memory(
         weights_bytes=parameters.total * FP32,
         gradients_bytes=parameters.total * FP32,
@@ -38,15 +40,20 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 
 
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
-    """The batch at once, and every activation kept."""
+    """The batch at once, and every activation kept; what DDP keeps is as if it accumulated."""
+    places = stage.texts + 1 if stage.pack else 0
     layers = tuple(
         tuple(
             layer.of_rows(stage.rows_an_example)
-            for layer in layer_bytes(network, stage.seq, room, stage.remembered(network.name))
+            for layer in layer_bytes(
+                network, stage.seq, room, stage.remembered(network.name), places
+            )
         )
         for network in stage.networks()
     )
-    return Step(stage, parameters, room, layers, accumulating=False, recompute=False)
+    return Step(
+        stage, parameters, room, layers, accumulating=room.strategy == "ddp", recompute=False
+    )
 
 
 def _fit(step: Step) -> Fit:
@@ -56,11 +63,22 @@ def _fit(step: Step) -> Fit:
 
 def _most(step: Step) -> int:
     """The most examples at once that fit; 0 if not even one does."""
-    usable = int(step.room.memory_bytes * USABLE[step.room.device])
+    usable = int(_free(step.room) * USABLE[step.room.device])
     largest = _below(step.moments(), usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
         return largest
     return _below(replace(step, accumulating=True).moments(), usable)
+
+
+def _free(room: Room) -> int:
+    """What is left of the memory beside that of CUDA itself and of messages."""
+    if room.device != "cuda":
+        return room.memory_bytes
+    return (
+        room.memory_bytes
+        - CONTEXT_BYTES * (not room.begun)
+        - NCCL_BYTES * (room.strategy != "single")
+    )
 
 
 def _below(moments: tuple[Moment, ...], usable: int) -> int:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import assert_never
 
 from bertc.estimate.batch import batch_bytes
+from bertc.estimate.cuda import CUBLAS_BYTES
 from bertc.estimate.figures import Parameters
 from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
@@ -23,8 +24,8 @@ from bertc.ir.resolved import Network, Stage
 
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
-CHUNK = 2**19
-"""Scores that the cross entropy of an eager CPU step turns into fp32 at once."""
+CHUNK = {"cpu": 2**19, "cuda": 2**27, "mps": 2**27}
+"""Scores that the cross entropy of an eager step turns into fp32 at once."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,9 @@ class Step:
         """Weights, moments, the batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
-        return states + batch_bytes(self.stage, self.room) + memory_bytes(self.stage, self.room)
+        workspace = CUBLAS_BYTES if self.room.device == "cuda" else 0
+        batch = batch_bytes(self.stage, self.room) + memory_bytes(self.stage, self.room)
+        return states + workspace + batch
 
     def _scores(self, one: Pass) -> Iterator[Moment]:
         """At the scores, and where the gradient of their table becomes fp32."""
@@ -191,7 +194,7 @@ class Step:
             # A chunk before and after its bias is added (in fp32 there is no before), and the last.
             at_once = 1 if room.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
-            chunks = min((at_once + 1) * CHUNK, at_once * scores) * FP32
+            chunks = min((at_once + 1) * CHUNK[room.device], at_once * scores) * FP32
             yield Moment(fixed + max(slope, chunks), one.kept)
         if room.precision == "bf16":
             # The table as cast is gone by then: its gradient stands in its place.
@@ -234,7 +237,9 @@ class Step:
             case Adam():
                 return 0
             case Lamb():
-                return self.parameters.total * FP32 * (1 if self.room.compiled else 2)
+                # Compiled it is on a CPU alone.
+                by_tensor = self.room.compiled and self.room.device == "cpu"
+                return self.parameters.total * FP32 * (1 if by_tensor else 2)
             case unreachable:
                 assert_never(unreachable)
 

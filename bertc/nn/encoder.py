@@ -29,6 +29,8 @@ from bertc.nn.visible import (
     Ordered,
     Relation,
     Visible,
+    beginnings,
+    end_to_end,
     in_order,
     narrowed,
     not_later,
@@ -99,7 +101,7 @@ class Encoder(nn.Module):
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        x = embed(reading._replace(asked=None), dtype)
+        x = embed(reading._replace(asked=None, starts=None), dtype)
         visible = self._visible(reading, x)
         seq, memory = reading.token_ids.shape[1], reading.memory
         remembered: list[torch.Tensor] = []
@@ -158,7 +160,11 @@ class Encoder(nn.Module):
         if self.node.causal or reading.memory is not None:
             return self._masked(reading)
         if reading.sequence_ids is not None:
-            return within(reading.sequence_ids, varlen and not self._drops_attention)
+            if not varlen or self._drops_attention:
+                return within(reading.sequence_ids)
+            starts = reading.starts
+            starts = beginnings(reading.sequence_ids) if starts is None else starts
+            return end_to_end(starts, reading.token_ids.shape[1])
         if reading.attention_mask is not None:
             mask_bs = reading.attention_mask.bool()
             # A row of padding alone sees itself: the softmax of no score at all is not a number.
@@ -182,9 +188,7 @@ class Encoder(nn.Module):
         if not self.node.causal:
             seen_bss = torch.ones_like(seen_bss)
         if reading.sequence_ids is not None:
-            own = within(reading.sequence_ids, varlen=False)
-            assert isinstance(own, torch.Tensor), "asked for a mask"
-            seen_bss = seen_bss & own[:, 0]
+            seen_bss = seen_bss & within(reading.sequence_ids)[:, 0]
         if memory is None:
             return seen_bss[:, None]
         seen_bqs = memory.seen(seen_bss)

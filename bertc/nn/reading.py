@@ -27,8 +27,10 @@ class Reading(NamedTuple):
 
     ``attention_mask`` is true at real tokens; padding stands at the end of a row. Where rows hold
     several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
-    unbroken runs. ``asked`` names the positions whose states are wanted: the last layer works there
-    alone. With an ``order`` position s + i is the second state of unseen token i. ``language_ids``
+    unbroken runs that begin at ``starts``, padding too; each place not used is where the next one
+    begins. Without them they are looked for, and waited for. ``asked`` names the positions whose
+    states are wanted: the last layer works there alone. With an ``order`` position s + i is the
+    second state of unseen token i. ``language_ids``
     name rows of the encoder's table of languages; one beyond the last is no language.
     ``position_ids`` say where tokens stand if not one after another. ``memory`` stands before the
     rows. Where rows read text ``backward`` each token before another counts as after it.
@@ -38,6 +40,7 @@ class Reading(NamedTuple):
     segment_ids: torch.Tensor | None = None  # (b, s) long
     attention_mask: torch.Tensor | None = None  # (b, s) bool
     sequence_ids: torch.Tensor | None = None  # (b, s) long
+    starts: torch.Tensor | None = None  # (b, m) long, ascending, the first 0
     language_ids: torch.Tensor | None = None  # (b, s) long
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     memory: Memory | None = None

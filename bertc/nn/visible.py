@@ -9,14 +9,13 @@ from typing import Literal, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.resolved import SHORTEST
 from bertc.nn.reading import Order
 
 
 class Bounds(NamedTuple):
     """Where the sequences of a batch lie when its rows are laid end to end."""
 
-    offsets: torch.Tensor  # (r + 1,) int32, the first token of each, then t, however often
+    offsets: torch.Tensor  # (r + 1,) int32, the first token of each, then t
     longest: int
     asked: torch.Tensor | None = None  # (b, k) long, the tokens of each row that ask, if not all
 
@@ -65,17 +64,29 @@ def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
     return x if x is None or len(x) == 1 else x[rows]
 
 
-def within(sequence_ids_bs: torch.Tensor, varlen: bool) -> torch.Tensor | Bounds:
-    """Each token sees the unbroken run of its own number in (b, s), padding its own too."""
-    if not varlen:
-        return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
-    b, seq = sequence_ids_bs.shape
+def within(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+    """A mask: each token sees the unbroken run of its own number in (b, s), padding its own too."""
+    return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
+
+
+def end_to_end(starts_bm: torch.Tensor, seq: int) -> Bounds:
+    """The same where rows of ``seq`` tokens hold the sequences that begin there, in order.
+
+    Every place counts for a kernel, whose working memory grows with it, so there are as many as a
+    row may hold and no more; those not used are empty.
+    """
+    first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
+    offsets_r = (starts_bm + first_b1).reshape(-1)
+    return Bounds(F.pad(offsets_r, (0, 1), value=len(starts_bm) * seq).int(), seq)
+
+
+def beginnings(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+    """Where the unbroken runs of (b, s) begin, (b, m), and s where a row has fewer: it waits."""
+    seq = sequence_ids_bs.shape[1]
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
-    lane_t = torch.arange(b * seq, device=sequence_ids_bs.device)
-    # A fixed number of places, the rest of them empty sequences at the end.
-    starts_t = torch.where(begins_bs.reshape(-1), lane_t, b * seq).sort().values
-    most = min(b * seq, b * (seq // SHORTEST + 1))
-    return Bounds(F.pad(starts_t[:most], (0, 1), value=b * seq).int(), seq)
+    lane_s = torch.arange(seq, device=sequence_ids_bs.device)
+    most = int(begins_bs.sum(1).max())
+    return torch.where(begins_bs, lane_s, seq).sort(1).values[:, :most]
 
 
 def not_later(seq: int, device: torch.device) -> torch.Tensor:

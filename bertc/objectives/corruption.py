@@ -41,6 +41,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
         segment_ids=inputs.segment_ids,
         attention_mask=real_bs if stage.padded and not stage.pack else None,
         sequence_ids=_number(inputs, real_bs) if stage.pack else None,
+        starts=_starts(inputs) if stage.pack else None,
         language_ids=_languages(inputs) if stage.encoder.languages else None,
         backward=inputs.backward if stage.ways > 1 else None,
     )
@@ -158,6 +159,12 @@ def _ask(inputs: Inputs) -> Questions:
 def _languages(inputs: Inputs) -> torch.Tensor:
     """The language (b, s) of each token."""
     return inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
+
+
+def _starts(inputs: Inputs) -> torch.Tensor:
+    """Where the examples of each row begin, and its padding (b, m + 1)."""
+    ends_b1 = inputs.lengths[:, None]
+    return torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)
 
 
 def _number(inputs: Inputs, real_bs: torch.Tensor) -> torch.Tensor:

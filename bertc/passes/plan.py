@@ -10,12 +10,12 @@ from bertc.ir.base import DeviceKind
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
-EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 4096, "mps": 2048}
+EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
 """Tokens at once below which a step loses more than the quarter that recomputing layers costs.
 
 On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
-at 150 of a 768-wide one. On a GPU, not measured: the rows that fill its units with one wave of
-128 x 256 tiles of a 768-wide product.
+at 150 of a 768-wide one. On a GPU, not measured: the host takes about 0.5 ms for a 768-wide layer,
+forward and backward, in which an H200 computes it for so many tokens (docs/estimates.md).
 """
 
 

@@ -48,6 +48,7 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         segment_ids=moved(batch.segment_ids, torch.long),
         attention_mask=None if batch.shared else examples_bs > 0,
         sequence_ids=examples_bs if batch.shared else None,
+        starts=moved(batch.starts, torch.long) if batch.shared else None,
         asked=None if batch.passage.size else positions_bk,
     )
     answers = Answers(

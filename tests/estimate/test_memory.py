@@ -5,13 +5,16 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.layers import Room
-from bertc.estimate.memory import whole_step
+from bertc.estimate.layers import Room, flash_bytes
+from bertc.estimate.memory import stage_fit, stage_memory, whole_step
+from bertc.estimate.moments import CHUNK
 from bertc.estimate.parameters import count
 from bertc.ir.resolved import Resolved
 from bertc.nn import Order, Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
+from bertc.objectives.cross_entropy import CPU_CHUNK, GPU_CHUNK
 from bertc.passes import Machine
+from bertc.passes.world import Strategy
 from bertc.train.remembered import beginning
 from tests.bench.memory import allocated_bytes
 from tests.kinds import PAIRS
@@ -172,3 +175,73 @@ def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> No
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
+
+
+ON_A_GPU = "layers=12 hidden=768 heads=12 vocab=30522 seq=512 batch=128 microbatch=128 "
+
+
+def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = True) -> int:
+    """The peak on a GPU, in bf16."""
+    resolved = resolve(ON_A_GPU + settings)
+    room = Room(2**40, "cuda", "bf16", compiled, "off", strategy)
+    stage = resolved.stages[0]
+    return stage_memory(stage, count(stage, resolved.terms()), room).peak_bytes
+
+
+def test_backward_of_flash_attention_adds_up_in_fp32() -> None:
+    # 4 bytes for each of 12 x 64 numbers and 12 sums of all 65,536 tokens.
+    assert flash_bytes(512, 12, 64, 0) * 128 == 4 * 65_536 * 12 * (64 + 1)
+    assert flash_bytes(500, 12, 64, 0) == flash_bytes(512, 12, 64, 0)
+    # End to end every place counts, even an empty one, as 128 tokens more.
+    assert flash_bytes(512, 12, 64, 65) * 128 == 4 * (65_536 + 128 * 128 * 65) * 12 * 65
+
+
+def test_places_for_sequences_are_no_more_than_a_row_holds() -> None:
+    packed = resolve(ON_A_GPU + "pack=true dropout=0").stages[0]
+    working = [
+        layers[0].attention_working
+        for stage in (packed, packed.model_copy(update={"pack": False}))
+        for layers in whole_step(
+            stage, count(packed, packed.objective), Room(2**40, "cuda", "bf16", True, "off")
+        ).layers
+    ]
+    assert 128 * (working[0] - working[1]) == 4 * 128 * 128 * (packed.texts + 1) * 12 * 65
+
+
+def test_with_dropout_packed_rows_keep_their_mask_as_numbers_in_every_layer() -> None:
+    masks = on_a_gpu("pack=true") - on_a_gpu("")
+    assert 0.9 < masks / (12 * 128 * 512 * 512 * 2) < 1.2
+
+
+def test_lamb_holds_two_copies_on_a_gpu_compiled_or_not() -> None:
+    small = "optimizer=lamb seq=128 microbatch=1"
+    weights = count(resolve(ON_A_GPU).stages[0], resolve(ON_A_GPU).terms()).total
+    assert on_a_gpu(small) == on_a_gpu(small, compiled=False)
+    assert on_a_gpu(small) > weights * 4 * (4 + 2)
+
+
+def test_ddp_keeps_gradients_from_step_to_step() -> None:
+    weights = count(resolve(ON_A_GPU).stages[0], resolve(ON_A_GPU).terms()).total
+    more = on_a_gpu("", strategy="ddp") - on_a_gpu("")
+    assert more == pytest.approx(4 * weights, rel=0.1)
+    assert on_a_gpu("", strategy="fsdp") == on_a_gpu("")
+
+
+def test_a_gpu_is_not_all_free() -> None:
+    resolved = resolve(ON_A_GPU + "batch=10k microbatch=1")
+    stage, parameters = resolved.stages[0], count(resolved.stages[0], resolved.terms())
+    rooms = [
+        Room(16 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
+        Room(17 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
+        Room(15 * GIB, "cuda", "bf16", True, "off", "single", begun=True),
+        Room(15 * GIB + GIB // 2, "cuda", "bf16", True, "off"),
+    ]
+    sharing, more, alone, whole = (stage_fit(stage, parameters, room).examples for room in rooms)
+    assert sharing == alone == whole < more
+
+
+def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> None:
+    assert CHUNK == {"cpu": CPU_CHUNK, "cuda": GPU_CHUNK, "mps": GPU_CHUNK}
+    least = 3 * 4 * min(GPU_CHUNK, 128 * resolve(ON_A_GPU).stages[0].predictions() * 30_522)
+    eager, compiled = on_a_gpu("", compiled=False), on_a_gpu("")
+    assert abs(eager - compiled) < least

@@ -7,6 +7,7 @@ from torch.nn.utils.rnn import pad_sequence
 from bertc.api import resolve
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model, Reading, build
+from bertc.nn.visible import beginnings, end_to_end
 from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
 from bertc.objectives.columns import Replacements
 from bertc.objectives.corruption import asking
@@ -180,6 +181,15 @@ def test_the_kernel_for_any_length_sees_the_same(monkeypatch: pytest.MonkeyPatch
         torch.testing.assert_close(moved[name], gradient, atol=1e-5, rtol=1e-5, msg=name)
 
 
+def test_sequences_of_rows_lie_end_to_end_however_their_beginnings_are_found() -> None:
+    numbers = torch.tensor([[1, 1, 2, 3, 3, 0], [1, 1, 1, 1, 1, 1], [1, 2, 2, 2, 0, 0]])
+    looked_for = beginnings(numbers)
+    assert looked_for.tolist() == [[0, 2, 3, 5], [0, 6, 6, 6], [0, 1, 4, 6]]
+    offsets = end_to_end(looked_for, 6).offsets.tolist()
+    assert offsets == [0, 2, 3, 5, 6, 12, 12, 12, 12, 13, 16, 18, 18]
+    assert len(offsets) == 3 * 4 + 1
+
+
 def test_a_text_does_not_see_its_neighbours() -> None:
     model: Model = build(program(SPECS[0])).eval()
     ids = torch.randint(5, VOCAB, (1, 20), generator=torch.Generator().manual_seed(1))
@@ -213,6 +223,14 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
     assert columns.reading.sequence_ids is not None
     assert columns.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
     assert columns.reading.attention_mask is None
+    starts = columns.reading.starts
+    assert starts is not None
+    # As many places as a row may hold examples, and padding; those not used are empty.
+    assert starts[0].tolist() == [0, 12, 21] + [41] * (stage.texts - 3) + [41]
+    bounds = end_to_end(starts, ROOM)
+    assert bounds.offsets.dtype == torch.int32
+    assert bounds.offsets.tolist() == [*starts[0].tolist(), ROOM]
+    assert bounds.longest == ROOM
     assert columns.pairs is not None
     assert columns.pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
     assert columns.pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]

@@ -11,6 +11,7 @@ import bertc
 from bertc.data import encode
 from bertc.data.examples import Asked, Labelled, Scored, Tagged
 from bertc.data.task import FEWEST_TOKENS, TaskData, TaskSet, gather, shared
+from bertc.nn.visible import beginnings
 from bertc.train.step import make_objective
 from bertc.train.task_feed import examples_at_once, to_columns
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
@@ -97,6 +98,7 @@ def test_nothing_is_lost_or_read_twice(bert, kind):
     resolved = bertc.resolve(f"{NETWORK} task={TASKS[kind]}")
     alone, packed = batches(kind, resolved, bert)
     assert packed.shared
+    assert packed.starts.tolist() == beginnings(torch.as_tensor(packed.examples)).tolist()
     assert not alone.shared
     assert sorted(packed.rows) == sorted(alone.rows) == list(range(20))
     assert packed.token_ids.shape[1] <= FEWEST_TOKENS + 24
