@@ -114,7 +114,9 @@ def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, comp
 def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     """The first batch as bertc masks it, in the arguments of a model of transformers.
 
-    In parts of ``rows`` examples, padded as its collators do: a label at every position.
+    In parts of ``rows`` examples, with a label at every position as its collators give them. They
+    also give a mask of ones; with that its attention may not take the flash kernel, so there is
+    none: every row is full.
     """
     stage = resolved.stages[0]
     text = RandomText(stage, resolved.encoder.vocab_size)
@@ -129,7 +131,7 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
 
 def _arguments(stage: Stage, columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
     token_ids_bs = columns.reading.token_ids
-    given = {"input_ids": token_ids_bs, "attention_mask": torch.ones_like(token_ids_bs)}
+    given = {"input_ids": token_ids_bs}
     if columns.reading.segment_ids is not None and stage.encoder.segments:
         given["token_type_ids"] = columns.reading.segment_ids
     if columns.reading.language_ids is not None:

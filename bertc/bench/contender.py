@@ -69,14 +69,14 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
     return Contender(name, plan.precision, plan.compile, open, partial(kernels, resolved.run))
 
 
-def load_kernels(device: torch.device, precision: Precision) -> None:
+def load_kernels(device: torch.device, contender: Contender) -> None:
     """Take a step of a small model, so that what torch loads for the first one is no part of ours.
 
-    The code of its kernels and their workspaces are some 25 MiB, whatever the model.
+    The code of its kernels and their workspaces are some 25 MiB, whatever the model. Libraries read
+    their settings when they are first used, so it happens in what the contender's turns happen in.
     """
-    settings = {**SMALL, "device": device.type, "precision": precision}
+    settings = {**SMALL, "device": device.type, "precision": contender.precision}
     given = {name: Given(value, Origin("written")) for name, value in settings.items()}
     small = resolve(Program("small", given))
-    contender = bertc(small, make_plan(small), "small")
-    with contender.open() as step, contender.turn():
+    with contender.turn(), bertc(small, make_plan(small), "small").open() as step:
         step()

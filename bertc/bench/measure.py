@@ -128,7 +128,7 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
     """Answer with the first step; then take a turn whenever one is asked for."""
     try:
         contender = make()[index]
-        load_kernels(device, contender.precision)
+        load_kernels(device, contender)
         before, graphs = begin_peak(device), graphs_so_far()
         with contender.open() as step, contender.turn():
             first, _ = _timed(step, 1, device)

@@ -1,11 +1,13 @@
 """What bertc's generality costs: its step beside a training loop written by hand for one model.
 
-    python tests/bench/minimal.py [--spec bert-mini] [--batch 32] [--seq 128] [--rounds 15]
+    python -m tests.bench.minimal [--spec bert-mini] [--batch 32] [--seq 128] [--rounds 15]
+        [--device cpu]
 
 The loop below knows BERT with a masked-LM head and nothing else, and has every trick that bertc
 has on a CPU: bf16 arithmetic with fp32 weights, one product for query, key and value, four dropout
 draws from a word, scores at predicted positions only that turn into their own gradient, fused
-AdamW. It draws its masks as simply as can be. Prints medians and the ratio of each round.
+AdamW; on a GPU fused attention and the whole model compiled. It draws its masks as simply as can
+be. Prints medians and the ratio of each round.
 
 Axes: b batch, s sequence, k predictions of a row, n = b*k, h hidden, a heads, d head_dim, v vocab.
 """
@@ -15,6 +17,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +45,8 @@ def norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
 
 
 def drop(x: Tensor) -> Tensor:
+    if x.device.type != "cpu":
+        return F.dropout(x, DROPOUT)
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     kept = draws >= round(DROPOUT * 2**16) - 2**15
@@ -61,8 +66,11 @@ class Layer(nn.Module):
         query, key, value = (
             y.view(b, s, self.heads, -1).transpose(1, 2) for y in cast(self.qkv, x_bsh).chunk(3, -1)
         )
-        scores_bass = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-        mixed_basd = drop(scores_bass.softmax(-1)) @ value
+        if x_bsh.device.type == "cpu":
+            scores_bass = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+            mixed_basd = drop(scores_bass.softmax(-1)) @ value
+        else:
+            mixed_basd = F.scaled_dot_product_attention(query, key, value, dropout_p=DROPOUT)
         mixed_bsh = mixed_basd.transpose(1, 2).reshape(b, s, h)
         x_bsh = norm(self.norm1, x_bsh + drop(cast(self.out, mixed_bsh)))
         y_bsh = cast(self.outer, F.gelu(cast(self.inner, x_bsh), approximate="tanh"))
@@ -88,7 +96,10 @@ class Bert(nn.Module):
             x = layer(x)
         x_nh = x.flatten(0, 1).index_select(0, places_n)
         x_nh = norm(self.head_norm, F.gelu(cast(self.dense, x_nh), approximate="tanh"))
-        loss: Tensor = Loss.apply(x_nh, self.token.weight.bfloat16(), self.bias, targets_n)
+        table_vh = self.token.weight.bfloat16()
+        if x_nh.device.type != "cpu":  # the compiler makes the gradient from the logits itself
+            return F.cross_entropy(F.linear(x_nh, table_vh).float() + self.bias, targets_n)
+        loss: Tensor = Loss.apply(x_nh, table_vh, self.bias, targets_n)
         return loss
 
 
@@ -116,43 +127,46 @@ class Loss(torch.autograd.Function):
     def backward(ctx, upstream):
         x_nh, table_vh, slope_nv = ctx.saved_tensors
         scale = (upstream / len(x_nh)).bfloat16()
-        ones_n1 = torch.ones(len(x_nh), 1, dtype=torch.bfloat16) * scale
+        ones_n1 = scale.expand(len(x_nh), 1)
         bias_v = (slope_nv.t() @ ones_n1)[:, 0]
         return (slope_nv @ table_vh) * scale, slope_nv.t() @ (x_nh * scale), bias_v, None
 
 
 def mask(ids_bs: Tensor, predictions: int) -> tuple[Tensor, Tensor, Tensor]:
     b, s = ids_bs.shape
-    chosen_bk = torch.rand(b, s).topk(predictions, dim=1, sorted=False).indices
-    places_n = (chosen_bk + torch.arange(b)[:, None] * s).flatten()
+    device = ids_bs.device
+    chosen_bk = torch.rand(b, s, device=device).topk(predictions, dim=1, sorted=False).indices
+    places_n = (chosen_bk + torch.arange(b, device=device)[:, None] * s).flatten()
     targets_n = ids_bs.flatten()[places_n]
-    draw_n = torch.rand(len(places_n))
-    read_n = torch.where(draw_n < 0.9, torch.randint(VOCAB, draw_n.shape), targets_n)
+    draw_n = torch.rand(len(places_n), device=device)
+    any_n = torch.randint(VOCAB, draw_n.shape, device=device)
+    read_n = torch.where(draw_n < 0.9, any_n, targets_n)
     read_n = torch.where(draw_n < 0.8, MASK, read_n)
     return ids_bs.flatten().index_put((places_n,), read_n).view(b, s), places_n, targets_n
 
 
-def by_hand(resolved: Resolved) -> Contender:
+def by_hand(resolved: Resolved, device: str = "cpu", compiled: bool = False) -> Contender:
     encoder, stage = resolved.encoder, resolved.stages[0]
     predictions = stage.predictions()
 
     @contextmanager
     def open() -> Iterator[Callable[[], float]]:
         heads = encoder.layers[0].heads
-        model = Bert(len(encoder.layers), encoder.hidden, heads, stage.seq)
+        model = Bert(len(encoder.layers), encoder.hidden, heads, stage.seq).to(device)
+        forward = torch.compile(model) if compiled else model
         spared = [p for p in model.parameters() if p.ndim == 1]
         groups = [
             {"params": [p for p in model.parameters() if p.ndim > 1]},
             {"params": spared, "weight_decay": 0.0},
         ]
         optimizer = torch.optim.AdamW(groups, lr=RATE, fused=True)
-        text = torch.randint(5, VOCAB, (64, stage.batch, stage.seq))
+        text = torch.randint(5, VOCAB, (64, stage.batch, stage.seq), device=device)
         done = 0
 
         def step() -> float:
             nonlocal done
             done += 1
-            loss = model(*mask(text[done % len(text)], predictions))
+            loss = forward(*mask(text[done % len(text)], predictions))
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -162,7 +176,12 @@ def by_hand(resolved: Resolved) -> Contender:
 
         yield step
 
-    return Contender("by hand", "bf16", False, open, nullcontext)
+    return Contender("by hand", "bf16", compiled, open, nullcontext)
+
+
+def contenders(resolved: Resolved, device: str, compiled: bool) -> tuple[Contender, ...]:
+    """Both, made anew in the process of each."""
+    return bertc(resolved, make_plan(resolved), "bertc"), by_hand(resolved, device, compiled)
 
 
 def main() -> None:
@@ -172,16 +191,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json")
     args = parser.parse_args()
+    compiled = args.device == "cuda"
     resolved = resolve(args.spec, [
         f"seq={args.seq}", f"batch={args.batch}", f"microbatch={args.batch}", "objective=mlm",
-        "format=blocks", "steps=1000", "compile=off", "precision=bf16", "device=cpu",
-        f"positions=learned({args.seq})",
+        "format=blocks", "steps=1000", f"compile={'on' if compiled else 'off'}", "precision=bf16",
+        f"device={args.device}", f"positions=learned({args.seq})",
     ])  # fmt: skip
-    contenders = [bertc(resolved, make_plan(resolved), "bertc"), by_hand(resolved)]
+    make = partial(contenders, resolved, args.device, compiled)
     with kept_memory():
-        own, hand = take_turns(contenders, torch.device("cpu"), args.rounds, lambda _: None)
+        own, hand = take_turns(make, torch.device(args.device), args.rounds, lambda _: None)
     ratios = [a / b for a, b in zip(own.seconds, hand.seconds, strict=True)]
     result = {
         "spec": args.spec, "batch": args.batch, "seq": args.seq, "rounds": args.rounds,

@@ -1,8 +1,10 @@
 """``bertc bench``: what it reports and what it refuses. No clock is trusted here."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,12 @@ from bertc import cli
 from bertc.api import resolve
 from bertc.bench import bench
 from bertc.bench.baseline import IGNORED, arguments, described, transformers
+from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved
-from bertc.train.machine import make_plan
+from bertc.train.machine import SUMS, make_plan
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "
@@ -125,6 +128,33 @@ def test_the_other_side_is_the_same_model_on_the_same_batch(name: str) -> None:
     read = [w for w in model_weights(resolved) if name != "roberta" or "pooler" not in w.name]
     assert sum(p.numel() for p in model.parameters()) == sum(w.numel for w in read)
     assert torch.isfinite(model(**first).loss)
+
+
+def test_the_other_side_has_nothing_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries read them when they are first used: as the first step of its process is taken."""
+    seen: list[tuple[int, int]] = []
+
+    @contextmanager
+    def small() -> Iterator[Step]:
+        def step() -> float:
+            seen.append(
+                (len(SUMS.keys() & os.environ.keys()), torch.get_deterministic_debug_mode())
+            )
+            return 0.0
+
+        yield step
+
+    resolved = resolve(TOY)
+    plan = make_plan(resolved)
+    others, own = transformers(resolved, plan, compiled=True), bertc(resolved, plan, "bertc")
+    one = Contender("small", "fp32", False, small, nullcontext)
+    monkeypatch.setattr("bertc.bench.contender.bertc", lambda *_: one)
+    for name in SUMS:
+        monkeypatch.delenv(name, raising=False)
+    for each in (own, *others):
+        load_kernels(torch.device("cpu"), each)
+    assert seen == [(len(SUMS), 2)] + [(0, 0)] * len(others)
+    assert "attention_mask" not in arguments(resolved, 2)[0]
 
 
 def test_forms_of_the_other_side() -> None:

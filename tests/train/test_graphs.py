@@ -1,0 +1,123 @@
+"""The graphs that a step is compiled to: what they scatter, that none is compiled anew in a run.
+
+Nothing is compiled here: graphs are traced, and looked at or run as they are.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from bertc.api import resolve
+from bertc.ir.objective import Mlm, Sop, Term
+from bertc.objectives import Columns
+from bertc.train.feed import to_inputs
+from bertc.train.graphs import graphs_so_far
+from bertc.train.loop import train
+from bertc.train.step import TrainStep
+from bertc.train.synthetic import RandomText
+from tests.bench.rig import make_step
+from tests.kinds import OBJECTIVES
+
+TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 precision=fp32 dropout=0"
+CPU = torch.device("cpu")
+pytestmark = pytest.mark.filterwarnings("ignore")  # The compiler's own.
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def step_and_columns(extra: str, compiled: bool = False) -> tuple[TrainStep, list[Columns]]:
+    """The step of a toy and its first batch."""
+    resolved = resolve(f"{TOY} {extra}", ["microbatch=4"])
+    step = make_step(resolved, 4, compiled=compiled)
+    stage = resolved.stages[0]
+    return step, step.read(to_inputs(RandomText(stage, 500).train(0), CPU)).columns
+
+
+SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
+"""Sums into places that the data name. Under deterministic kernels Inductor leaves them to a sort
+and to one warp that walks all entries of a place: 26 ms where a table has two rows."""
+LEFT = {
+    "nsp": {"_unsafe_masked_index_put_accumulate": 2},  # the tables of tokens and of segments
+    "xlnet": {
+        "_unsafe_masked_index_put_accumulate": 1,
+        "index_put": 3,  # states that were asked for
+        "scatter_add": 2,  # scores by distance of tokens that stand anywhere
+    },
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_the_compiled_step_scatters(name: str) -> None:
+    from torch._functorch.aot_autograd import make_boxed_func
+    from torch._inductor.compile_fx import compile_fx
+
+    found = Counter[str]()
+
+    def look(graph: Any, inputs: Any, **_: Any) -> Any:
+        called = (n.target for n in graph.graph.nodes if n.op == "call_function")
+        names = (getattr(each, "_opname", "") for each in called)
+        found.update(n for n in names if any(part in n for part in SCATTERS))
+        return make_boxed_func(graph.forward)
+
+    traced = partial(torch.compile, backend=partial(compile_fx, inner_compile=look))
+    with patch.object(torch, "compile", traced):
+        step, columns = step_and_columns(OBJECTIVES[name], compiled=True)
+    step.try_out(columns)
+    # A part of one tensor that takes another's place has no places to look up.
+    found = Counter(
+        {n: k for n, k in found.items() if n not in ("select_scatter", "slice_scatter")}
+    )
+    assert found == LEFT[name]
+
+
+def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monkeypatch):
+    """The text, the rate and the stage change; the graphs of a stage stay."""
+    seen: list[int] = []
+    real = TrainStep.__call__
+
+    def call(self, *arguments):
+        result = real(self, *arguments)
+        seen.append(graphs_so_far().compiled)
+        return result
+
+    monkeypatch.setattr(TrainStep, "__call__", call)
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    pairs = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
+    stages = {"short": {"steps": 20, "seq": 16}, "long": {"steps": 20, "objective": pairs}}
+    resolved = tiny(stages=stages, compile="on", microbatch=4, eval_every=8, save_every=40)
+    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    assert len(seen) == 40
+    assert len(set(seen[:20])) == len(set(seen[20:])) == 1
+    assert seen[0] < seen[-1]
+
+
+@pytest.mark.parametrize("elsewhere", ["a GPU", "compiled"])
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_the_branches_of_other_machines_compute_the_same(objective: str, elsewhere: str) -> None:
+    def gradients() -> dict[str, torch.Tensor]:
+        step, columns = step_and_columns(objective)
+        sums, *_ = step.gradients(columns, 0)
+        grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
+        return {"losses": torch.stack(sums), **grown}
+
+    here = gradients()
+    whose = {
+        "a GPU": patch("bertc.nn.attend.eager_cpu", lambda x: False),
+        "compiled": patch.object(torch.compiler, "is_compiling", lambda: True),
+    }
+    with whose[elsewhere]:
+        there = gradients()
+    assert here.keys() == there.keys()
+    for name, tensor in here.items():
+        most = tensor.abs().max().item()
+        torch.testing.assert_close(there[name], tensor, atol=1e-4 * most + 1e-9, rtol=1e-4)
