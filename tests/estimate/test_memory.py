@@ -177,12 +177,18 @@ def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> No
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
 
 
-ON_A_GPU = "layers=12 hidden=768 heads=12 vocab=30522 seq=512 batch=128 microbatch=128 "
+BASE = "layers=12 hidden=768 heads=12 vocab=30522 seq=512 batch=128 microbatch=128"
+
+
+def as_base(settings: str = "") -> Resolved:
+    """BERT-base, but for these settings."""
+    given = dict(setting.split("=", 1) for setting in f"{BASE} {settings}".split())
+    return resolve(" ".join(f"{name}={value}" for name, value in given.items()))
 
 
 def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = True) -> int:
     """The peak on a GPU, in bf16."""
-    resolved = resolve(ON_A_GPU + settings)
+    resolved = as_base(settings)
     room = Room(2**40, "cuda", "bf16", compiled, "off", strategy)
     stage = resolved.stages[0]
     return stage_memory(stage, count(stage, resolved.terms()), room).peak_bytes
@@ -197,7 +203,7 @@ def test_backward_of_flash_attention_adds_up_in_fp32() -> None:
 
 
 def test_places_for_sequences_are_no_more_than_a_row_holds() -> None:
-    packed = resolve(ON_A_GPU + "pack=true dropout=0").stages[0]
+    packed = as_base("pack=true dropout=0").stages[0]
     working = [
         layers[0].attention_working
         for stage in (packed, packed.model_copy(update={"pack": False}))
@@ -215,20 +221,20 @@ def test_with_dropout_packed_rows_keep_their_mask_as_numbers_in_every_layer() ->
 
 def test_lamb_holds_two_copies_on_a_gpu_compiled_or_not() -> None:
     small = "optimizer=lamb seq=128 microbatch=1"
-    weights = count(resolve(ON_A_GPU).stages[0], resolve(ON_A_GPU).terms()).total
+    weights = count(as_base().stages[0], as_base().terms()).total
     assert on_a_gpu(small) == on_a_gpu(small, compiled=False)
     assert on_a_gpu(small) > weights * 4 * (4 + 2)
 
 
 def test_ddp_keeps_gradients_from_step_to_step() -> None:
-    weights = count(resolve(ON_A_GPU).stages[0], resolve(ON_A_GPU).terms()).total
+    weights = count(as_base().stages[0], as_base().terms()).total
     more = on_a_gpu("", strategy="ddp") - on_a_gpu("")
     assert more == pytest.approx(4 * weights, rel=0.1)
     assert on_a_gpu("", strategy="fsdp") == on_a_gpu("")
 
 
 def test_a_gpu_is_not_all_free() -> None:
-    resolved = resolve(ON_A_GPU + "batch=10k microbatch=1")
+    resolved = as_base("batch=10k microbatch=1")
     stage, parameters = resolved.stages[0], count(resolved.stages[0], resolved.terms())
     rooms = [
         Room(16 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
@@ -242,6 +248,6 @@ def test_a_gpu_is_not_all_free() -> None:
 
 def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> None:
     assert CHUNK == {"cpu": CPU_CHUNK, "cuda": GPU_CHUNK, "mps": GPU_CHUNK}
-    least = 3 * 4 * min(GPU_CHUNK, 128 * resolve(ON_A_GPU).stages[0].predictions() * 30_522)
+    least = 3 * 4 * min(GPU_CHUNK, 128 * as_base().stages[0].predictions() * 30_522)
     eager, compiled = on_a_gpu("", compiled=False), on_a_gpu("")
     assert abs(eager - compiled) < least

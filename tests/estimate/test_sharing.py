@@ -25,7 +25,8 @@ def test_a_small_model_is_held_whole_by_each() -> None:
     assert eight.spread is not None
     assert (eight.spread.devices, eight.spread.per_host, eight.spread.strategy) == (8, 8, "ddp")
     assert eight.memory.weights_bytes == one.memory.weights_bytes
-    assert eight.memory.largest_microbatch == pytest.approx(one.memory.largest_microbatch, rel=0.01)
+    # Messages take a GiB of each device, and gradients stay.
+    assert 0.98 < eight.memory.largest_microbatch / one.memory.largest_microbatch < 1
     assert eight.memory.microbatch == one.memory.microbatch / 8
     talk = eight.spread.communication_seconds
     # Seven eighths of all gradients go round twice.
