@@ -112,14 +112,21 @@ def estimate(
     from bertc.estimate import as_json, as_table, convention_named
     from bertc.estimate import estimate as run
     from bertc.outside import row_lengths
+    from bertc.passes import cores
 
+    began = cores.now() if device == "cpu" else None
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
     estimates = [
         run(point, device, counting, world, lengths)
         for point, lengths in zip(found, row_lengths(found), strict=True)
     ]
-    typer.echo(as_json(estimates) if json else as_table(estimates))
+    if json:
+        typer.echo(as_json(estimates))
+        return
+    typer.echo(as_table(estimates))
+    if told := cores.beside(cores.taken_by_others(began)):
+        typer.echo(told)
 
 
 @app.command()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+TOLD = 0.25
+"""Cores that other processes take from which it is told."""
 GROUPS = Path("/sys/fs/cgroup")
 PROCESSES = Path("/proc")
 
@@ -78,6 +80,20 @@ def taken_by_others(since: Moment | None) -> float:
         return 0.0
     others = (until.busy - since.busy) - (until.own - since.own)
     return max(0.0, others / (until.at - since.at))
+
+
+def beside(taken: float) -> str:
+    """How much longer a step takes beside processes that take so many cores; "" for little.
+
+    Processes that want the same cores get about equal parts (docs/performance.md).
+    """
+    if taken < TOLD:
+        return ""
+    cores = available_cores()
+    return (
+        f"Other processes take {taken:.1f} of {cores} cores now: beside them it takes about "
+        f"{1 + taken / cores:.1f} times as long."
+    )
 
 
 def _read(path: Path) -> str:

@@ -6,7 +6,7 @@ from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
 from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.cores import available_cores, now, taken_by_others
+from bertc.passes.cores import TOLD, available_cores, now, taken_by_others
 from bertc.train.display import WORTH_TELLING, Standing, peak_memory_bytes
 from bertc.train.session import Session
 
@@ -14,8 +14,6 @@ FORWARD = 1 / 3
 """Of the time of a training step what reading its tokens takes, about."""
 WARM_STEPS, WARM_SECONDS = 3, 2.0
 """Steps, and seconds of them, after the first one, before the pace of a run is told."""
-TAKEN = 0.25
-"""Cores that other processes take from which it is told."""
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
@@ -91,7 +89,7 @@ class Clock:
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
         told = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
         taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
-        if taken >= TAKEN:
+        if taken >= TOLD:
             told += f"; other processes take {taken:.1f} of {available_cores()} cores"
         self._session.display.note(told)
 

@@ -84,3 +84,11 @@ def test_a_real_neighbour_is_seen():
         before = cores.now()
         process.communicate(b"x")
     assert cores.taken_by_others(before) > 0
+
+
+def test_little_that_others_take_is_not_told(monkeypatch):
+    monkeypatch.setattr(cores, "available_cores", lambda: 4)
+    assert cores.beside(0.2) == ""
+    assert cores.beside(2.0) == (
+        "Other processes take 2.0 of 4 cores now: beside them it takes about 1.5 times as long."
+    )
