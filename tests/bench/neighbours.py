@@ -1,14 +1,18 @@
-"""Throughput of a training step beside busy processes, for ways in which threads may wait.
+"""Throughput of a training step beside busy processes, and what of it is told beforehand.
 
-    python -m tests.bench.neighbours [--seconds 5] [--rounds 3] [--precision bf16] [--json FILE]
+    python -m tests.bench.neighbours [--seconds 4] [--rounds 3] [--precision bf16] [--json FILE]
 
-Each way is a process of its own that trains bert-mini, 32 x 128 tokens; they take turns, alone and
-beside one, two and three processes that only count, and beside another of their own kind.
+bert-mini, 32 x 128 tokens, on all cores: bertc's step, the same with threads that wait as torch has
+them wait, and transformers'. Each is a process of its own; they take turns, alone, beside one, two
+and three processes that only count, and beside another of their own kind. ATEN_CPU_CAPABILITY=avx2
+ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 make a processor of fewer instructions of one
+with more.
 """
 
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -16,59 +20,58 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-WAYS: dict[str, dict[str, str]] = {
-    "as torch has it": {},
-    "sleep at once": {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"},
-    "spin 200": {"GOMP_SPINCOUNT": "200"},
-    "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
-    "spin 4,000": {"GOMP_SPINCOUNT": "4000"},
-    "one thread": {"OMP_NUM_THREADS": "1"},
-}
+OTHERS = (0, 1, 2, 3)
 COUNTING = "while True: pass"
-SPEC = "layers=4 hidden=256 vocab=30522 seq=128 batch=32 precision={}"
+SPEC = "extends bert-mini seq=128 batch=32 objective=mlm format=blocks precision={} device=cpu"
+WAYS = ("bertc", "threads waiting as torch has it", "transformers")
 
 
-def work(precision: str) -> None:
+def work(way: str, precision: str) -> None:
     """Answer each number of seconds on the input with the tokens a second of that long."""
+    from bertc import cli
+
+    if way == "bertc":
+        cli.share_cores()
     from bertc.api import resolve
-    from bertc.train.machine import determinism
-    from tests.bench.rig import make_step, random_rows
+    from bertc.bench.baseline import transformers
+    from bertc.bench.contender import bertc
+    from bertc.estimate import estimate
+    from bertc.train.machine import make_plan
 
     resolved = resolve(SPEC.format(precision))
-    stage = resolved.stages[0]
-    step, rows = make_step(resolved, stage.batch), random_rows(stage, 30522)
-    done = 0
-    with determinism():
-        for _ in range(2):
-            step(step.read(rows), 0, 1e-4)
-        print("ready", flush=True)
+    plan, stage = make_plan(resolved), resolved.stages[0]
+    own = bertc(resolved, plan, way)
+    if way == "transformers":
+        own = transformers(resolved, plan, compiled=False)[-1]
+    tokens = stage.batch * stage.seq
+    with own.open() as step, own.turn():
+        step()
+        step()
+        print(tokens / estimate(resolved, "cpu").time.seconds_per_step, flush=True)
         for line in sys.stdin:
-            began, first = time.perf_counter(), done
+            began, done = time.perf_counter(), 0
             while (passed := time.perf_counter() - began) < float(line):
+                step()
                 done += 1
-                step(step.read(rows), done, 1e-4)
-            print((done - first) * stage.batch * stage.seq / passed, flush=True)
+            print(done * tokens / passed, flush=True)
 
 
 class Worker:
-    """One way of waiting, in a process of its own."""
+    """One way, in a process of its own."""
 
-    def __init__(self, settings: dict[str, str], precision: str) -> None:
+    def __init__(self, way: str, precision: str) -> None:
+        command = ["-m", "tests.bench.neighbours", "--work", way, "--precision", precision]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.neighbours", "--work", "--precision", precision],
-            env=env | settings,
+            [sys.executable, *command],
+            env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._read()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        self.told = self.result()
+        """Tokens a second that are estimated for cores to oneself."""
 
     def start(self, seconds: float) -> None:
         """Train for so long."""
@@ -77,7 +80,8 @@ class Worker:
 
     def result(self) -> float:
         """Tokens a second."""
-        return float(self._read())
+        assert self._process.stdout is not None
+        return float(self._process.stdout.readline())
 
     def close(self) -> None:
         """End it."""
@@ -86,54 +90,72 @@ class Worker:
 
 
 @contextmanager
-def counting(number: int) -> Iterator[None]:
-    """So many processes that keep a core busy."""
+def counting(number: int) -> Iterator[float]:
+    """So many processes that keep a core busy; gives the cores that they take."""
+    from bertc.passes import cores
+
     busy = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
     try:
-        yield
+        time.sleep(0.2)
+        since = cores.now()
+        time.sleep(0.3)
+        yield cores.taken_by_others(since)
     finally:
         for process in busy:
             process.kill()
             process.wait()
 
 
+def measure(precision: str, seconds: float, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Tokens a second by way and number of neighbours; ``told`` is what is told beforehand."""
+    from bertc.passes.cores import available_cores
+
+    workers = {way: Worker(way, precision) for way in WAYS}
+    found: dict[str, dict[str, list[float]]] = {way: {} for way in (*WAYS, "told")}
+    for _ in range(rounds):
+        for number in OTHERS:
+            with counting(number) as taken:
+                slower = 1 + taken / available_cores()
+                found["told"].setdefault(str(number), []).append(workers["bertc"].told / slower)
+                for way, worker in workers.items():
+                    worker.start(seconds)
+                    found[way].setdefault(str(number), []).append(worker.result())
+        for way, worker in workers.items():
+            other = Worker(way, precision)
+            other.start(seconds + 1)
+            time.sleep(0.3)
+            worker.start(seconds)
+            found[way].setdefault("its like", []).append(worker.result())
+            other.result()
+            other.close()
+    for worker in workers.values():
+        worker.close()
+    return found
+
+
 def main() -> None:
     """Print a row for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--precision", default="bf16")
-    parser.add_argument("--ways", default="")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--work", action="store_true")
+    parser.add_argument("--work", choices=WAYS)
     args = parser.parse_args()
     if args.work:
-        return work(args.precision)
-    ways = {n: w for n, w in WAYS.items() if not args.ways or n in args.ways.split(",")}
-    workers = {name: Worker(settings, args.precision) for name, settings in ways.items()}
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
-    for _ in range(args.rounds):
-        for number in range(4):
-            with counting(number):
-                for name, worker in workers.items():
-                    worker.start(args.seconds)
-                    found[name].setdefault(f"beside {number}", []).append(worker.result())
-        for name, worker in workers.items():
-            other = Worker(ways[name], args.precision)
-            other.start(args.seconds + 1)
-            time.sleep(0.3)
-            worker.start(args.seconds)
-            found[name].setdefault("beside a run", []).append(worker.result())
-            other.result()
-            other.close()
-        for name, cells in found.items():
-            told = "  ".join(f"{k} {statistics.median(v):6,.0f}" for k, v in cells.items())
-            print(f"{name:24} {told}", flush=True)
-        print(flush=True)
-    for worker in workers.values():
-        worker.close()
+        return work(args.work, args.precision)
+    found = measure(args.precision, args.seconds, args.rounds)
+    for way, cells in found.items():
+        told = "  ".join(f"beside {k} {statistics.median(v):6,.0f}" for k, v in cells.items())
+        print(f"{way:32} {told}", flush=True)
     if args.json:
-        result: dict[str, Any] = {"precision": args.precision, "tokens_per_second": found}
+        names = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+        result = {
+            "precision": args.precision,
+            "instructions": {n: os.environ[n] for n in names if n in os.environ},
+            "machine": [platform.machine(), os.cpu_count()],
+            "tokens_per_second": found,
+        }
         args.json.write_text(json.dumps(result, indent=1) + "\n")
     return None
 
