@@ -57,11 +57,16 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
         with kept_memory(), Feed(text, 0, ENDLESS, device, update.corrupt) as feed:
 
             def step() -> float:
-                started = time.perf_counter()
-                batch = feed.take()
-                waited = time.perf_counter() - started
-                index = next(done)
-                update(batch, index, rate(stage, index))
+                waited, index = 0.0, next(done)
+
+                def look_ahead() -> None:
+                    nonlocal waited
+                    started = time.perf_counter()
+                    feed.look_ahead()
+                    waited += time.perf_counter() - started
+
+                look_ahead()
+                update(feed.take(), index, rate(stage, index), look_ahead)
                 return waited
 
             yield step

@@ -16,7 +16,7 @@ from bertc.ir.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
 from bertc.nn.reading import Reading, rows_at
 from bertc.nn.waves import sinusoids
-from bertc.nn.weights import Embedding, LayerNorm, Linear, Table, parameter
+from bertc.nn.weights import Embedding, LayerNorm, Linear, Table, parameter, picked
 
 
 class NarrowEmbedding(Embedding):
@@ -117,7 +117,7 @@ class Embeddings(nn.Module):
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
         if self.language is not None and reading.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
-            x_bse = x_bse + F.embedding(reading.language_ids, beyond)
+            x_bse = x_bse + picked(beyond, reading.language_ids)
         return x_bse
 
     def _learned(self, table: Embedding, reading: Reading) -> torch.Tensor:

@@ -3,6 +3,8 @@
 Axes: b batch, n heads, s context, q tokens that ask, d head_dim, h hidden, l distances.
 """
 
+from typing import Any
+
 import torch
 from einops import rearrange
 
@@ -157,10 +159,54 @@ def in_line(scores_nbql: torch.Tensor, context: int) -> torch.Tensor:
     return flat.unflatten(2, (q, l - 1))[..., :context]  # type: ignore[no-untyped-call, no-any-return]
 
 
+@torch.library.custom_op("bertc::placed", mutates_args=())
 def placed(scores_nbql: torch.Tensor, context: int, places_bq: torch.Tensor) -> torch.Tensor:
-    """As ``in_line``, of tokens that stand at ``places`` (b, q) in the context."""
-    n, b, q, l = scores_nbql.shape
-    lane_s = torch.arange(context, device=places_bq.device)
+    """As ``in_line``, of tokens that stand at ``places`` (b, q) in the context.
+
+    Its gradient is gathered as well: torch would scatter, which in one order is a sort.
+    """
     # Later keys may have no distance, where nobody sees them.
-    entry_bqs = (context - 1 - places_bq[:, :, None] + lane_s).clamp(max=l - 1)
-    return scores_nbql.gather(3, entry_bqs.expand(n, b, q, context))
+    return _met(scores_nbql, context - 1 - places_bq, context)
+
+
+@torch.library.custom_op("bertc::placed_gradient", mutates_args=())
+def _placed_gradient(
+    gradient_nbqs: torch.Tensor, distances: int, places_bq: torch.Tensor
+) -> torch.Tensor:
+    context = gradient_nbqs.shape[3]
+    key_bql = _lanes(places_bq + 1 - context, distances)
+    own_nbql = _met(gradient_nbqs, places_bq + 1 - context, distances)
+    return own_nbql.where((key_bql >= 0) & (key_bql < context), 0)
+
+
+def _met(x_nbql: torch.Tensor, first_bq: torch.Tensor, many: int) -> torch.Tensor:
+    """The entries from ``first`` on of each row (n, b, q, many), beyond its ends the last ones."""
+    entry_bqs = _lanes(first_bq, many).clamp(0, x_nbql.shape[3] - 1)
+    return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
+
+
+def _lanes(first_bq: torch.Tensor, many: int) -> torch.Tensor:
+    return first_bq[:, :, None] + torch.arange(many, device=first_bq.device)
+
+
+@placed.register_fake
+def _(scores_nbql: torch.Tensor, context: int, places_bq: torch.Tensor) -> torch.Tensor:
+    return scores_nbql.new_empty(*scores_nbql.shape[:3], context)
+
+
+@_placed_gradient.register_fake
+def _(gradient_nbqs: torch.Tensor, distances: int, places_bq: torch.Tensor) -> torch.Tensor:
+    return gradient_nbqs.new_empty(*gradient_nbqs.shape[:3], distances)
+
+
+def _keep_places(ctx: Any, inputs: tuple[torch.Tensor, int, torch.Tensor], output: Any) -> None:
+    scores_nbql, _, places_bq = inputs
+    ctx.distances = scores_nbql.shape[3]
+    ctx.save_for_backward(places_bq)
+
+
+def _to_scores(ctx: Any, gradient_nbqs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    return _placed_gradient(gradient_nbqs, ctx.distances, *ctx.saved_tensors), None, None
+
+
+placed.register_autograd(_to_scores, setup_context=_keep_places)

@@ -1,7 +1,7 @@
 """From the weight table to parameters: the leaves every module is made of, and their values."""
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -73,12 +73,62 @@ class Embedding(nn.Module):
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Integers (...) to rows (..., width), in the dtype of the table."""
-        return F.embedding(ids, self.weight)
+        return picked(self.weight, ids)
 
     def extra_repr(self) -> str:
         """Rows and width, for printing."""
         rows, width = self.weight.shape
         return f"{rows} x {width}"
+
+
+def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Rows (..., width) of a table, picked by integers (...).
+
+    Compilers turn the gradient of a picked row into a scatter. Where many pick the same one, and
+    in one order, that is a sort and then one addition after the other: ids of two are thousands.
+    So two rows are chosen between, whose gradients are plain sums, and more have a kernel.
+    """
+    if not torch.compiler.is_compiling():
+        return F.embedding(ids, table)
+    if len(table) == 2:
+        first, second = table.unbind()
+        return torch.where((ids == 1)[..., None], second, first)
+    rows: torch.Tensor = _pick(table, ids)
+    return rows
+
+
+@torch.library.custom_op("bertc::pick", mutates_args=())
+def _pick(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return F.embedding(ids, table)
+
+
+@torch.library.custom_op("bertc::pick_gradient", mutates_args=())
+def _pick_gradient(gradient: torch.Tensor, ids: torch.Tensor, rows: int) -> torch.Tensor:
+    summed: torch.Tensor = torch.ops.aten.embedding_dense_backward(gradient, ids, rows, -1, False)
+    return summed
+
+
+@_pick.register_fake
+def _(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    return table.new_empty(*ids.shape, table.shape[1])
+
+
+@_pick_gradient.register_fake
+def _(gradient: torch.Tensor, ids: torch.Tensor, rows: int) -> torch.Tensor:
+    return gradient.new_empty(rows, gradient.shape[-1])
+
+
+def _keep_ids(ctx: Any, inputs: tuple[torch.Tensor, torch.Tensor], output: torch.Tensor) -> None:
+    table, ids = inputs
+    ctx.rows = len(table)
+    ctx.save_for_backward(ids)
+
+
+def _to_table(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return _pick_gradient(gradient, *ctx.saved_tensors, ctx.rows), None
+
+
+_pick.register_autograd(_to_table, setup_context=_keep_ids)
 
 
 class Tensors(nn.Module):

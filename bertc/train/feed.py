@@ -1,7 +1,8 @@
 """From the data's rows to what a step reads, ahead of the step that reads it."""
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
@@ -127,7 +128,29 @@ class Ahead(Generic[Made]):
         return made
 
 
-class Feed(Ahead[Inputs]):
+class Taken(Ahead[Made], ABC):
+    """The batches of a stage, in order."""
+
+    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
+        super().__init__(jobs)
+        self._ready: deque[Batch] = deque()
+
+    def take(self) -> Batch:
+        """The next batch, on the device."""
+        self.look_ahead()
+        return self._ready.popleft()
+
+    def look_ahead(self) -> None:
+        """Make the next batch, if there is one, so that taking it takes no time."""
+        if not self._ready and self._waiting is not None:
+            self._ready.extend(self._batches(self.made()))
+
+    @abstractmethod
+    def _batches(self, made: Made) -> Iterable[Batch]:
+        """What one job made, on the device."""
+
+
+class Feed(Taken[Inputs]):
     """The batches of a stage in order, fetched while those before are being used.
 
     Small batches are fetched, copied and corrupted several at a time: a call costs the same for few
@@ -154,12 +177,8 @@ class Feed(Ahead[Inputs]):
         super().__init__(partial(fetch, step) for step in range(first, end, at_once))
         self._device, self._corrupt = device, corrupt
         self._rows = len(range(data.batch)[rows or slice(None)])
-        self._ready: deque[Batch] = deque()
 
-    def take(self) -> Batch:
-        """The next batch, on the device."""
-        if not self._ready:
-            inputs = _on_device(self.made(), self._device)
-            columns = self._corrupt(inputs, self._rows)
-            self._ready.extend(map(Batch, split(inputs, self._rows), columns))
-        return self._ready.popleft()
+    def _batches(self, made: Inputs) -> Iterable[Batch]:
+        inputs = _on_device(made, self._device)
+        columns = self._corrupt(inputs, self._rows)
+        return map(Batch, split(inputs, self._rows), columns)

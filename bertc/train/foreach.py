@@ -48,9 +48,12 @@ class ForeachRule:
         if self._one_by_one:
             self._move = torch.compile(_move, fullgraph=True, dynamic=True)
 
+    heeds = False
+
     @torch.no_grad()
-    def update(self, rate: float) -> None:
+    def update(self, rate: float, guard: object = None) -> None:
         """One update of every weight that has a gradient."""
+        assert guard is None, "its operations cannot be skipped on the device"
         self._updates += 1
         (beta1, beta2), corrections = self._rule.betas, (1.0, 1.0)
         if self._rule.bias_correction:

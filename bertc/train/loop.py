@@ -204,7 +204,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             lap = Laps()
             batch = feed.take()
             learning_rate = rate(stage, progress.step)
-            result = _step(session, phase, batch, learning_rate)
+            result = _step(session, phase, feed, batch, learning_rate)
             progress.step += 1
             progress.tokens += _tokens(session, stage, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
@@ -276,9 +276,11 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
     session.progress.sums = Sums()
 
 
-def _step(session: Session, phase: _Phase, batch: Batch, learning_rate: float) -> StepResult:
+def _step(
+    session: Session, phase: _Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
+) -> StepResult:
     with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
-        return phase.step(batch, session.progress.step, learning_rate)
+        return phase.step(batch, session.progress.step, learning_rate, feed.look_ahead)
 
 
 @contextmanager
@@ -321,7 +323,7 @@ def _compile(session: Session, phase: _Phase) -> None:
     with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1, Silent())
-        if isinstance(phase.stage.optimizer, Lamb):
+        if isinstance(phase.stage.optimizer, Lamb) and session.device.type == "cpu":
             _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
 

@@ -6,7 +6,8 @@ Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` 
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol, assert_never
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, assert_never
 
 import torch
 from torch import Tensor
@@ -18,11 +19,25 @@ from bertc.train.engines import local
 from bertc.train.foreach import Add, ForeachRule, Moments
 
 
+class Guard(NamedTuple):
+    """What the device knows of a step before anyone has read it, as 0-d fp32 tensors there."""
+
+    divisor: Tensor | None  # what clips the gradients; None where nothing does
+    bad: Tensor  # 1 where a loss or the gradient is not finite, else 0
+
+
 class Rule(Protocol):
     """Moves weights along their gradients."""
 
-    def update(self, rate: float) -> None:
-        """One update of every weight that has a gradient; moments change in place."""
+    @property
+    def heeds(self) -> bool:
+        """Whether it takes a guard, so that it need not wait for what the device finds."""
+
+    def update(self, rate: float, guard: Guard | None = None) -> None:
+        """One update of every weight that has a gradient; moments change in place.
+
+        With a guard gradients are divided first, and in a bad step everything stays as it is.
+        """
 
 
 def zero_moments(parameters: Mapping[str, Tensor]) -> Moments:
@@ -74,18 +89,41 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
         torch._foreach_mul_(gradients, limit / norm)
 
 
+def guard(finite: Tensor, norm: Tensor, limit: float) -> Guard:
+    """Of a step whose losses are ``finite`` (0-d bool) and whose gradient has this norm (0-d).
+
+    A limit of 0 switches clipping off.
+    """
+    divisor = (norm / limit).clamp(min=1).float() if limit else None
+    return Guard(divisor, (~(finite & norm.isfinite())).float())
+
+
 def _below(layer: int | None, depth: int) -> int:
     """How far a layer lies below the heads (ELECTRA optimization.py, _get_layer_lrs)."""
     return 0 if layer is None else depth - layer
 
 
+@dataclass
+class _Group:
+    """Weights and moments that are updated alike."""
+
+    decay: float
+    share: float
+    eps: float
+    weights: list[Tensor] = field(default_factory=list)
+    first: list[Tensor] = field(default_factory=list)
+    second: list[Tensor] = field(default_factory=list)
+
+
 class AdamRule:
-    """Adam with decoupled decay (Loshchilov and Hutter 2019), on ``torch.optim.AdamW(fused=True)``.
+    """Adam with decoupled decay (Loshchilov and Hutter 2019), by the kernel of ``torch.optim``.
 
     The correction of a moment divides by 1 - beta^t. Without bias correction the kernel's
     t is held at infinity, where the divisor is exactly 1: what is left is the update of BERT's
-    AdamWeightDecayOptimizer (optimization.py).
+    AdamWeightDecayOptimizer (optimization.py). All weights have one t, as after loading.
     """
+
+    heeds = True
 
     def __init__(
         self,
@@ -98,31 +136,48 @@ class AdamRule:
         spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         layers = {name: layer_of(name) for name in parameters}
         top = max((layer for layer in layers.values() if layer is not None), default=0)
-        groups: dict[tuple[bool, float, float], dict[str, Any]] = {}
+        groups: dict[tuple[bool, float, float], _Group] = {}
         for name, parameter in parameters.items():
             share = optimizer.layer_decay ** _below(layers[name], top + 2)
             # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
             eps = optimizer.eps / optimizer.gradient_decay ** _below(layers[name] or top, top)
-            decay = 0.0 if name in spared else optimizer.decay
-            group = {"params": [], "weight_decay": decay, "share": share, "eps": eps}
-            groups.setdefault((name in spared, share, eps), group)["params"].append(parameter)
-        self._torch = torch.optim.AdamW(
-            list(groups.values()),
-            betas=optimizer.betas,
-            eps=optimizer.eps,
-            weight_decay=optimizer.decay,
-            fused=True,
-        )
+            group = _Group(0.0 if name in spared else optimizer.decay, share, eps)
+            group = groups.setdefault((name in spared, share, eps), group)
+            group.weights.append(parameter)
+            group.first.append(moments[f"m.{name}"])
+            group.second.append(moments[f"v.{name}"])
+        self._groups, self._betas = list(groups.values()), optimizer.betas
         count = float(updates) if optimizer.bias_correction else math.inf
-        for name, parameter in parameters.items():
-            self._torch.state[parameter] = {
-                "step": torch.tensor(count, device=parameter.device),
-                "exp_avg": moments[f"m.{name}"],
-                "exp_avg_sq": moments[f"v.{name}"],
-            }
+        device = next(iter(parameters.values())).device
+        self._updates = torch.tensor(count, device=device)
 
-    def update(self, rate: float) -> None:
-        """One update of every weight that has a gradient."""
-        for group in self._torch.param_groups:
-            group["lr"] = rate * group["share"]
-        self._torch.step()
+    @torch.no_grad()
+    def update(self, rate: float, guard: Guard | None = None) -> None:
+        """As every rule."""
+        self._updates += 1
+        for group in self._groups:
+            active = [n for n, weight in enumerate(group.weights) if weight.grad is not None]
+            if active:
+                self._move(group, active, rate * group.share, guard)
+        if guard is not None:
+            self._updates -= guard.bad
+
+    def _move(self, group: _Group, active: list[int], rate: float, guard: Guard | None) -> None:
+        weights = [group.weights[n] for n in active]
+        torch._fused_adamw_(
+            local(weights),
+            local(weight.grad for weight in weights if weight.grad is not None),
+            local(group.first[n] for n in active),
+            local(group.second[n] for n in active),
+            [],
+            [self._updates] * len(active),
+            lr=rate,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=group.decay,
+            eps=group.eps,
+            amsgrad=False,
+            maximize=False,
+            grad_scale=guard.divisor if guard else None,
+            found_inf=guard.bad if guard else None,
+        )

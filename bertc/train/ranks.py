@@ -71,9 +71,15 @@ class Ranks:
         if self.many:
             dist.all_reduce(numbers)
 
-    def flags(self) -> list[float]:
-        """What this process puts beside the sums of a step: whether it was asked to stop."""
-        return [float(number == self.stop.received) for number in Stop.SIGNALS] if self.many else []
+    def flags(self, like: Tensor) -> list[Tensor]:
+        """What this process puts beside the sums of a step: whether it was asked to stop.
+
+        Numbers go to the device with the kernels that write them: a list would have to be copied,
+        and waited for.
+        """
+        if not self.many:
+            return []
+        return [like.new_full((1,), number == self.stop.received) for number in Stop.SIGNALS]
 
     def hear(self, sums: list[float]) -> None:
         """Stop, at the next check, if any process was asked to; ``sums`` are those of the flags."""

@@ -24,7 +24,7 @@ from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_featu
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
 from bertc.train.non_finite import what_is_not_finite, what_to_try
-from bertc.train.optimizers import Rule, clip, gradient_norm
+from bertc.train.optimizers import Rule, clip, gradient_norm, guard
 from bertc.train.ranks import ALONE, Ranks
 from bertc.train.remembered import Remembered, beginning, joined
 
@@ -201,8 +201,13 @@ class TrainStep:
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
 
-    def __call__(self, batch: Batch, step: int, rate: float) -> StepResult:
+    def __call__(
+        self, batch: Batch, step: int, rate: float, meanwhile: Callable[[], None] | None = None
+    ) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
+
+        ``meanwhile`` is called while the device works, before any weight has moved: if it fails,
+        they are as before.
 
         Raises:
             DataError: if a loss or the gradient is not finite; the weights are as before.
@@ -212,11 +217,17 @@ class TrainStep:
         missing = self._missing(len(batch.columns))
         sums, counts_t, memory = self.gradients(batch.columns, step, missing)
         norm = gradient_norm(self.parameters)
-        ranks, terms = self._ranks, len(names)
+        ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
-        shared = torch.cat([shared, shared.new_tensor(ranks.flags())])
+        shared = torch.cat([shared, *ranks.flags(shared)])
         ranks.add(shared)
-        # The one wait for the device in a step: nothing may move the weights before this is known.
+        if meanwhile is not None:
+            meanwhile()
+        if self._rule.heeds:
+            # The device knows whether the step is good; this process need not, to give it the rest.
+            norm = (shared[terms] / self._copies).sqrt()
+            self._rule.update(rate, guard(shared[:terms].isfinite().all(), norm, limit))
+        # The one wait for the device in a step.
         flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (
             flat[:terms],
@@ -228,8 +239,9 @@ class TrainStep:
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
-        clip(self.parameters, grad_norm, stage.optimizer.clip)
-        self._rule.update(rate)
+        if not self._rule.heeds:
+            clip(self.parameters, grad_norm, limit)
+            self._rule.update(rate)
         self._remembered.memory = memory
         ranks.hear(flags)
 

@@ -9,7 +9,7 @@ from bertc.data import TaskBatch, TaskData
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading
 from bertc.objectives import Answers, Columns
-from bertc.train.feed import Ahead, Batch
+from bertc.train.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
 """Read together on a CPU: more than so many rows have fewer of like length, more tokens leave its
@@ -62,7 +62,7 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
     return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
 
 
-class TaskFeed(Ahead[list[TaskBatch]]):
+class TaskFeed(Taken[list[TaskBatch]]):
     """The batches of a stage of tasks in order, each made ready while the one before is used.
 
     ``at_once`` rows of like length make a part of a batch; ``rows`` are those that this process
@@ -81,6 +81,5 @@ class TaskFeed(Ahead[list[TaskBatch]]):
         super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
         self._device = device
 
-    def take(self) -> Batch:
-        """The next batch, on the device."""
-        return Batch(None, [to_columns(part, self._device) for part in self.made()])
+    def _batches(self, made: list[TaskBatch]) -> list[Batch]:
+        return [Batch(None, [to_columns(part, self._device) for part in made])]

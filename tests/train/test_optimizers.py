@@ -5,7 +5,7 @@ import torch
 
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
 from bertc.ir.optimizer import Adam, Lamb
-from bertc.train.optimizers import clip, gradient_norm, make_rule, zero_moments
+from bertc.train.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
     Weight("dense.weight", (2, 2), ("hidden", "hidden"), Normal(), "ffn", "matrix"),
@@ -160,3 +160,27 @@ def test_clipping_scales_the_whole_gradient_to_the_limit():
     assert gradient_norm(weights).item() == pytest.approx(1.0)
     clip(weights, 1.0, 5.0)
     assert gradient_norm(weights).item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.5, 100.0])
+def test_a_guarded_update_is_that_of_clipped_gradients(limit):
+    def moved(guarded, bad=False):
+        weights = parameters()
+        moments = zero_moments(weights)
+        rule = make_rule(Adam(), TABLE, weights, moments, 0)
+        for step, rate in enumerate(RATES):
+            for name, gradient in gradients(step).items():
+                weights[name].grad = gradient.clone()
+            norm = gradient_norm(weights)
+            if guarded:
+                finite = torch.tensor(not (bad and step == 1))
+                rule.update(rate, guard(finite, norm.double(), limit))
+            else:
+                clip(weights, norm.item(), limit)
+                if not (bad and step == 1):
+                    rule.update(rate)
+        return [*weights.values(), *moments.values()]
+
+    for bad in (False, True):  # a step that was skipped counts for nothing
+        torch.testing.assert_close(moved(True, bad), moved(False, bad), rtol=1e-6, atol=1e-7)
+    assert guard(torch.tensor(True), torch.tensor(math.inf), limit).bad == 1
