@@ -58,7 +58,9 @@ def train(
     if nproc > 1:
         from bertc.passes import World, refuse_too_many
         from bertc.train.launch import launch
+        from bertc.train.machine import refuse_too_few_devices
 
+        refuse_too_few_devices(resolved.run.device, nproc)
         refuse_too_many(resolved, World(nproc, nproc))
         command = _training(spec, set or (), folder, resume, dry_run, profile)
         raise typer.Exit(launch(command, nproc, folder))

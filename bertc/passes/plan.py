@@ -30,7 +30,7 @@ _SUMS: Mapping[str, str] = {
 class Machine:
     """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
     falls to one process. ``fp16_gain``: how many times as fast as fp32 its units are that know fp16
-    and no bf16; 0 where there are none, or nobody knows.
+    and no bf16; 0 where there are none, or nobody knows. ``devices``: how many like it are there.
     """
 
     device: DeviceKind
@@ -39,6 +39,7 @@ class Machine:
     fast_bf16: bool
     cores: int
     fp16_gain: float = 0.0
+    devices: int = 1
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def plan(
         precision = run.precision
     if machine.device != "cpu":
         reasons.append(_SUMS[run.deterministic])
+    if (idle := machine.devices - layout.world.per_host) > 0:
+        most = min(machine.devices, *(stage.batch for stage in resolved.stages))
+        reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
     compiled, why = _compilation(resolved, machine, layout)
     reasons += [why] if why else []
     for stage, fit in zip(resolved.stages, fits, strict=True):

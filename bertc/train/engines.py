@@ -64,6 +64,11 @@ class Engine:
         """Inside, gradients are kept here; the first backward outside adds all of them up."""
         return nullcontext()
 
+    @property
+    def keeps_gradients(self) -> bool:
+        """Whether gradients are zeroed where they lie rather than dropped."""
+        return False
+
     def spread(self, tensor: Tensor, name: str) -> Tensor:
         """What this process holds, on its device, of a tensor that belongs to a weight."""
         return tensor.to(self._device)
@@ -91,12 +96,14 @@ class Replicated(Engine):
         assert self._outer is not None, "an engine takes up an objective first"
         return self._outer.no_sync()
 
+    @property
+    def keeps_gradients(self) -> bool:
+        """They lie in the buckets that DDP adds up: made anew, each would be copied there."""
+        return True
+
 
 class Sharded(Engine):
-    """FSDP2: every process holds a part of each weight; whole parts of a layer come and go.
-
-    The norm of a part is applied outside the part's forward, so it is a unit of its own.
-    """
+    """FSDP2: every process holds a part of each weight; whole parts of a layer come and go."""
 
     def __init__(self, model: Model, layout: Layout, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh

@@ -31,7 +31,9 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     Raises:
         StoppedError: if one was killed.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, available_cores() // processes)))
+    cores = str(max(1, available_cores() // processes))
+    os.environ.setdefault("OMP_NUM_THREADS", cores)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", cores)  # each compiles by itself
     os.environ[LAUNCHER] = str(os.getpid())
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING_SECONDS))
     if sys.platform in LOOPBACK:

@@ -279,7 +279,8 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
 def _step(
     session: Session, phase: _Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
 ) -> StepResult:
-    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs):
+    waiting = session.ranks.stop.step()
+    with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs), waiting:
         return phase.step(batch, session.progress.step, learning_rate, feed.look_ahead)
 
 

@@ -4,8 +4,9 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
             fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
             cores=cores,
             fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
+            devices=torch.cuda.device_count(),
         )
     return Machine(
         device="cpu",
@@ -94,14 +96,35 @@ def _read(path: str) -> str:
         return ""
 
 
-def make_plan(resolved: Resolved, world: World = ALONE.world) -> Plan:
+def refuse_too_few_devices(wanted: str, processes: int) -> None:
+    """Every process of a machine is to have a GPU of its own, if it is to have one at all.
+
+    Raises:
+        MachineError: if there are more.
+    """
+    if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
+        return
+    devices = torch.cuda.device_count()
+    if processes > devices:
+        raise MachineError(
+            f"{processes} processes take a GPU each, and this machine has {devices}",
+            help=f"--nproc {devices}" if devices > 1 else "leave --nproc out",
+        )
+
+
+def make_plan(
+    resolved: Resolved, world: World = ALONE.world, least: Callable[[int], int] = int
+) -> Plan:
     """How the program runs here.
+
+    ``least`` is the smallest of all processes' numbers: all plan for the memory that each has.
 
     Raises:
         MachineError: if the machine lacks the device or the memory.
         UsageError: if there are more processes than examples in a batch.
     """
     machine = detect(resolved.run.device, world.per_host)
+    machine = replace(machine, memory_bytes=least(machine.memory_bytes))
     laid_out = layout(resolved, machine, world)
     return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
 

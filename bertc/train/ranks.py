@@ -20,6 +20,7 @@ from torch import Tensor
 from bertc.diagnostics import BertcError, StoppedError
 from bertc.passes import World
 from bertc.train.checkpoints import how_to_resume
+from bertc.train.machine import refuse_too_few_devices
 from bertc.train.orphan import launched
 from bertc.train.stopping import Stop
 
@@ -70,6 +71,14 @@ class Ranks:
         """Replace a vector by its sum over all processes."""
         if self.many:
             dist.all_reduce(numbers)
+
+    def least(self, number: int) -> int:
+        """The smallest of all processes' numbers."""
+        if not self.many:
+            return number
+        told = torch.tensor([number])
+        dist.all_reduce(told, op=dist.ReduceOp.MIN, group=self.quiet_group)
+        return int(told)
 
     def flags(self, like: Tensor) -> list[Tensor]:
         """What this process puts beside the sums of a step: whether it was asked to stop.
@@ -161,6 +170,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
 
     Raises:
         StoppedError: if another process ended.
+        MachineError: if there are more of them than GPUs.
     """
     rank, world = world_here()
     if world.size == 1:
@@ -181,6 +191,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
 
 
 def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
+    refuse_too_few_devices(device, world.per_host)
     cuda = device != "cpu" and torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))

@@ -30,7 +30,7 @@ def rehearse(
         UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.
     """
     with ranks.alike():
-        plan = make_plan(resolved, ranks.world)
+        plan = make_plan(resolved, ranks.world, ranks.least)
     if not ranks.first:
         return Report(out, 0, resolved.steps, 0, 0.0, None)
     if is_folder(out):

@@ -5,17 +5,16 @@ from dataclasses import replace
 import torch
 
 from bertc.ir.resolved import Resolved
-from bertc.passes import ALONE, Plan, World
+from bertc.passes import Plan
 from bertc.train.display import Display
 from bertc.train.lock import Lock
 from bertc.train.machine import make_plan
+from bertc.train.ranks import ALONE, Ranks
 
 
-def plan_of(
-    resolved: Resolved, lock: Lock | None, display: Display, world: World = ALONE.world
-) -> Plan:
+def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Ranks = ALONE) -> Plan:
     """How the run goes on: as it began, where this machine can, so that the same sums are made."""
-    plan = make_plan(resolved, world)
+    plan = make_plan(resolved, ranks.world, ranks.least)
     if lock:
         lock.refuse_misfit(resolved)
         began = lock.plan

@@ -197,7 +197,7 @@ def open_session(
         _refuse_damage(folder, found)
     lock = _shared(lock, ranks)
     with ranks.alike():
-        plan = plan_of(resolved, lock, display, ranks.world)
+        plan = plan_of(resolved, lock, display, ranks)
     corpus = _prepared(resolved, cache, display, ranks)
     source = None
     if ranks.first:

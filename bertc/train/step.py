@@ -115,6 +115,8 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
 
     if not compiled:
         return loss
+    # DDP would have its compiler cut a layer where a bucket of gradients is full.
+    torch._dynamo.config.optimize_ddp = False
     model.network(network.name).compile_regions(any_shape=bool(stage.tasks))
     if stage.tasks or isinstance(network.encoder.head, AdaptiveHead):
         return loss  # of a task it is small; how many states a cluster judges the text says
@@ -193,6 +195,7 @@ class TrainStep:
         self._remembered = remembered or Remembered()
         self._ranks, self._copies = ranks, copies
         self._accumulating = engine.accumulating if engine else nullcontext
+        self._keeps_gradients = engine is not None and engine.keeps_gradients
         self._model, self.stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed = microbatch, seed
@@ -322,7 +325,10 @@ class TrainStep:
 
     def _drop_gradients(self) -> None:
         for parameter in self.parameters.values():
-            parameter.grad = None
+            if self._keeps_gradients and parameter.requires_grad and parameter.grad is not None:
+                parameter.grad.zero_()
+            else:
+                parameter.grad = None
 
     def _refuse_non_finite(
         self,

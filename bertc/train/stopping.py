@@ -4,11 +4,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, ClassVar, Self
 
 from bertc.diagnostics import StoppedError
+from bertc.train.stuck import Stuck
 
 
 class InterruptedRunError(StoppedError):
@@ -42,16 +43,24 @@ class Stop:
         self._shared, self._quiet, self._agreed = shared, quiet, 0
         self._leaving_is_safe = False
         self._previous: dict[int, Any] = {}
+        self._stuck: Stuck | None = None
 
     def __enter__(self) -> Self:
         # Only the main thread may install handlers; elsewhere signals are the host program's.
         if threading.current_thread() is threading.main_thread():
             self._previous = {s: signal.signal(s, self._handle) for s in self.SIGNALS}
+            self._stuck = Stuck() if self._shared else None
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._stuck:
+            self._stuck.close()
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def step(self) -> AbstractContextManager[None]:
+        """Inside, a signal ends one of several processes though it waits for ever for another."""
+        return self._stuck.step() if self._stuck else nullcontext()
 
     @property
     def requested(self) -> bool:

@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from bertc.api import resolve
+from bertc.diagnostics import MachineError
 from bertc.estimate import largest_microbatches
 from bertc.estimate.devices import this_cpu
-from bertc.passes import Machine, plan
-from bertc.train import speed
-from bertc.train.machine import detect
+from bertc.passes import Layout, Machine, World, plan
+from bertc.train import launch, speed
+from bertc.train.machine import detect, make_plan, refuse_too_few_devices
 from bertc.train.speed import device_here
 
 GIB = 2**30
@@ -18,7 +19,8 @@ GIB = 2**30
 def card(monkeypatch):
     """A GPU with other work on it, of any name."""
 
-    def pretend(name, bf16=True):
+    def pretend(name, bf16=True, devices=1):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda: name)
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10 * GIB, 80 * GIB))
@@ -62,6 +64,42 @@ def test_an_unknown_one_is_measured_and_gets_no_other_ones_figures(monkeypatch):
     assert 0 < found.fp32_flops < 1e12
     assert 0 < found.bf16_flops < 1e12
     assert 0 < found.bandwidth_bytes < 1e12
+
+
+def test_idle_gpus_are_told_of(card):
+    card("NVIDIA L4", devices=8)
+    assert "7 of 8 GPUs are idle: --nproc 8" in reasons(detect())
+    resolved = resolve("layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=4")
+    fits = largest_microbatches(resolved, detect())
+    assert "7 of 8 GPUs are idle: --nproc 4" in plan(resolved, detect(), fits).reasons
+    shared = plan(resolved, detect(), fits, Layout(World(4, 4), "ddp")).reasons
+    assert "4 of 8 GPUs are idle: --nproc 4" in shared
+    assert "idle" not in "".join(reasons(detect("cpu")))
+
+
+def test_more_processes_than_gpus_are_refused_before_they_start(card):
+    card("NVIDIA L4", devices=2)
+    refuse_too_few_devices("auto", 2)
+    refuse_too_few_devices("cpu", 9)
+    with pytest.raises(MachineError, match="9 processes take a GPU each, and this machine has 2"):
+        refuse_too_few_devices("auto", 9)
+
+
+def test_all_processes_plan_for_the_memory_that_each_has(card):
+    card("NVIDIA L4")
+    resolved = resolve("layers=12 hidden=768 vocab=30522 seq=512 batch=256 precision=bf16")
+    tight = make_plan(resolved, World(2, 2), lambda own: min(own, 6 * GIB))
+    assert tight.microbatches < make_plan(resolved, World(2, 2)).microbatches
+
+
+def test_processes_compile_on_as_many_cores_as_they_have(monkeypatch, tmp_path):
+    monkeypatch.setattr(launch.os, "environ", {})
+    monkeypatch.setattr(launch, "available_cores", lambda: 16)
+    monkeypatch.setattr(launch, "elastic_launch", lambda *_: lambda *_: None)
+    monkeypatch.setattr(launch.logging, "disable", lambda _: None)
+    assert launch.launch(["train"], 4, tmp_path) == 0
+    assert launch.os.environ["TORCHINDUCTOR_COMPILE_THREADS"] == "4"
+    assert launch.os.environ["OMP_NUM_THREADS"] == "4"
 
 
 def test_a_cpu_is_itself():

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.optimizer import Lamb
 from bertc.ir.sharing import ShareAll
 from bertc.passes import World
-from bertc.train import loop, ranks
+from bertc.train import loop, ranks, stuck
 from bertc.train.loop import train
 from bertc.train.machine import make_plan
 from bertc.train.session import Watched
@@ -138,8 +139,8 @@ def straight(resolved, tmp_path, name="one"):
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
     settings = {"dropout": CALM, "objective": PAIRS, **settings}
     one = straight(tiny(**settings), tmp_path)
-    for strategy in ("ddp", "fsdp"):
-        codes, said = together(2, tiny(**settings, strategy=strategy), strategy)
+    for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
+        codes, said = together(2, tiny(**settings, strategy=strategy), strategy, harm)
         assert (codes, said) == ([0, 0], [])
         assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
         lock = json.loads((tmp_path / strategy / "lock.json").read_text())
@@ -179,13 +180,42 @@ def harmed(rank, step, what):
     """Do ``what`` in the middle of a step."""
     real = TrainStep.__call__
 
-    def call(self, inputs, at, rate):
-        result = real(self, inputs, at, rate)
+    def call(self, inputs, at, *arguments):
+        result = real(self, inputs, at, *arguments)
         if at == step - 1:
             what()
         return result
 
     TrainStep.__call__ = call
+
+
+def hold_gradients_in_place(rank):
+    """End where a gradient lies elsewhere than after the step before, once DDP has its buckets."""
+    real, places = TrainStep.__call__, {}
+
+    def call(self, inputs, at, *arguments):
+        result = real(self, inputs, at, *arguments)
+        own = {n: p.grad.data_ptr() for n, p in self.parameters.items() if p.grad is not None}
+        if places.get(self, own) != own:
+            sys.exit("gradients moved")
+        assert own
+        if at > self.stage.first_step:
+            places[self] = own
+        return result
+
+    TrainStep.__call__ = call
+
+
+def hang_one(rank):
+    """One process waits for ever within a step, the other for it; both are asked to stop."""
+    stuck.PATIENCE_SECONDS, stuck.STEPS, stuck.GLANCE_SECONDS = 0.2 + 2 * rank, 0, 0.05
+
+    def wait():
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        if rank:
+            time.sleep(2 * SECONDS)
+
+    harmed(rank, 4, wait)
 
 
 def kill_one(rank, step=7):
@@ -251,14 +281,15 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
     one = straight(resolved, tmp_path)
     codes, said = together(2, resolved, "two", harm=ask_one)
     assert (codes, said) == ([143, 143], [(0, "stopped after step 5, and saved")])
-    for name in ("by one", "by three"):
+    for name in ("by one", "by three", "by four"):
         shutil.copytree(tmp_path / "two", tmp_path / name)
     # Of eight examples three processes have 3, 3 and 2; of the weights uneven parts.
     sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
     assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
+    assert together(4, resolved, "by four", resume=True) == ([0, 0, 0, 0], [])
     train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
     assert "begun on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
-    for name in ("by one", "by three"):
+    for name in ("by one", "by three", "by four"):
         assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
 
 
@@ -315,6 +346,10 @@ def test_memory_that_runs_out_in_one_stops_all(together, tiny, tmp_path):
     codes, said = together(2, tiny(), harm=starve)
     assert codes == [75, 78]
     assert dict(said)[1].endswith("4 examples of 24 tokens at once do not fit in memory; 2 might")
+
+
+def test_a_process_that_waits_for_one_that_is_gone_ends_when_asked_to(together, tiny):
+    assert together(2, tiny(), harm=hang_one) == ([75, 75], [])
 
 
 def test_more_processes_than_examples_are_refused(tiny):
