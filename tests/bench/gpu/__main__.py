@@ -1,0 +1,104 @@
+"""The first hour on a GPU: what is right, what agrees, how fast, and what it costs.
+
+    python -m tests.bench.gpu [--part truth|agreement|speed|ablation|memory|tasks]
+        [--device cuda|mps|cpu] [--out FOLDER] [--tiny]
+
+Without --part all of them run in this order, each in a process of its own; where a check of truth
+or agreement fails, the others are not begun. A part ends after ten minutes at the latest. Every
+measurement is written to FOLDER/PART.json before the next begins, so what was found before a part
+broke off stays. At the end: a table, FOLDER/table.md, and FOLDER/device.json for
+``bertc estimate --device FOLDER/device.json``. docs/gpu.md says what each shows.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from tests.bench.gpu import ablation, agreement, memory, speed, tasks, truth
+from tests.bench.gpu.results import Results, read, table, untrue
+from tests.bench.gpu.setting import Setting
+
+PARTS: dict[str, Callable[[Setting, Results], None]] = {
+    "truth": truth.run,
+    "agreement": agreement.run,
+    "speed": speed.run,
+    "ablation": ablation.run,
+    "memory": memory.run,
+    "tasks": tasks.run,
+}
+CHECKS = ("truth", "agreement")
+LIMIT_SECONDS = 570.0
+CUT, UNTRUE = 75, 1
+
+
+def main() -> int:
+    """Run what was asked for; 0 if nothing was found wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=tuple(PARTS))
+    parser.add_argument("--device", choices=("cuda", "mps", "cpu"), default="cuda")
+    parser.add_argument("--out", type=Path, default=Path("gpu-results"))
+    parser.add_argument("--tiny", action="store_true", help="a test of the bench: toys, no code")
+    asked = parser.parse_args()
+    if not is_here(asked.device):
+        parser.error(f"torch sees no {asked.device} here; --device cpu --tiny tries the bench")
+    if asked.part:
+        return one_part(asked.part, Setting(torch.device(asked.device), asked.tiny), asked.out)
+    wrong: list[str] = []
+    for part in PARTS:
+        if wrong:
+            print(f"{part}: not begun, since something is wrong")
+            continue
+        command = [sys.executable, "-m", "tests.bench.gpu", "--part", part]
+        command += ["--device", asked.device, "--out", str(asked.out), *["--tiny"] * asked.tiny]
+        print(f"== {part}", flush=True)
+        code = subprocess.run(command, check=False).returncode
+        found = read(asked.out, part)
+        wrong += untrue(found) if part in CHECKS else []
+        if part in CHECKS and code and not wrong:
+            wrong.append(f"{part} ended with code {code}")
+    text = table(asked.out, tuple(PARTS))
+    (asked.out / "table.md").write_text(text + "\n")
+    print(text)
+    print("wrong: " + ", ".join(wrong) if wrong else f"the device: {asked.out / 'device.json'}")
+    return UNTRUE if wrong else 0
+
+
+def one_part(part: str, setting: Setting, folder: Path) -> int:
+    """One part in this process, which ends when its time is over."""
+    results = Results(part, folder)
+
+    def end() -> None:
+        results.cut(LIMIT_SECONDS)
+        os._exit(CUT)
+
+    clock = threading.Timer(LIMIT_SECONDS, end)
+    clock.daemon = True
+    clock.start()
+    try:
+        PARTS[part](setting, results)
+    finally:
+        clock.cancel()
+    return UNTRUE if part in CHECKS and untrue(results.found) else 0
+
+
+def is_here(device: str) -> bool:
+    """Whether torch can compute on it."""
+    match device:
+        case "cuda":
+            return torch.cuda.is_available()
+        case "mps":
+            return torch.backends.mps.is_available()
+        case _:
+            return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

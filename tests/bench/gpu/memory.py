@@ -1,0 +1,105 @@
+"""Memory of a step on the device, beside what ``bertc estimate`` says of it."""
+
+import gc
+from collections.abc import Iterator
+
+import torch
+
+from bertc.estimate import estimate
+from bertc.ir.resolved import Resolved
+from bertc.train.machine import make_plan
+from tests.bench.gpu.results import Results
+from tests.bench.gpu.setting import TOY, Setting
+from tests.bench.memory import allocated_bytes
+
+BASE = "layers=12 hidden=768 vocab=30522 seq=512"
+MINI = "layers=4 hidden=256 vocab=30522 seq=128"
+SPECS = (
+    f"{BASE} batch=64 precision=bf16",
+    f"{BASE} batch=64 precision=bf16 dropout=0",
+    f"{BASE} batch=64 microbatch=16 precision=bf16",
+    f"{BASE} batch=64 precision=bf16 recompute=on",
+    f"{BASE} batch=64 precision=bf16 optimizer=lamb",
+    f"{BASE} batch=16 precision=fp32",
+    f"{BASE} batch=32 precision=bf16 objective=clm",
+    f"{BASE} batch=32 precision=bf16 objective=plm attention=relative(untie=true)",
+    f"{BASE} batch=64 precision=bf16 format=sentence-pair pack=true objective=mlm+nsp",
+    f"{BASE} batch=64 precision=bf16 format=sentence-pair pack=true objective=mlm+nsp dropout=0",
+    f"{BASE} batch=64 precision=bf16 E=128 generator=0.33 objective=rtd*50+mlm",
+    f"{BASE} batch=64 precision=bf16 share=all E=128",
+    f"{MINI} batch=512 precision=bf16",
+    f"{MINI} batch=512 precision=fp32 optimizer=lamb",
+    "layers=24 hidden=1024 vocab=30522 seq=512 batch=32 precision=bf16",
+    "layers=12 hidden=768 vocab=250k seq=512 batch=32 precision=bf16",
+)
+TINY = (f"{TOY} precision=fp32", f"{TOY} precision=bf16 objective=clm")
+STEPS = 3
+
+
+def run(setting: Setting, results: Results) -> None:
+    """Every configuration, eager and compiled; then the largest micro-batch of a plan."""
+    for spec in TINY if setting.tiny else SPECS:
+        for compiled in (False, True) if setting.kind == "cuda" else (False,):
+            name = f"{spec}{', compiled' * compiled}"
+            if not results.lacks(name):
+                continue
+            try:
+                beside_the_estimate(setting, results, name, spec, compiled)
+            except Exception as error:  # as where memory runs out
+                results.failed(name, error)
+                torch.compiler.reset()
+    if setting.kind == "cuda":
+        largest_of_a_plan(setting, results)
+
+
+def beside_the_estimate(
+    setting: Setting, results: Results, name: str, spec: str, compiled: bool
+) -> None:
+    """The most bytes that torch gave out in some steps."""
+    resolved = setting.resolved(spec, f"compile={'on' if compiled else 'off'}")
+    told = estimate(resolved, "cpu" if setting.kind == "cpu" else "h200").memory.peak_bytes
+    found = dict(measured(setting, resolved, compiled))
+    error = told / found["allocated"] - 1
+    results.put(name, estimated=told, **found, error=error)
+
+
+def measured(setting: Setting, resolved: Resolved, compiled: bool) -> Iterator[tuple[str, int]]:
+    """What the allocator gave out, and on a GPU what it holds for that."""
+    if setting.kind == "cpu":
+        yield "allocated", allocated_bytes(resolved)
+        return
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(setting.device)
+    before = torch.cuda.memory_allocated(setting.device)
+    take_steps(setting, resolved, compiled)
+    yield "allocated", torch.cuda.max_memory_allocated(setting.device) - before
+    yield "reserved", torch.cuda.max_memory_reserved(setting.device)
+
+
+def take_steps(setting: Setting, resolved: Resolved, compiled: bool) -> None:
+    """Some, on batches of their own."""
+    torch.compiler.reset()
+    with setting.kernels(resolved):
+        step = setting.step(resolved, compiled)
+        batches = setting.batches(resolved, step)
+        for number in range(STEPS):
+            step(batches(number), number, 1e-4)
+
+
+def largest_of_a_plan(setting: Setting, results: Results) -> None:
+    """Whether as many examples fit at once as a plan for this machine says."""
+    resolved = setting.resolved(f"{BASE} batch=2048 precision=bf16 compile=off")
+    asked = resolved.stages[0].model_copy(update={"microbatch": 0})
+    planned = make_plan(resolved.model_copy(update={"stages": (asked,)}))
+    rows = planned.microbatches[0]
+    fitting = setting.resolved(f"{BASE} batch={rows} precision=bf16 compile=off")
+    try:
+        found = dict(measured(setting, fitting, compiled=False))
+    except torch.OutOfMemoryError:
+        results.check("the largest micro-batch of a plan", False, rows=rows)
+        return
+    total = torch.cuda.get_device_properties(setting.device).total_memory
+    results.check(
+        "the largest micro-batch of a plan", True, rows=rows, share=found["allocated"] / total
+    )

@@ -1,0 +1,89 @@
+"""Where the parts run: the device, at which size, and the steps that they take there."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from unittest.mock import patch
+
+import torch
+
+from bertc.api import resolve
+from bertc.ir.resolved import Resolved
+from bertc.nn import build
+from bertc.passes import Plan
+from bertc.train.feed import Batch, to_inputs
+from bertc.train.machine import kernels
+from bertc.train.speed import finish
+from bertc.train.step import TrainStep
+from bertc.train.synthetic import RandomText, first_step
+
+TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``tiny``: everything small, and compiled parts traced without code, as a test of the bench.
+
+    ``device`` is as torch calls it.
+    """
+
+    device: torch.device
+    tiny: bool
+
+    @property
+    def kind(self) -> str:
+        """As specs and torch call it, without a number."""
+        return self.device.type
+
+    def resolved(self, spec: str, *overrides: str) -> Resolved:
+        """A spec whose whole batch is one micro-batch, unless it says otherwise."""
+        own = [f"device={self.kind}", *overrides]
+        stage = resolve(spec, own).stages[0]
+        return resolve(spec, [*own, f"microbatch={stage.microbatch or stage.batch}"])
+
+    def plan(self, resolved: Resolved, compiled: bool = False) -> Plan:
+        """A plan that asks no machine."""
+        precision = "bf16" if resolved.run.precision == "bf16" else "fp32"
+        recompute, rows = resolved.run.recompute == "on", resolved.stages[0].microbatch
+        kind: str = self.kind
+        return Plan(kind, precision, (rows,), (recompute,), compiled, ())  # type: ignore[arg-type]
+
+    def step(self, resolved: Resolved, compiled: bool = False) -> TrainStep:
+        """The step of the first stage, as a run would begin with it."""
+        plan, model = self.plan(resolved, compiled), build(resolved, self.kind).train()
+        model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
+        with self.compiler():
+            return first_step(resolved, model, plan)
+
+    def batches(self, resolved: Resolved, step: TrainStep) -> Callable[[int], Batch]:
+        """Batch number i of random tokens, on the device."""
+        stage = resolved.stages[0]
+        text = RandomText(stage, resolved.encoder.vocab_size)
+        return lambda number: step.read(to_inputs(text.train(number), self.device))
+
+    def compiler(self) -> AbstractContextManager[object]:
+        """Inside, what is compiled is compiled, or in a tiny bench traced."""
+        if not self.tiny:
+            return nullcontext()
+        traced = partial(torch.compile, backend="aot_eager")
+        return patch.object(torch, "compile", traced)
+
+    def kernels(self, resolved: Resolved) -> AbstractContextManager[None]:
+        """Inside, torch chooses kernels as in a run."""
+        return kernels(resolved.run)
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        finish(self.device)
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Inside, the same sums on a CPU in every run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

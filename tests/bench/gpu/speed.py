@@ -1,0 +1,117 @@
+"""The training step beside transformers, a loop written by hand, and the largest product."""
+
+import time
+from functools import partial
+
+import torch
+
+from bertc.bench import bench
+from bertc.bench.measure import take_turns
+from bertc.diagnostics import BertcError
+from bertc.estimate import Device
+from bertc.ir.resolved import Resolved
+from bertc.train.machine import detect
+from bertc.train.speed import finish, measured
+from tests.bench.gpu import device_file
+from tests.bench.gpu.results import Results
+from tests.bench.gpu.setting import Setting
+from tests.bench.minimal import contenders
+
+SPECS = {
+    "bert-base": ("bert-base", 128, 512),
+    "bert-mini": ("bert-mini", 512, 128),
+    "bert-large": ("bert-large", 64, 512),
+}
+TINY = {"toy": ("layers=2 hidden=32 heads=2 vocab=200", 4, 16)}
+GOALS = {"bert-base": 0.45, "bert-large": 0.50}
+"""MFU that is aimed at."""
+LAUNCHES = 200
+
+
+def run(setting: Setting, results: Results) -> None:
+    """Peaks first, then a spec after the other; the device file is written as soon as it can be."""
+    device = peaks(setting, results)
+    specs = TINY if setting.tiny else SPECS
+    programs = {name: timed_spec(setting, *spec) for name, spec in specs.items()}
+    for name, resolved in programs.items():
+        try:
+            if results.lacks(f"{name}, step"):
+                beside_transformers(setting, results, name, resolved)
+            write_device(results, device, programs)
+            if results.lacks(f"{name}, beside a loop by hand"):
+                beside_a_loop_by_hand(setting, results, name, resolved)
+        except (BertcError, RuntimeError) as error:  # as where memory runs out
+            results.failed(f"{name}, broke off", error)
+
+
+def write_device(results: Results, device: Device, programs: dict[str, Resolved]) -> None:
+    """With the share of products that the first step tells, of which most is products."""
+    for name, resolved in programs.items():
+        if not results.lacks(f"{name}, step"):
+            seconds = results.found[f"{name}, step"]["ms"] / 1000
+            device_file.write(device_file.fitted(device, resolved, seconds), results.folder, name)
+            return
+
+
+def timed_spec(setting: Setting, spec: str, batch: int, seq: int) -> Resolved:
+    """Masked tokens of full rows, the whole batch at once."""
+    compiled = "auto" if setting.kind == "cuda" else "off"
+    precision = "fp32" if setting.tiny else "bf16"
+    return setting.resolved(
+        spec, f"batch={batch}", f"seq={seq}", "objective=mlm", "format=blocks", "steps=1000",
+        f"positions=learned({seq})", f"compile={compiled}", f"precision={precision}",
+    )  # fmt: skip
+
+
+def peaks(setting: Setting, results: Results) -> Device:
+    """Large products, copies, and how long the host takes for a kernel."""
+    device = measured(detect(setting.kind))
+    number, times = torch.zeros(1, device=setting.device), list[float]()
+    for _ in range(5):
+        finish(setting.device)
+        started = time.perf_counter()
+        for _ in range(LAUNCHES):
+            number.add_(1)
+        times.append((time.perf_counter() - started) / LAUNCHES)
+    device = device.model_copy(update={"launch_seconds": min(times)})
+    results.put(
+        "peaks",
+        bf16_flops=device.bf16_flops, fp32_flops=device.fp32_flops,
+        copied_bytes=device.bandwidth_bytes, launch_seconds=device.launch_seconds,
+    )  # fmt: skip
+    return device
+
+
+def beside_transformers(setting: Setting, results: Results, name: str, resolved: Resolved) -> None:
+    """As ``bertc bench --against transformers --compile``; its report is kept whole."""
+    compiled, rounds = setting.kind == "cuda", 1 if setting.tiny else 5
+    report = bench(resolved, against="transformers", rounds=rounds, compiled=compiled)
+    report.write(results.folder / f"step-{name}.json")
+    fields = report.fields()
+    own, *others = fields["contenders"]
+    results.put(
+        f"{name}, step",
+        ms=1000 * own["seconds"]["median"],
+        tokens_per_second=own["tokens_per_second"],
+        mfu=own["mfu"],
+        goal=GOALS.get(name),
+        share_of_product=own["matmul_share"],
+        first_step_seconds=own["first_step_seconds"],
+        recompiles=own["recompiles"],
+        allocated=own["peak_bytes"],
+        estimated=fields["estimate"]["peak_bytes"],
+        estimated_ms=1000 * fields["estimate"]["seconds_per_step"],
+        ratios={other["name"].replace(" ", "-"): other["ratio"] for other in others},
+    )
+
+
+def beside_a_loop_by_hand(
+    setting: Setting, results: Results, name: str, resolved: Resolved
+) -> None:
+    """A loop for this one model with every trick: what generality costs."""
+    make = partial(contenders, resolved, setting.kind, setting.kind == "cuda")
+    own, hand = take_turns(make, setting.device, 1 if setting.tiny else 5, lambda said: None)
+    results.put(
+        f"{name}, beside a loop by hand",
+        ms=1000 * own.median, by_hand_ms=1000 * hand.median, ratio=own.median / hand.median,
+    )  # fmt: skip
