@@ -11,12 +11,13 @@ from typing import Any
 
 def main() -> None:
     """Run a command; every failure becomes a message and an exit code of the table."""
-    share_cores()
     signals = _Signals()
     try:
         signals.answer()
         from bertc.commands import app
+        from bertc.passes.cores import share_cores
 
+        share_cores()
         _refuse_bytes(sys.argv[1:])
         code = app(standalone_mode=False)  # of an Exit; None when a command just ends
         signals.raise_if_swallowed()
@@ -31,21 +32,6 @@ def main() -> None:
     finally:
         signals.restore()
     sys.exit(code)
-
-
-SPINS = "200"
-"""Turns that a thread without work waits in before it sleeps, some microseconds (libgomp)."""
-
-
-def share_cores() -> None:
-    """Let threads that wait for others sleep soon, unless the environment says how they wait.
-
-    They would spin for milliseconds, on cores that other processes, or the thread that they wait
-    for, could use: beside one busy process a step on two cores took 1.6 times as long
-    (docs/performance.md). Read when torch is loaded, so this comes first.
-    """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 class _Signals:

@@ -26,6 +26,7 @@ from bertc.diagnostics import (
     UsageError,
 )
 from bertc.failures import exit_code
+from bertc.passes import cores
 from bertc.resources import shipped_specs
 
 
@@ -365,7 +366,7 @@ def test_threads_wait_as_the_environment_says(said: dict[str, str], monkeypatch)
         monkeypatch.delenv(name, raising=False)
     for name, value in said.items():
         monkeypatch.setenv(name, value)
-    cli.share_cores()
+    cores.share_cores()
     assert {name: os.environ[name] for name in said} == said
     assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys() == said.keys()
 
@@ -374,5 +375,8 @@ def test_threads_sleep_soon_where_nobody_says_how_they_wait(monkeypatch) -> None
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    cli.share_cores()
-    assert os.environ["GOMP_SPINCOUNT"] == cli.SPINS
+    cores.share_cores()
+    assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
+    with cores.waiting_as_ever():
+        assert "GOMP_SPINCOUNT" not in os.environ
+    assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS

@@ -20,6 +20,7 @@ from bertc.interop.obstacle import Obstacle
 from bertc.ir.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.passes import Plan
+from bertc.passes.cores import waiting_as_ever
 from bertc.train.feed import split, to_inputs
 from bertc.train.synthetic import RandomText, Unlearned, unlearned_tables
 
@@ -47,7 +48,7 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
             yield _step(resolved, plan, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
-        return Contender(title, precision, compile, open, nullcontext)
+        return Contender(title, precision, compile, open, nullcontext, waiting_as_ever)
 
     forms: list[tuple[Precision, bool]] = [("fp32", False)]
     if plan.precision == "bf16":

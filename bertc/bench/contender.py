@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -34,13 +34,17 @@ Step = Callable[[], float]
 
 @dataclass(frozen=True)
 class Contender:
-    """A training step to be timed. ``open`` allocates it, ``turn`` is what its turns happen in."""
+    """A training step to be timed. ``open`` allocates it, ``turn`` is what its turns happen in.
+
+    ``begin`` is what its process begins in.
+    """
 
     name: str
     precision: Precision
     compiled: bool
     open: Callable[[], AbstractContextManager[Step]]
     turn: Callable[[], AbstractContextManager[None]]
+    begin: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:

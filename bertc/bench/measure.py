@@ -96,7 +96,8 @@ class _Running:
         context = multiprocessing.get_context("spawn")
         self._pipe, far = context.Pipe()
         process = context.Process(target=_serve, args=(far, make, index, device), daemon=True)
-        process.start()
+        with contender.begin():
+            process.start()
         far.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)

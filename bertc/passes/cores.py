@@ -4,11 +4,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 TOLD = 0.25
 """Cores that other processes take from which it is told."""
+SPINS = "200"
+"""Turns that a thread without work waits in before it sleeps, some microseconds (libgomp)."""
 GROUPS = Path("/sys/fs/cgroup")
 PROCESSES = Path("/proc")
 
@@ -48,6 +51,30 @@ def _granted(root: Path, path: str, told: Callable[[Path], list[str]]) -> Iterat
         match told(folder):
             case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
                 yield int(quota) / int(period)
+
+
+def share_cores() -> None:
+    """Let threads that wait for others sleep soon, unless the environment says how they wait.
+
+    They would spin for milliseconds, on cores that other processes, or the thread that they wait
+    for, could use: beside one busy process a step on two cores took 1.6 times as long
+    (docs/performance.md). Read when torch is loaded, so this comes before.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+
+
+@contextmanager
+def waiting_as_ever() -> Iterator[None]:
+    """Inside, processes begin without what ``share_cores`` has set."""
+    ours = os.environ.get("GOMP_SPINCOUNT") == SPINS
+    if ours:
+        del os.environ["GOMP_SPINCOUNT"]
+    try:
+        yield
+    finally:
+        if ours:
+            os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 @dataclass(frozen=True)

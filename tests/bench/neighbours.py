@@ -29,10 +29,10 @@ WAYS = ("bertc", "threads waiting as torch has it", "transformers")
 
 def work(way: str, precision: str) -> None:
     """Answer each number of seconds on the input with the tokens a second of that long."""
-    from bertc import cli
+    from bertc.passes.cores import share_cores
 
     if way == "bertc":
-        cli.share_cores()
+        share_cores()
     from bertc.api import resolve
     from bertc.bench.baseline import transformers
     from bertc.bench.contender import bertc
