@@ -20,8 +20,9 @@ BELOW: dict[str, set[str]] = {
     "storage": {"diagnostics"},
     "ir": {"diagnostics"},
     "passes": {"ir", "storage", "diagnostics"},
-    "nn": {"ir", "diagnostics"},
-    "objectives": {"ir", "diagnostics", "nn"},
+    "native": {"storage"},
+    "nn": {"ir", "diagnostics", "native"},
+    "objectives": {"ir", "diagnostics", "nn", "native"},
     "data": {"ir", "storage", "diagnostics", "passes"},
     "syntax": {"passes", "ir", "storage", "diagnostics", "resources"},
     "estimate": {"passes", "ir", "storage", "diagnostics"},
@@ -29,8 +30,8 @@ BELOW: dict[str, set[str]] = {
     "compress": {"ir", "diagnostics"},
     "tasks": {"data", "passes", "ir", "diagnostics"},
     "train": {
-        "tasks", "compress", "interop", "estimate", "nn", "objectives", "data", "passes", "syntax",
-        "ir", "storage", "diagnostics",
+        "tasks", "compress", "interop", "estimate", "nn", "native", "objectives", "data", "passes",
+        "syntax", "ir", "storage", "diagnostics",
     },
     "bench": {
         "train", "interop", "estimate", "nn", "objectives", "data", "passes", "ir", "storage",
@@ -124,6 +125,7 @@ OWN_FILES = (
     "resources.py", "syntax/grammar.py", "syntax/table.py", "diagnostics/codes.py",
     "estimate/devices.py", "train/machine.py", "bench/device.py", "data/docstrings.py",
     "data/store.py", "syntax/files.py", "commands/specs.py", "passes/cores.py",
+    "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""
 

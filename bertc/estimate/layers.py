@@ -41,8 +41,10 @@ class Room:
         return 2 if self.precision == "bf16" else FP32
 
     def bytes_of(self, kept: Kept) -> int:
-        """CPU kernels keep dropout masks as values, those of a GPU as bytes."""
-        mask_bytes = self.value_bytes if self.device == "cpu" else 1
+        """Of dropout an eager CPU keeps a seed alone; compiled it keeps values, a GPU bytes."""
+        mask_bytes = 1
+        if self.device == "cpu":
+            mask_bytes = self.value_bytes if self.compiled else 0
         return kept.values * self.value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
 
     def fused(self, encoder: Encoder) -> bool:

@@ -24,8 +24,9 @@ from bertc.ir.resolved import Network, Stage
 
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
-CHUNK = {"cpu": 2**19, "cuda": 2**27, "mps": 2**27}
-"""Scores that the cross entropy of an eager step turns into fp32 at once."""
+CHUNK = {"cpu": 0, "cuda": 2**27, "mps": 2**27}
+"""Scores that the cross entropy of an eager step turns into fp32 at once; on a CPU a row or, where
+no compiler is, 2 MB."""
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ class FullAttention(Node):
     ) -> Kept:
         """Input, queries, keys, values, average, and a log-sum-exp a row.
 
-        Not ``fused``: the scores three times instead of once a row: as probabilities, as their
-        dropout mask, and dropped out.
+        Not ``fused``: the scores as probabilities instead of once a row, and where masks are kept
+        also their dropout mask, and dropped out.
         """
         width = heads * head_dim
         gathered = queries if queries != seq else 0
@@ -82,7 +82,8 @@ class FullAttention(Node):
             values += queries * (seq + width)
         if fused:
             return Kept(values=values, fp32=heads * queries)
-        return Kept(values=values + 3 * heads * queries * seq)
+        scores = heads * queries * seq
+        return Kept(values=values + scores, masks=2 * scores)
 
     def common_kept(self, seq: int, queries: int) -> int:
         """Values that all layers keep together: none."""
@@ -210,7 +211,8 @@ class RelativeAttention(Node):
         values += placed * heads * 2 * seq  # the scores of all distances, of which some are picked
         values += turned * width
         picked = 2 * placed * seq  # by integers of eight bytes
-        return Kept(values=values + (1 if fused else 3) * heads * queries * seq, fp32=picked)
+        scores = heads * queries * seq
+        return Kept(values=values + scores, fp32=picked, masks=0 if fused else 2 * scores)
 
     def common_kept(self, seq: int, queries: int) -> int:
         """Values that all layers keep together: which keys stand in the query's own segment."""

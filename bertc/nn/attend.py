@@ -3,13 +3,15 @@
 Axes: b batch, n heads, s sequence, q tokens of it that ask, k positions of a row, d head_dim.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from torch.autograd.function import once_differentiable
 
-from bertc.nn.dropout import dropout
+from bertc.native import Dropped, Kernels, drop, kernels_for
+from bertc.nn.dropout import what_stays
 from bertc.nn.reading import rows_at
 from bertc.nn.visible import Bounds, Ordered, not_later, of_rows
 
@@ -80,18 +82,64 @@ def _by_scores(
     rate: float,
 ) -> torch.Tensor:
     """Attention whose scores, with others (b|1, n|1, q|1, s) added, are there as a whole."""
-    scale = query_bnqd.shape[-1] ** -0.5
-    if added is None:
-        scores_bnqs = (query_bnqd * scale) @ key_bnsd.mT
-    else:
-        added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2])
-        product = torch.baddbmm(*map(_side_by_side, (added, query_bnqd, key_bnsd.mT)), alpha=scale)
-        scores_bnqs = product.view_as(added)
-    return dropout(scores_bnqs.softmax(-1), rate, training=True) @ value_bnsd
+    if added is not None:
+        added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
+    kernels = kernels_for(query_bnqd, key_bnsd.shape[2])
+    mixed_bnqd: torch.Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+        query_bnqd, key_bnsd, value_bnsd, added, drop(rate), kernels
+    )
+    return mixed_bnqd
 
 
-def _side_by_side(x_bnqd: torch.Tensor) -> torch.Tensor:
-    return x_bnqd.flatten(0, 1)
+class _Attention(torch.autograd.Function):
+    """dropout(softmax(Q K^T / sqrt(d) + added)) V; of all scores only the softmax is kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query_bnqd: torch.Tensor,
+        key_bnsd: torch.Tensor,
+        value_bnsd: torch.Tensor,
+        added_bnqs: torch.Tensor | None,
+        dropped: Dropped,
+        kernels: Kernels | None,
+    ) -> torch.Tensor:
+        # Products of heads would copy them, here and in backward; one map made all three.
+        inputs = [x.contiguous() for x in (query_bnqd, key_bnsd, value_bnsd)]
+        scores_bnqs, scale = inputs[0] @ inputs[1].mT, query_bnqd.shape[-1] ** -0.5
+        if kernels is None:
+            scores_bnqs = scores_bnqs.mul_(scale)
+            scores_bnqs = scores_bnqs if added_bnqs is None else scores_bnqs.add_(added_bnqs)
+            chances_bnqs = scores_bnqs.softmax(-1)
+            left_bnqs = what_stays(chances_bnqs, dropped, None)
+        else:
+            chances_bnqs, left_bnqs = kernels.softmax(scores_bnqs, added_bnqs, scale, dropped)
+        ctx.save_for_backward(*inputs, chances_bnqs)
+        ctx.how = dropped, kernels
+        return left_bnqs @ inputs[2]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream_bnqd: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query_bnqd, key_bnsd, value_bnsd, chances_bnqs = ctx.saved_tensors
+        dropped, kernels = ctx.how
+        upstream_bnqd = upstream_bnqd.contiguous()
+        slope_bnqs = upstream_bnqd @ value_bnsd.mT
+        if kernels is None:
+            left_bnqs = what_stays(chances_bnqs, dropped, None)
+            slope_bnqs = slope_bnqs.mul_(left_bnqs)
+            slope_bnqs.addcmul_(chances_bnqs, slope_bnqs.sum(-1, keepdim=True), value=-1)
+        else:
+            slope_bnqs, left_bnqs = kernels.softmax_backward(chances_bnqs, slope_bnqs, dropped)
+        scale = query_bnqd.shape[-1] ** -0.5
+        return (
+            (slope_bnqs @ key_bnsd).mul_(scale),
+            (slope_bnqs.mT @ query_bnqd).mul_(scale),
+            left_bnqs.mT @ upstream_bnqd,
+            slope_bnqs if ctx.needs_input_grad[3] else None,
+            None,
+            None,
+        )
 
 
 def _varlen(

@@ -1,7 +1,12 @@
-"""Dropout, which is slow on a CPU as the library has it."""
+"""Dropout, which is slow on a CPU as the library has it, and keeps a mask."""
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.autograd.function import once_differentiable
+
+from bertc.native import Dropped, Kernels, drop, kernels_for
 
 _DRAWS_PER_WORD = 4
 _LEVELS = 1 << 16
@@ -11,20 +16,47 @@ def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     """Zero each element with probability ``rate`` and scale the rest by 1 / (1 - rate); any shape.
 
     Draws from the default generator of the device. An eager CPU draws one element at a time, which
-    takes a sixth of a training step; there four 16-bit draws come from one 64-bit word instead, and
-    the rate is rounded to 1 / 65536.
+    takes a sixth of a training step; there one number is drawn, from which backward finds again
+    what was dropped, and the rate is rounded to 1 / 65536.
     """
     if not training or rate == 0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling() or rate == 1:
         return F.dropout(x, rate, training=True)
-    return x * _kept(x, rate)
+    y: torch.Tensor = _Dropout.apply(x, drop(rate), kernels_for(x))  # type: ignore[no-untyped-call]
+    return y
 
 
-def _kept(x: torch.Tensor, rate: float) -> torch.Tensor:
-    """1 / (1 - rate) where an element stays, 0 where it goes, in the shape and dtype of ``x``."""
-    words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64).random_(-(2**63), None)
+def what_stays(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torch.Tensor:
+    """``x`` after that dropout, the same for the same seed and number of elements."""
+    if not dropped.level:
+        return x
+    return x * _kept(x, dropped) if kernels is None else kernels.dropout(x.contiguous(), dropped)
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, dropped: Dropped, kernels: Kernels | None
+    ) -> torch.Tensor:
+        ctx.how = dropped, kernels
+        return what_stays(x, dropped, kernels)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return what_stays(upstream, *ctx.how), None, None
+
+
+def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
+    """The scale where an element stays, 0 where it goes, in the shape and dtype of ``x``.
+
+    Four draws come from one 64-bit word.
+    """
+    generator = torch.Generator().manual_seed(dropped.seed)
+    words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64)
+    words.random_(-(2**63), None, generator=generator)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
     # Compared in place the answer has the draws' own type, which the library does many at a time.
-    kept = draws.ge_(round(rate * _LEVELS) - _LEVELS // 2)
-    return kept.to(x.dtype).mul_(1 / (1 - rate))
+    kept = draws.ge_(dropped.level - _LEVELS // 2)
+    return kept.to(x.dtype).mul_(dropped.scale)

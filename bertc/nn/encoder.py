@@ -21,6 +21,7 @@ from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
 from bertc.nn.memory import Memory
+from bertc.nn.norm import norm_of_sum
 from bertc.nn.part import AttentionPart
 from bertc.nn.reading import Order, Reading, rows_at
 from bertc.nn.relative import encode_distances
@@ -264,15 +265,16 @@ class Encoder(nn.Module):
         if self.norm is not None:
             seen = None if context is None else part.norm(context)
             return x + self._drop(part(part.norm(x), seen, visible))
-        y: torch.Tensor = part.norm(x + self._drop(part(x, context, visible)))
-        return y
+        return self._normed(part.norm, x, part(x, context, visible))
 
     def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
         assert isinstance(part, FfnPart), "the feed-forward parts are built above"
         if self.norm is not None:
             return x + self._drop(part(part.norm(x)))
-        y: torch.Tensor = part.norm(x + self._drop(part(x)))
-        return y
+        return self._normed(part.norm, x, part(x))
+
+    def _normed(self, norm: LayerNorm, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return norm_of_sum(norm, x, y, self.node.dropout.hidden, self.training)
 
     def _drop(self, x: torch.Tensor) -> torch.Tensor:
         return dropout(x, self.node.dropout.hidden, self.training)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from bertc.ir.ffn import Mlp as MlpNode
-from bertc.nn.activation import activate
+from bertc.nn.activation import activated
 from bertc.nn.dropout import dropout
 from bertc.nn.weights import Linear, Table
 
@@ -21,6 +21,7 @@ class Mlp(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        inner = dropout(activate(self.activation, self.inner(x)), self.dropout, self.training)
+        inner = activated(self.activation, self.inner, x)
+        inner = dropout(inner, self.dropout, self.training)
         y: torch.Tensor = self.outer(inner)
         return y

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
+from bertc.native import Kernels, kernels_for
+
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**27
 BLOCK = 128  # token ids that a draw tells apart at last
@@ -45,7 +47,7 @@ def vocabulary_loss(
             drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
         return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n, chances_n, tokens
+        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, kernels_for(x_ne)
     )
     return losses_n, hits_n, drawn_n
 
@@ -110,33 +112,16 @@ class _VocabularyLoss(torch.autograd.Function):
         targets_n: torch.Tensor,
         chances_n: torch.Tensor | None,
         tokens: int,
+        kernels: Kernels | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
         logits_nv = F.linear(x_ne, table_ve)
-        losses_n = torch.empty(len(x_ne), device=x_ne.device)
-        hits_n = torch.empty_like(targets_n, dtype=torch.bool)
-        drawn_n = None if chances_n is None else torch.empty_like(targets_n)
-        differentiated = any(ctx.needs_input_grad)
         bias_v = bias_v.float()
-        whole = CPU_CHUNK if x_ne.device.type == "cpu" else GPU_CHUNK
-        rows = max(1, whole // len(bias_v))
-        for start in range(0, len(x_ne), rows):
-            part = slice(start, start + rows)
-            target_n1 = targets_n[part, None]
-            z_nv = logits_nv[part].float() + bias_v
-            top_n1, best_n1 = z_nv.max(1, keepdim=True)
-            if tokens:
-                best_n1 = _best(z_nv, target_n1[:, 0], tokens)[:, None]
-            hits_n[part] = (best_n1 == target_n1)[:, 0]
-            right_n1 = z_nv.gather(1, target_n1)
-            z_nv.sub_(top_n1).exp_()
-            total_n1 = z_nv.sum(1, keepdim=True)
-            if chances_n is not None and drawn_n is not None:
-                drawn_n[part] = draw(z_nv, chances_n[part])
-            losses_n[part] = (total_n1.log() + top_n1 - right_n1)[:, 0]
-            if differentiated:
-                z_nv.mul_(total_n1.reciprocal())
-                z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
-                logits_nv[part] = z_nv
+        differentiated = any(ctx.needs_input_grad)
+        if kernels is None:
+            found = _by_chunks(logits_nv, bias_v, targets_n, chances_n, tokens, differentiated)
+        else:
+            found = kernels.vocabulary_loss(logits_nv, bias_v, targets_n, chances_n, tokens)
+        losses_n, hits_n, drawn_n = found
         ctx.save_for_backward(x_ne, table_ve, logits_nv if differentiated else None)
         ctx.mark_non_differentiable(*(t for t in (hits_n, drawn_n) if t is not None))
         return losses_n, hits_n, drawn_n
@@ -152,4 +137,39 @@ class _VocabularyLoss(torch.autograd.Function):
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
         table_grad_ve = slope_nv.t() @ (x_ne * scale_n1)
         bias_grad_v = (slope_nv.t() @ scale_n1)[:, 0]
-        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None
+        return x_grad_ne, table_grad_ve, bias_grad_v, None, None, None, None
+
+
+def _by_chunks(
+    logits_nv: torch.Tensor,
+    bias_v: torch.Tensor,
+    targets_n: torch.Tensor,
+    chances_n: torch.Tensor | None,
+    tokens: int,
+    differentiated: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Losses, hits and draws; where differentiated the logits become their own gradient."""
+    losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
+    hits_n = torch.empty_like(targets_n, dtype=torch.bool)
+    drawn_n = None if chances_n is None else torch.empty_like(targets_n)
+    whole = CPU_CHUNK if logits_nv.device.type == "cpu" else GPU_CHUNK
+    rows = max(1, whole // len(bias_v))
+    for start in range(0, len(logits_nv), rows):
+        part = slice(start, start + rows)
+        target_n1 = targets_n[part, None]
+        z_nv = logits_nv[part].float() + bias_v
+        top_n1, best_n1 = z_nv.max(1, keepdim=True)
+        if tokens:
+            best_n1 = _best(z_nv, target_n1[:, 0], tokens)[:, None]
+        hits_n[part] = (best_n1 == target_n1)[:, 0]
+        right_n1 = z_nv.gather(1, target_n1)
+        z_nv.sub_(top_n1).exp_()
+        total_n1 = z_nv.sum(1, keepdim=True)
+        if chances_n is not None and drawn_n is not None:
+            drawn_n[part] = draw(z_nv, chances_n[part])
+        losses_n[part] = (total_n1.log() + top_n1 - right_n1)[:, 0]
+        if differentiated:
+            z_nv.mul_(total_n1.reciprocal())
+            z_nv.scatter_add_(1, target_n1, torch.full_like(right_n1, -1.0))
+            logits_nv[part] = z_nv
+    return losses_n, hits_n, drawn_n

@@ -31,6 +31,7 @@ class Machine:
     """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
     falls to one process. ``fp16_gain``: how many times as fast as fp32 its units are that know fp16
     and no bf16; 0 where there are none, or nobody knows. ``devices``: how many like it are there.
+    ``without_kernels``: why it has none but torch's, if so.
     """
 
     device: DeviceKind
@@ -40,6 +41,7 @@ class Machine:
     cores: int
     fp16_gain: float = 0.0
     devices: int = 1
+    without_kernels: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def plan(
             f"device={run.device} was asked for, but this machine offers {machine.device}",
             help=f"--set device={machine.device}",
         )
-    reasons = [layout.reason] if layout.reason else []
+    reasons = [reason for reason in (layout.reason, _without_kernels(machine)) if reason]
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -156,6 +158,11 @@ def _precision_reason(machine: Machine) -> str:
         f"fp32: {machine.name} has no bf16; its fp16 units, {machine.fp16_gain:.0f} times as fast, "
         "stay idle"
     )
+
+
+def _without_kernels(machine: Machine) -> str:
+    why = machine.without_kernels
+    return why and f"dropout, norms and losses by torch's kernels, which takes longer: {why}"
 
 
 def compiles(resolved: Resolved, device: DeviceKind) -> bool:

@@ -18,6 +18,7 @@ from bertc.estimate import Estimate, estimate, largest_microbatches, layout
 from bertc.estimate.accelerators import accelerator_called
 from bertc.estimate.devices import this_cpu
 from bertc.ir.resolved import Resolved, Run
+from bertc.native import missing
 from bertc.passes import ALONE, Machine, Plan, World, plan
 from bertc.passes.cores import available_cores
 from bertc.train.speed import device_here
@@ -41,12 +42,14 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
             fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
             devices=torch.cuda.device_count(),
         )
+    fast_bf16 = this_cpu().bf16_flops > 0
     return Machine(
         device="cpu",
         name=_processor(),
         memory_bytes=_free_memory_bytes() // processes,
-        fast_bf16=this_cpu().bf16_flops > 0,
+        fast_bf16=fast_bf16,
         cores=cores,
+        without_kernels=missing("bf16" if fast_bf16 else "fp32"),
     )
 
 

@@ -188,7 +188,9 @@ def test_layers_alike_are_compiled_once(
     counters.clear()
     model.encoder.compile_regions()
     for lengths, wanted in zip(LENGTHS, plain, strict=True):
-        torch.testing.assert_close(hidden_and_gradient(model, lengths), wanted)
+        # Not compiled, a CPU has kernels of its own, whose sums are in another order.
+        found = hidden_and_gradient(model, lengths)
+        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-3)
     assert counters["stats"]["unique_graphs"] == graphs
     # Evaluation has its own graphs, and limits that are made for all of them.
     with torch.no_grad():

@@ -1,5 +1,7 @@
 """What the passes leave: complete programs, derived dimensions, stages, and owner maps."""
 
+from dataclasses import replace
+
 import pytest
 
 from bertc.api import resolve
@@ -197,6 +199,8 @@ def test_the_plan_decides_precision_and_compilation_by_machine() -> None:
     assert not plan(resolve("steps=100k compile=off"), gpu, fitting(1)).compile
     old = Machine("cpu", "an older processor", 8 * 2**30, fast_bf16=False, cores=2)
     assert plan(short, old, fitting(1)).precision == "fp32"
+    bare = replace(old, without_kernels="no C compiler (cc) is installed")
+    assert "no C compiler" in " ".join(plan(short, bare, fitting(1)).reasons)
     with pytest.raises(MachineError, match="device=cuda"):
         plan(resolve("device=cuda"), CPU, fitting(1))
 

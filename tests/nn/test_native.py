@@ -1,0 +1,199 @@
+"""The kernels in C compute what torch computes, and a machine without a compiler does without."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.base import ZEROS, Weight
+from bertc.native import Kernels, drop, kernels_for, library, missing
+from bertc.native import kernels as tensors
+from bertc.nn.activation import activated
+from bertc.nn.attend import attend
+from bertc.nn.dropout import dropout
+from bertc.nn.norm import norm_of_sum
+from bertc.nn.weights import LayerNorm, Linear
+from bertc.objectives import cross_entropy
+
+RATE = 0.3
+TYPES = pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 5e-6), (torch.bfloat16, 2e-2)])
+Tensors = tuple[torch.Tensor, ...]
+
+
+def kernels(dtype: torch.dtype) -> Kernels:
+    found = kernels_for(torch.ones(1, dtype=dtype))
+    if found is None:
+        pytest.skip(missing("fp32"))
+    return found
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_kernels", lambda value: None)
+
+
+def mask(shape: tuple[int, ...], dtype: torch.dtype, seed: int, rate: float) -> torch.Tensor:
+    """What rows of that shape are multiplied by if the next draw follows this seed, in fp64."""
+    torch.manual_seed(seed)
+    ones = torch.ones(shape, dtype=torch.float32)
+    return kernels(torch.float32).dropout(ones, drop(rate), shape[-1]).double()
+
+
+def agree(
+    y: torch.Tensor, of: Tensors, exact: torch.Tensor, exact_of: Tensors, close: float
+) -> None:
+    """Values and gradients, those of ``exact`` made by autograd in fp64."""
+    upstream = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y.dtype)
+    made = (y, *torch.autograd.grad(y, of, upstream))
+    expected = (exact, *torch.autograd.grad(exact, exact_of, upstream.double()))
+    for one, other in zip(made, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, atol=close, rtol=close)
+
+
+def leaves(*given: torch.Tensor) -> Tensors:
+    return tuple(t.detach().double().requires_grad_() for t in given)
+
+
+@TYPES
+def test_gelu(dtype: torch.dtype, close: float) -> None:
+    kernels(dtype)
+    table = {"l.weight": Weight("l.weight", (501, 16), (), ZEROS, "ffn", "matrix")}
+    linear = Linear(table | {"l.bias": Weight("l.bias", (501,), (), ZEROS, "ffn", "bias")}, "l")
+    torch.manual_seed(0)
+    torch.nn.init.normal_(linear.weight, std=0.25)
+    assert linear.bias is not None
+    # Far from 0 as well; in bf16 the product is rounded before the bias is added, as by the map.
+    torch.nn.init.uniform_(linear.bias, -30, 30)
+    x = torch.randn(3, 7, 16).to(dtype).requires_grad_()
+    of = (x, linear.weight, linear.bias)
+    exact = leaves(*of)
+    expected = F.gelu(F.linear(*exact), approximate="tanh")
+    agree(activated("gelu-tanh", linear, x), of, expected, exact, 10 * close)
+
+
+@TYPES
+@pytest.mark.parametrize("rate", [0.0, RATE])
+def test_norm_of_a_sum(dtype: torch.dtype, close: float, rate: float) -> None:
+    kernels(dtype)
+    weights = (
+        Weight(f"n.{end}", (53,), ("hidden",), ZEROS, "ffn", "norm") for end in ("weight", "bias")
+    )
+    norm = LayerNorm({weight.name: weight for weight in weights}, "n", 1e-5)
+    assert norm.weight is not None
+    assert norm.bias is not None
+    torch.manual_seed(0)
+    for weight in (norm.weight, norm.bias):
+        torch.nn.init.normal_(weight)
+    x, y = (torch.randn(7, 11, 53).to(dtype).requires_grad_() for _ in range(2))
+    exact = leaves(x, y, norm.weight, norm.bias)
+    kept = mask((77, 53), dtype, 5, rate).view(7, 11, 53)
+    expected = F.layer_norm(exact[0] + exact[1] * kept, (53,), exact[2], exact[3], 1e-5)
+    torch.manual_seed(5)
+    made = norm_of_sum(norm, x, y, rate, training=True)
+    # Gradients of weights are sums over all rows.
+    agree(made, (x, y, norm.weight, norm.bias), expected, exact, 10 * close)
+
+
+@TYPES
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention(dtype: torch.dtype, close: float, masked: bool) -> None:
+    kernels(dtype)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(3, 2, 9, 8).to(dtype).requires_grad_() for _ in range(3))
+    sees = torch.arange(9)[None] < torch.tensor([[9], [4], [6]])
+    visible = sees[:, None, None] if masked else None
+    exact = leaves(q, k, v)
+    kept = mask((54, 9), dtype, 5, RATE).view(3, 2, 9, 9)
+    scores = exact[0] @ exact[1].mT / 8**0.5
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    expected = (scores.softmax(-1) * kept) @ exact[2]
+    torch.manual_seed(5)
+    agree(attend(q, k, v, visible, RATE), (q, k, v), expected, exact, close)
+
+
+def test_attention_without_a_compiler(no_compiler: None) -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(3, 2, 9, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+
+    def attention(*qkv: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(5)
+        return attend(*qkv, None, RATE)
+
+    assert torch.autograd.gradcheck(attention, (q, k, v))
+
+
+@TYPES
+def test_loss(dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels(dtype)
+    torch.manual_seed(0)
+    x, table = (torch.randn(n, 16).to(dtype).requires_grad_() for n in (33, 1111))
+    bias, chances = torch.randn(1111, requires_grad=True), torch.rand(33)
+    targets = torch.randint(1000, (33,))
+    targets[:20] = (x @ table.mT).argmax(1)[:20].clamp(max=999)
+
+    def found() -> Tensors:
+        losses, hits, drawn = cross_entropy.vocabulary_loss(x, table, bias, targets, chances, 1000)
+        assert drawn is not None
+        return losses, hits, drawn, *torch.autograd.grad(losses.sum(), (x, table, bias))
+
+    native = found()
+    monkeypatch.setattr(cross_entropy, "kernels_for", lambda x: None)
+    for one, other in zip(native, found(), strict=True):
+        torch.testing.assert_close(one, other, atol=close, rtol=close)
+    assert native[1].any()
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_backward_drops_what_forward_dropped(
+    compiler: bool, request: pytest.FixtureRequest
+) -> None:
+    if not compiler:
+        request.getfixturevalue("no_compiler")
+    x = torch.ones(301, 77, requires_grad=True)
+    y = dropout(x, RATE, training=True)
+    (grad,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(y, grad)
+
+
+def test_masks_of_rows_and_of_seeds_are_unlike() -> None:
+    dropped = [(mask((2000, 129), torch.float32, seed, 0.1) == 0).double() for seed in (0, 1)]
+    one, other = dropped
+    for a, b in (
+        (one, other),
+        (one[1:], one[:-1]),
+        (one[:, 64:128], one[:, :64]),
+        (one[:, 1:], one[:, :-1]),
+    ):
+        assert (a * b).mean().item() == pytest.approx(0.01, abs=0.002)
+    assert one.mean(1).std().item() == pytest.approx((0.1 * 0.9 / 129) ** 0.5, rel=0.1)
+    assert one.mean(0).std().item() == pytest.approx((0.1 * 0.9 / 2000) ** 0.5, rel=0.3)
+
+
+def test_threads_change_no_bit() -> None:
+    native = kernels(torch.float32)
+    x, weight = torch.randn(700, 64, requires_grad=True), torch.rand(64)
+    how = (weight, weight, 1e-5)
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for many in (1, 3):
+            torch.set_num_threads(many)
+            torch.manual_seed(0)
+            out, *kept = native.norm(x, x, *how, drop(RATE))
+            found.append((out, *kept, *native.norm_backward(x, *kept, weight, drop(RATE))))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(map(torch.equal, *found))
+
+
+def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
+    told = library.load.__wrapped__
+    monkeypatch.setattr(library.shutil, "which", lambda name: None)
+    assert told("fp32") == (None, "no C compiler (cc) is installed")
+    monkeypatch.setattr(library.shutil, "which", lambda name: "/bin/false")
+    assert told("fp32") == (None, "/bin/false cannot compile them")
+    place = next((tmp_path / "kernels").glob("*"), None)
+    assert place is None, "nothing is left of what failed"
