@@ -141,7 +141,6 @@ def _layer_bytes(
     encoder = network.encoder
     widths, fused = encoder.layers[number], room.fused(encoder)
     heads, head_dim, seq = widths.heads, widths.head_dim, memory + row
-    placed = queries - (row if queries >= row else 0)
     turned = (network.ways - 1) * (seq + (1 if encoder.causal else row))
     attention = sum(weight.numel for weight in encoder.attention_weights(number))
     ffn = sum(weight.numel for weight in encoder.ffn_weights(number))
@@ -153,7 +152,7 @@ def _layer_bytes(
     around = _around(encoder, queries)
     ordered = network.unseen > 0
     kept = around + encoder.attention.kept(
-        encoder.hidden, heads, head_dim, seq, queries, placed, turned, fused, ordered
+        encoder.hidden, heads, head_dim, seq, queries, turned, fused, ordered
     )
     if encoder.norm.kind == "pre" and queries != seq:  # what the queries look at is normed too
         apart = seq if queries < seq else 0  # else it is the first of what asks

@@ -65,7 +65,6 @@ class FullAttention(Node):
         head_dim: int,
         seq: int,
         queries: int,
-        placed: int,
         turned: int,
         fused: bool,
         ordered: bool,
@@ -193,26 +192,22 @@ class RelativeAttention(Node):
         head_dim: int,
         seq: int,
         queries: int,
-        placed: int,
         turned: int,
         fused: bool,
         ordered: bool,
     ) -> Kept:
         """As full attention, and the queries once more for each other bias; no kernel is fused.
 
-        So many queries are ``placed`` anywhere. Where rows are ``turned`` each has so many
-        distances of its own.
+        Where rows are ``turned`` each has so many distances of its own.
         """
         width = heads * head_dim
         gathered = queries if queries != seq else 0
         values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
         if self.segments:
             values += queries * (width + heads)
-        values += placed * heads * 2 * seq  # the scores of all distances, of which some are picked
         values += turned * width
-        picked = 2 * placed * seq  # by integers of eight bytes
         scores = heads * queries * seq
-        return Kept(values=values + scores, fp32=picked, masks=0 if fused else 2 * scores)
+        return Kept(values=values + scores, masks=0 if fused else 2 * scores)
 
     def common_kept(self, seq: int, queries: int) -> int:
         """Values that all layers keep together: which keys stand in the query's own segment."""

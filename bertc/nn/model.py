@@ -54,7 +54,12 @@ class Model(nn.Module):
             TypeError: if one of them is no tensor of that kind; texts have to be tokens first.
         """
         reading = Reading(
-            token_ids, segment_ids, attention_mask, sequence_ids, language_ids, position_ids
+            token_ids,
+            segment_ids,
+            attention_mask,
+            sequence_ids,
+            language_ids=language_ids,
+            position_ids=position_ids,
         )
         _check(reading)
         return self.read(reading)

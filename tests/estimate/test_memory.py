@@ -248,6 +248,5 @@ def test_a_gpu_is_not_all_free() -> None:
 
 def test_an_eager_loss_turns_as_many_scores_at_once_as_the_estimate_says() -> None:
     assert CHUNK == {"cpu": 0, "cuda": GPU_CHUNK, "mps": GPU_CHUNK}
-    least = 3 * 4 * min(GPU_CHUNK, 128 * as_base().stages[0].predictions() * 30_522)
     eager, compiled = on_a_gpu("", compiled=False), on_a_gpu("")
-    assert abs(eager - compiled) < least
+    assert eager - compiled < 3 * 4 * GPU_CHUNK
