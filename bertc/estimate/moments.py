@@ -24,7 +24,7 @@ from bertc.ir.resolved import Network, Stage
 
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
-CHUNK = {"cpu": 2**19, "cuda": 2**27, "mps": 2**27}
+CHUNK = {"cpu": 2**19, "cuda": 2**24, "mps": 2**24}
 """Scores that the cross entropy of an eager step turns into fp32 at once."""
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
-GPU_CHUNK = 2**27
+GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once
 BLOCK = 128  # token ids that a draw tells apart at last
 CPU_MULTIPLE = 1
 GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest products need them

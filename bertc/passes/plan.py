@@ -7,6 +7,7 @@ from typing import Literal
 
 from bertc.diagnostics import MachineError
 from bertc.ir.base import DeviceKind
+from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved, Stage
 from bertc.passes.world import ALONE, Layout, Strategy, World
 
@@ -19,6 +20,9 @@ forward and backward, in which an H200 computes it for so many tokens (docs/esti
 """
 
 
+COMPILING_PAYS_FLOPS = 1e17
+"""Those of a run of tasks for which compiling pays: 10 minutes at 1.7e14 a second, about 40% of an
+H100's peak. Compiling takes 0.5 to 1.5 minutes and saves some fifth of the rest; not measured."""
 _SUMS: Mapping[str, str] = {
     "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
     "bit",
@@ -140,6 +144,8 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
         return compiled, ""
     if compiled:
         return True, "compile=on: on cuda a compiled step is faster"
+    if machine.device == "cuda":
+        return False, "compile=off: a task this short is over before compiling pays"
     return False, "compile=off: on a CPU a compiled step is not faster"
 
 
@@ -162,8 +168,17 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
     """Whether the step is compiled."""
     if resolved.run.compile == "auto":
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
-        return device == "cuda"
+        return device == "cuda" and _pays_compiling(resolved)
     return resolved.run.compile == "on"
+
+
+def _pays_compiling(resolved: Resolved) -> bool:
+    """Whether a run is long: text is read for hours, tasks may be learned in minutes."""
+    if not all(stage.tasks for stage in resolved.stages):
+        return True
+    weights = sum(weight.numel for weight in model_weights(resolved))
+    tokens = sum(stage.steps * stage.batch * stage.seq for stage in resolved.stages)
+    return 6 * weights * tokens >= COMPILING_PAYS_FLOPS
 
 
 def choose(

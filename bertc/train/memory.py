@@ -7,12 +7,16 @@ import torch
 from bertc.diagnostics import MachineError
 from bertc.ir.resolved import Stage
 
+WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+"""What plain RuntimeErrors say: a CPU's allocator, CUDA outside its own (a kernel that is loaded,
+pinned memory), and the libraries of products (CUBLAS_STATUS_ALLOC_FAILED)."""
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device or the main memory is full."""
-    # On a CPU torch raises a plain RuntimeError with the allocator's name in it.
-    full = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return full or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
 
 
 def out_of_memory(

@@ -195,6 +195,12 @@ def test_the_plan_decides_precision_and_compilation_by_machine() -> None:
     assert plan(resolve("steps=100k compile=on"), CPU, fitting(1)).compile
     assert plan(short, gpu, fitting(1)).compile
     assert not plan(resolve("steps=100k compile=off"), gpu, fitting(1)).compile
+    task = "task=classify('a', labels=[x, y], examples=4000) batch=32 seq=128"
+    for steps, pays in {"400": False, "1M": True}.items():
+        long = plan(resolve(f"{task} steps={steps}"), gpu, fitting(1))
+        assert long.compile == pays
+        assert any("before compiling pays" in reason for reason in long.reasons) != pays
+    assert plan(resolve(f"{task} steps=400 compile=on"), gpu, fitting(1)).compile
     old = Machine("cpu", "an older processor", 8 * 2**30, fast_bf16=False, cores=2)
     assert plan(short, old, fitting(1)).precision == "fp32"
     with pytest.raises(MachineError, match="device=cuda"):

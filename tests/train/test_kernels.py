@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.diagnostics import MachineError
+from bertc.diagnostics import DataError, MachineError
 from bertc.passes import Fit, Machine, plan
 from bertc.train import machine
 from bertc.train.machine import SUMS, determinism, in_one_order, kernels, right_dropout
+from bertc.train.memory import is_out_of_memory
 
 
 def state():
@@ -73,6 +74,22 @@ def test_what_has_no_deterministic_kernel_is_named():
         refused()
     with pytest.raises(RuntimeError, match="other"), determinism():
         raise RuntimeError("other")
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (torch.OutOfMemoryError("no"), True),
+        (MemoryError(), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (DataError("the text says: out of memory"), False),
+    ],
+)
+def test_a_full_device_is_known_by_whatever_says_so(error, full):
+    assert is_out_of_memory(error) == full
 
 
 def test_compiled_steps_draw_as_eager_ones_where_four_draws_at_once_repeat():
