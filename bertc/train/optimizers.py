@@ -89,13 +89,15 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
         torch._foreach_mul_(gradients, limit / norm)
 
 
-def guard(finite: Tensor, norm: Tensor, limit: float) -> Guard:
-    """Of a step whose losses are ``finite`` (0-d bool) and whose gradient has this norm (0-d).
+def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
+    """Of a step with these losses (t,) and the squared norm (0-d) of its gradient, all fp64.
 
     A limit of 0 switches clipping off.
     """
-    divisor = (norm / limit).clamp(min=1).float() if limit else None
-    return Guard(divisor, (~(finite & norm.isfinite())).float())
+    # A number less itself is 0 if it is finite, else none.
+    total = losses_t.sum() + squared_norm
+    bad = (total - total).ne(0).float()
+    return Guard((squared_norm / limit**2).sqrt().clamp(min=1).float() if limit else None, bad)
 
 
 def _below(layer: int | None, depth: int) -> int:

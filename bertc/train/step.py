@@ -228,8 +228,8 @@ class TrainStep:
             meanwhile()
         if self._rule.heeds:
             # The device knows whether the step is good; this process need not, to give it the rest.
-            norm = (shared[terms] / self._copies).sqrt()
-            self._rule.update(rate, guard(shared[:terms].isfinite().all(), norm, limit))
+            squared_norm = shared[terms] / self._copies
+            self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
         # The one wait for the device in a step.
         flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (

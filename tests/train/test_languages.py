@@ -53,8 +53,8 @@ def test_resuming_is_never_having_stopped(data, tmp_path, monkeypatch, same_run,
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
     real = TrainStep.__call__
 
-    def stopping(self, inputs, at, rate):
-        result = real(self, inputs, at, rate)
+    def stopping(self, inputs, at, *others):
+        result = real(self, inputs, at, *others)
         if at == 4:
             signal.raise_signal(signal.SIGTERM)
         return result

@@ -101,7 +101,7 @@ def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec: str) -> None:
     _, gpu = run(resolved, steps=2)
     share = estimate(resolved, "h200").memory.peak_bytes / gpu.peak_bytes
     # Not in it yet: the scores that an eager step on a GPU turns into fp32 at once, 1 GiB of them.
-    assert 0.7 < share < 1.05
+    assert 0.7 < share < 1.06
 
 
 def test_what_a_gpu_would_refuse_or_wait_for_is_noticed() -> None:

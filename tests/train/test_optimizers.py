@@ -173,8 +173,8 @@ def test_a_guarded_update_is_that_of_clipped_gradients(limit):
                 weights[name].grad = gradient.clone()
             norm = gradient_norm(weights)
             if guarded:
-                finite = torch.tensor(not (bad and step == 1))
-                rule.update(rate, guard(finite, norm.double(), limit))
+                losses = torch.tensor([1.0, math.inf if bad and step == 1 else 1.0])
+                rule.update(rate, guard(losses.double(), norm.double().square(), limit))
             else:
                 clip(weights, norm.item(), limit)
                 if not (bad and step == 1):
@@ -183,4 +183,6 @@ def test_a_guarded_update_is_that_of_clipped_gradients(limit):
 
     for bad in (False, True):  # a step that was skipped counts for nothing
         torch.testing.assert_close(moved(True, bad), moved(False, bad), rtol=1e-6, atol=1e-7)
-    assert guard(torch.tensor(True), torch.tensor(math.inf), limit).bad == 1
+    for infinite in (math.inf, -math.inf, math.nan):
+        assert guard(torch.zeros(2), torch.tensor(infinite), limit).bad == 1
+        assert guard(torch.tensor([0.0, infinite]), torch.tensor(1.0), limit).bad == 1

@@ -155,8 +155,8 @@ def stop_after(monkeypatch, step, run):
 
     real = TrainStep.__call__
 
-    def stopping(self, inputs, at, rate):
-        result = real(self, inputs, at, rate)
+    def stopping(self, inputs, at, *others):
+        result = real(self, inputs, at, *others)
         if at == step - 1:
             signal.raise_signal(signal.SIGTERM)
         return result
