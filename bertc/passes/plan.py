@@ -89,6 +89,9 @@ def plan(
             help=f"--set device={machine.device}",
         )
     reasons = [layout.reason] if layout.reason else []
+    if machine.device == "mps":
+        _refuse_on_mps(resolved)
+        reasons.append(_UNTRIED)
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -124,6 +127,24 @@ def plan(
     )
 
 
+_UNTRIED = (
+    "bertc has not been run on this device yet; python -m tests.bench.gpu --device mps checks it"
+)
+
+
+def _refuse_on_mps(resolved: Resolved) -> None:
+    """What was asked for that torch has not on Apple's GPU."""
+    if resolved.run.compile == "on":
+        raise MachineError(
+            "compile=on: torch's compiler for Apple's GPU is a prototype", help="compile=auto"
+        )
+    if resolved.run.deterministic == "yes":
+        raise MachineError(
+            "deterministic=yes: Apple's GPU adds in any order, and torch has no other kernels",
+            help="deterministic=no",
+        )
+
+
 def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
     """Whether the step is compiled, and why where nobody said."""
     asked = resolved.run.compile
@@ -140,6 +161,8 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
         return compiled, ""
     if compiled:
         return True, "compile=on: on cuda a compiled step is faster"
+    if machine.device == "mps":
+        return False, "compile=off: torch's compiler for Apple's GPU is a prototype"
     return False, "compile=off: on a CPU a compiled step is not faster"
 
 
