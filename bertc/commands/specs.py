@@ -173,9 +173,9 @@ def bench(
     against: Annotated[
         str | None, typer.Option(help="time another system beside it: transformers")
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: the spec's]")] = (
-        None
-    ),
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda, mps [default: the spec's]")
+    ] = (None),
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="turns of each system")] = 7,
     compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
     profile: ProfileOption = None,

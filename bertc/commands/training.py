@@ -285,7 +285,7 @@ def predict(
         Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="rows at once, at most")] = 256,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
     from bertc.train.predict import predict as run_on

@@ -48,7 +48,11 @@ class Room:
         return kept.values * self.value_bytes + kept.fp32 * FP32 + kept.masks * mask_bytes
 
     def fused(self, encoder: Encoder) -> bool:
-        """Whether attention keeps no scores: a CPU has no fused kernel with dropout."""
+        """Whether attention keeps no scores: a CPU has no fused kernel with dropout, and that of
+        Apple's GPUs is not used.
+        """
+        if self.device == "mps":
+            return False
         return not (self.device == "cpu" and encoder.dropout.attention)
 
 

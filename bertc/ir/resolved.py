@@ -258,7 +258,7 @@ class Run(Node):
     precision: Literal["auto", "fp32", "bf16"]
     compile: Literal["auto", "on", "off"]
     recompute: Literal["auto", "on", "off"]
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda", "mps"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: Family = "bert"
     deterministic: Literal["yes", "no"] = "no"

@@ -175,7 +175,9 @@ class Settings(Node):
     recompute: Literal["auto", "on", "off"] = default(
         "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
     )
-    device: Literal["auto", "cpu", "cuda"] = default("auto", HOUSE, "where to run")
+    device: Literal["auto", "cpu", "cuda", "mps"] = default(
+        "auto", HOUSE, "where to run; auto: cuda, or cpu; mps: Apple's GPU, not yet tried"
+    )
     deterministic: Literal["yes", "no"] = default(
         "no", HOUSE, "every sum on a GPU in one order, at a price; a CPU's have one anyway"
     )

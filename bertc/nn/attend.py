@@ -36,7 +36,8 @@ def attend(
 
     ``visible`` may also be scores (b, n, q, s) to add. No score is materialised, except on an eager
     CPU with dropout: no fused kernel has dropout there, so the scores exist anyway, some rows' at a
-    time, and this way they cost one pass less and faster draws.
+    time, and this way they cost one pass less and faster draws; and on Apple's GPUs, whose kernel
+    leaves dropout out and lets tokens see later ones (pytorch PR 184126, issue 195910).
     """
     if isinstance(visible, Bounds):
         return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
@@ -45,7 +46,7 @@ def attend(
     mask = None if isinstance(visible, str) else visible
     # With scores to add, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    if not eager_cpu(query_bnqd) or (rate == 0 and not scored):
+    if not _by_parts(query_bnqd, with_dropout=rate > 0, scored=scored):
         causal = isinstance(visible, str)
         return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, mask, rate, causal)
     if isinstance(visible, str):
@@ -58,6 +59,10 @@ def attend(
         for rows in rows_at_once(b, n * q * key_bnsd.shape[2], query_bnqd)
     ]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
+
+
+def _by_parts(x: torch.Tensor, *, with_dropout: bool, scored: bool) -> bool:
+    return x.device.type == "mps" or (eager_cpu(x) and (with_dropout or scored))
 
 
 def eager_cpu(x: torch.Tensor) -> bool:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 from bertc.native import Kernels, kernels_for
+from bertc.nn.exact import WITHOUT_FP64
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once
@@ -60,6 +61,8 @@ def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
     in whatever order a device adds them. The highest weight of a row is about 1, or all add up to
     it.
     """
+    if weights_nv.device.type in WITHOUT_FP64:
+        return draw(weights_nv.cpu(), chances_n.cpu()).to(weights_nv.device)
     n, v = weights_nv.shape
     blocks, rest = divmod(v, BLOCK)
     sums_nc = _whole(weights_nv[:, : blocks * BLOCK].reshape(n, blocks, BLOCK).sum(2))

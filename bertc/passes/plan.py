@@ -94,7 +94,11 @@ def plan(
             f"device={run.device} was asked for, but this machine offers {machine.device}",
             help=f"--set device={machine.device}",
         )
-    reasons = [reason for reason in (layout.reason, _without_kernels(machine)) if reason]
+    if machine.device == "mps":
+        _refuse_on_mps(resolved)
+    untried = _UNTRIED if machine.device == "mps" else ""
+    told = (layout.reason, _without_kernels(machine), untried)
+    reasons = [reason for reason in told if reason]
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -130,6 +134,24 @@ def plan(
     )
 
 
+_UNTRIED = (
+    "bertc has not been run on this device yet; python -m tests.bench.gpu --device mps checks it"
+)
+
+
+def _refuse_on_mps(resolved: Resolved) -> None:
+    """What was asked for that torch has not on Apple's GPU."""
+    if resolved.run.compile == "on":
+        raise MachineError(
+            "compile=on: torch's compiler for Apple's GPU is a prototype", help="compile=auto"
+        )
+    if resolved.run.deterministic == "yes":
+        raise MachineError(
+            "deterministic=yes: Apple's GPU adds in any order, and torch has no other kernels",
+            help="deterministic=no",
+        )
+
+
 def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
     """Whether the step is compiled, and why where nobody said."""
     asked = resolved.run.compile
@@ -146,6 +168,8 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
         return compiled, ""
     if compiled:
         return True, "compile=on: on cuda a compiled step is faster"
+    if machine.device == "mps":
+        return False, "compile=off: torch's compiler for Apple's GPU is a prototype"
     if machine.device == "cuda":
         return False, "compile=off: a task this short is over before compiling pays"
     return False, "compile=off: on a CPU a compiled step is not faster"

@@ -22,6 +22,7 @@ from bertc.ir.own_task import AnyTask, Read
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Squad
 from bertc.nn import Model
+from bertc.nn.exact import exact
 from bertc.objectives import (
     ENDS,
     Columns,
@@ -37,7 +38,7 @@ from bertc.train.step import answered
 from bertc.train.stopping import Stop
 from bertc.train.task_feed import to_columns
 
-TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16}
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
 ROWS_AT_ONCE = 256
 
 
@@ -84,7 +85,7 @@ def answer(
     training, device = model.training, next(model.parameters()).device
     model.eval()
     try:
-        totals = torch.zeros(3, dtype=torch.float64, device=device)
+        totals = exact(torch.zeros(3, device=device))
         told = within(partial(outputs, model, stage, own.task))
         said = _said(told, own, rows, pad, totals, stop, at_once, progress or Silent())
         found = _read_off(own, examples, rows, said)
@@ -127,7 +128,7 @@ def _said(
         if stop:
             stop.check()
         scores, term = told(to_columns(batch, device))
-        totals += torch.stack([term.sum, term.correct, term.count]).double()
+        totals += exact(torch.stack([term.sum, term.correct, term.count]))
         yield batch, scores
         progress.advance(len(batch.rows))
 
@@ -154,7 +155,7 @@ def _in_place(said: Said, count: int) -> NDArray[np.float64]:
     """Scores by example, in the order of the examples; each has one row."""
     found: NDArray[np.float64] | None = None
     for batch, scores in said:
-        values = _plain(scores).double().cpu().numpy()
+        values = _plain(scores).cpu().double().numpy()
         found = np.zeros((count, values.shape[1])) if found is None else found
         found[batch.rows] = values
     return np.zeros((count, 1)) if found is None else found
@@ -174,7 +175,7 @@ def _choices(asked: Choice, said: Said, count: int) -> Answers:
     found = np.full((count, asked.most), -np.inf)
     for batch, scores in said:
         there = batch.weights.reshape(-1, asked.most) > 0
-        values = _plain(scores).double().cpu().numpy()
+        values = _plain(scores).cpu().double().numpy()
         found[batch.rows[:: asked.most] // asked.most] = np.where(there, values, -np.inf)
     parts = _softmax(found)
     given: list[Given] = [int(best) for best in parts.argmax(1)]
@@ -188,7 +189,7 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
     given: list[Given] = [() for _ in counts]
     sure: list[tuple[float, ...]] = [() for _ in counts]
     for batch, scores in said:
-        values = _softmax(_plain(scores).double().cpu().numpy())
+        values = _softmax(_plain(scores).cpu().double().numpy())
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
@@ -230,7 +231,7 @@ def _arrays(scores: SpanScores) -> tuple[NDArray[np.float64], ...]:
         found = [start_rp, scores.likeliest, end_rpe, at_rpe]
         if scores.answered is not None:
             found.append(-scores.answered)
-    return tuple(one.double().cpu().numpy() for one in found)
+    return tuple(one.cpu().double().numpy() for one in found)
 
 
 def _decoded(

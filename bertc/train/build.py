@@ -11,6 +11,7 @@ from bertc.interop.exporting import export_model
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
+from bertc.nn.exact import preparing
 from bertc.objectives import Inputs
 from bertc.passes import Plan
 from bertc.train.beginning import source_of
@@ -63,7 +64,7 @@ def build(resolved: Resolved, out: Path | None) -> str:
 def _trial(resolved: Resolved, stage: Stage, model: Model, plan: Plan) -> Trial:
     rows = plan.microbatches[0]
     text = RandomText(stage.model_copy(update={"batch": rows}), resolved.encoder.vocab_size)
-    first, second = (to_inputs(text.train(k), torch.device(plan.device)) for k in (0, 1))
+    first, second = (to_inputs(text.train(k), preparing(torch.device(plan.device))) for k in (0, 1))
     step = first_step(resolved, model, plan)
     before = graphs_so_far()
     first_seconds, loss = _timed(step, first, stage)

@@ -80,6 +80,8 @@ def peak_memory_bytes(device: str) -> int:
     """The most memory this process has used, on the device or in main memory."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
+    if device == "mps":
+        return torch.mps.driver_allocated_memory()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

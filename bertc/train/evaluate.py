@@ -10,6 +10,7 @@ from bertc.diagnostics import DataError
 from bertc.interop.loading import load
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
+from bertc.nn.exact import preparing
 from bertc.passes import World
 from bertc.storage.paths import cache_folder
 from bertc.train.checkpoints import PROGRESS, newest
@@ -122,7 +123,7 @@ def _of_text(
     display: Display,
 ) -> Evaluation:
     device, vocabulary = next(model.parameters()).device, data.vocabulary
-    nats_v = unigram_nats(vocabulary, data.tokens).to(device)
+    nats_v = unigram_nats(vocabulary, data.tokens, device)
     if sliding and isinstance(data, RunningData):
         return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
     read = read_data(data, stage)
@@ -132,7 +133,7 @@ def _of_text(
         stage,
         make_objective(model, stage, compiled=False),
         counted(read, rows, examples, display),
-        vocabulary_tables(vocabulary, device),
+        vocabulary_tables(vocabulary, preparing(device)),
         nats_v,
         microbatch,
         model.resolved.run.seed,

@@ -18,6 +18,7 @@ from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Stage
 from bertc.ir.task import Task
 from bertc.nn import Memory, Model
+from bertc.nn.exact import WITHOUT_FP64, exact, preparing
 from bertc.objectives import (
     Boundaries,
     Columns,
@@ -29,7 +30,7 @@ from bertc.objectives import (
     mask_key,
 )
 from bertc.train.engines import Objective
-from bertc.train.feed import split, to_inputs
+from bertc.train.feed import on_device, split, to_inputs
 from bertc.train.ranks import Ranks
 from bertc.train.remembered import beginning
 from bertc.train.step import counts, divisors, kinds, remembering, term_weights
@@ -89,11 +90,12 @@ def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
     }
 
 
-def unigram_nats(vocabulary: Vocabulary, training_tokens: int) -> Tensor:
+def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
     """-log p of every token (v,), p its frequency in the training text with one added to each."""
     frequency_v = torch.from_numpy(vocabulary.unigram).double()
     count_v = frequency_v * training_tokens + 1
-    return -torch.log(count_v / count_v.sum())
+    nats_v = -torch.log(count_v / count_v.sum())
+    return (nats_v.float() if device.type in WITHOUT_FP64 else nats_v).to(device)
 
 
 STREAM_ROWS = 8
@@ -140,13 +142,14 @@ def evaluate(
     totals: dict[str, Tensor] = {}  # by language (5, t): sums, hits, yes, counts, unigram costs
     memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
+    prepared = preparing(device)
     model.eval()
     try:
         for batch in batches:
             ranks.stop.check()
-            inputs = to_inputs(batch, device)
+            inputs = to_inputs(batch, prepared)
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            columns = corrupt(stage, own, tables, mask_key(seed))
+            columns = on_device(corrupt(stage, own, tables, mask_key(seed)), device)
             counts_t = counts(stage, [columns])
             # Of several processes each reads its few rows at once: all are to meet as often.
             parts = [columns] if ranks.many else split(columns, microbatch)
@@ -156,7 +159,7 @@ def evaluate(
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
             guessed_t = torch.stack([_guess(t.objective, columns, nats_v) for t in stage.objective])
-            found = torch.stack([*statistics.double(), counts_t.double(), guessed_t])
+            found = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
             totals[language] = totals.get(language, 0) + found
             examples += len(batch.lengths)
     finally:
@@ -236,4 +239,4 @@ def _guess(term: IrObjective, columns: Columns, nats_v: Tensor) -> Tensor:
         case unreachable:
             assert_never(unreachable)
     assert asked is not None, f"{term.kind} without its columns"
-    return (asked.weights.double() * nats_v[asked.targets]).sum()
+    return (exact(asked.weights) * nats_v[asked.targets]).sum()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertc.data import RawBatch
 from bertc.ir.resolved import Stage, batches_at_once
+from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
@@ -73,15 +74,35 @@ Corruption = Callable[[Inputs, int], list[list[Columns]]]
 """Batches of so many rows, one after another, to the columns of the micro-batches of each."""
 
 
-def corruption(stage: Stage, tables: Tables, seed: int, microbatch: int) -> Corruption:
-    """What makes of one batch or several the columns that their steps read."""
+def on_device(parts: Parts, device: torch.device) -> Parts:
+    """The same there, in the digits that it has, if that is not where it was made already."""
+    if device.type not in WITHOUT_FP64:
+        return parts
+    moved: list[Any] = [
+        p if p is None else _moved(p, device) if isinstance(p, Tensor) else on_device(p, device)
+        for p in parts
+    ]
+    return type(parts)(*moved)
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    lacks = tensor.dtype == torch.float64 and device.type in WITHOUT_FP64
+    return (tensor.float() if lacks else tensor).to(device)
+
+
+def corruption(
+    stage: Stage, tables: Tables, seed: int, microbatch: int, device: torch.device
+) -> Corruption:
+    """What makes of one batch or several the columns that their steps read, on ``device``."""
 
     def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
+        if device.type in WITHOUT_FP64:
+            inputs = Inputs(*(tensor.to(preparing(device)) for tensor in inputs))
         unit = batch if batch % microbatch else microbatch
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[Columns] = []
         for rows in split(inputs, fitting * unit):
-            whole = corrupt(stage, rows, tables, mask_key(seed))
+            whole = on_device(corrupt(stage, rows, tables, mask_key(seed)), device)
             cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
             parts += cut if len(cut) > 1 else [_apart(whole)]
         each = -(-batch // microbatch)
@@ -175,7 +196,7 @@ class Feed(Taken[Inputs]):
             return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
 
         super().__init__(partial(fetch, step) for step in range(first, end, at_once))
-        self._device, self._corrupt = device, corrupt
+        self._device, self._corrupt = preparing(device), corrupt
         self._rows = len(range(data.batch)[rows or slice(None)])
 
     def _batches(self, made: Inputs) -> Iterable[Batch]:

@@ -132,7 +132,7 @@ class _Phase:
             session.copies,
             session.remembered,
         )
-        self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens).to(session.device)
+        self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens, session.device)
 
     @property
     def judged(self) -> bool:

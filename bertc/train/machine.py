@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,12 +26,22 @@ from bertc.train.speed import device_here
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
-    """The device a run would use: CUDA where there is one, unless ``wanted`` is ``cpu``.
+    """The device a run would use: CUDA where there is one, unless ``wanted`` is another.
+
+    Apple's GPU is used where it is asked for alone, because nothing was tried there yet.
 
     Its memory is what is free of it. Main memory is shared by the ``processes`` of this machine.
     """
     cores = available_cores()
-    if wanted != "cpu" and torch.cuda.is_available():
+    if wanted == "mps" and torch.backends.mps.is_available():
+        return Machine(
+            device="mps",
+            name=_processor(),
+            memory_bytes=torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory(),
+            fast_bf16=torch.backends.mps.is_macos_or_newer(14, 0),
+            cores=cores,
+        )
+    if wanted in ("auto", "cuda") and torch.cuda.is_available():
         name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
         known = accelerator_called(name)
         return Machine(
@@ -74,6 +85,14 @@ def _threads() -> int:
 
 def _processor() -> str:
     """The name of the processor."""
+    if sys.platform == "darwin":
+        named = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return named.stdout.strip() or platform.machine()
     lines = _read("/proc/cpuinfo").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
@@ -105,6 +124,11 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
     Raises:
         MachineError: if there are more.
     """
+    if processes > 1 and wanted == "mps":
+        raise MachineError(
+            "several processes cannot train together on Apple's GPU: torch has no messages for it",
+            help="leave --nproc out",
+        )
     if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
         return
     devices = torch.cuda.device_count()
@@ -113,6 +137,23 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
             f"{processes} processes take a GPU each, and this machine has {devices}",
             help=f"--nproc {devices}" if devices > 1 else "leave --nproc out",
         )
+
+
+def refuse_to_train_on(resolved: Resolved, plan: Plan) -> None:
+    """Refuse what torch would do wrongly on Apple's GPU.
+
+    Raises:
+        MachineError: naming the setting.
+    """
+    if plan.device != "mps":
+        return
+    for stage in resolved.stages:
+        if stage.optimizer.kind == "adamw":
+            raise MachineError(
+                f"device=mps, stage {stage.name}: torch's fused AdamW takes no notice there of a "
+                "step that is not finite (grad_scale, found_inf)",
+                help="optimizer=lamb, or device=cpu",
+            )
 
 
 def make_plan(

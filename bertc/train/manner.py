@@ -117,7 +117,7 @@ def slide(
             found = losses(stage, columns, hidden_b1h, None, model.head_weights())["clm"]
             assert columns.clm is not None, "a window tells the token after it"
             guessed = nats_v[columns.clm.targets].sum()
-            told += torch.stack([found.sum, found.correct, found.count, guessed]).double().cpu()
+            told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))
         progress.end()
     finally:

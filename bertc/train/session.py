@@ -13,6 +13,7 @@ from bertc.diagnostics import DataError, UsageError
 from bertc.ir.growth import FromRun
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
+from bertc.nn.exact import preparing
 from bertc.objectives import Tables
 from bertc.passes import Layout, Plan, World
 from bertc.storage.paths import is_taken
@@ -221,7 +222,7 @@ def open_session(
             resolved=resolved,
             folder=folder,
             corpus=corpus,
-            tables=vocabulary_tables(corpus.vocabulary, device),
+            tables=vocabulary_tables(corpus.vocabulary, preparing(device)),
             plan=plan,
             device=device,
             model=model,

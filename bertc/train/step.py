@@ -20,6 +20,7 @@ from bertc.ir.objective import Objective as IrObjective
 from bertc.ir.resolved import Network, Stage
 from bertc.ir.task import Task
 from bertc.nn import Memory, Model
+from bertc.nn.exact import exact
 from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
 from bertc.train.engines import Engine, Objective
 from bertc.train.feed import Batch, corruption
@@ -193,13 +194,13 @@ class TrainStep:
         remembered: Remembered | None = None,
     ) -> None:
         self._remembered = remembered or Remembered()
-        self._ranks, self._copies = ranks, copies
+        self._ranks, self._copies, self._device = ranks, copies, next(model.parameters()).device
         self._accumulating = engine.accumulating if engine else nullcontext
         self._keeps_gradients = engine is not None and engine.keeps_gradients
         self._model, self.stage, self._tables = model, stage, tables
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed = microbatch, seed
-        self.corrupt = corruption(stage, tables, seed, microbatch)
+        self.corrupt = corruption(stage, tables, seed, microbatch, self._device)
         """What makes of inputs the columns that a step reads."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
@@ -221,7 +222,7 @@ class TrainStep:
         sums, counts_t, memory = self.gradients(batch.columns, step, missing)
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
-        shared = torch.cat([torch.stack(sums).double().sum(0), norm.double().square()[None]])
+        shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
         shared = torch.cat([shared, *ranks.flags(shared)])
         ranks.add(shared)
         if meanwhile is not None:
@@ -260,7 +261,7 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._tables, self._seed, microbatch)
+        corrupt = corruption(self.stage, self._tables, self._seed, microbatch, self._device)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, columns: list[Columns]) -> None:

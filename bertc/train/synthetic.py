@@ -12,6 +12,7 @@ from bertc.data import RawBatch
 from bertc.ir.model import model_weights
 from bertc.ir.resolved import Resolved, Stage
 from bertc.nn import Model
+from bertc.nn.exact import preparing
 from bertc.objectives import Tables
 from bertc.passes import Plan
 from bertc.train.optimizers import make_rule, zero_moments
@@ -32,7 +33,8 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     table, moments = model_weights(resolved), zero_moments(weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
     objective = make_objective(model, stage, plan.compile)
-    tables = unlearned_tables(resolved.encoder.vocab_size, torch.device(plan.device))
+    device = preparing(torch.device(plan.device))
+    tables = unlearned_tables(resolved.encoder.vocab_size, device)
     microbatch, seed = plan.microbatches[0], resolved.run.seed
     return TrainStep(model, stage, tables, rule, objective, microbatch, seed)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from bertc.data import TaskBatch, TaskData
 from bertc.ir.resolved import Stage
 from bertc.nn import Reading
+from bertc.nn.exact import WITHOUT_FP64
 from bertc.objectives import Answers, Columns
 from bertc.train.feed import Batch, Taken
 
@@ -37,6 +38,8 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
 
     def moved(array: object, dtype: torch.dtype) -> Tensor:
         tensor = torch.as_tensor(array)
+        if device.type in WITHOUT_FP64:
+            tensor = tensor.to(dtype)
         found = tensor.pin_memory() if pinned else tensor
         return found.to(device, non_blocking=True).to(dtype)
 

@@ -46,7 +46,7 @@ def measure(corpus: Corpus) -> dict[str, float]:
     tables, key = vocabulary_tables(corpus.vocabulary, cpu), mask_key(corpus.resolved.run.seed)
     tokens = stage.tokens_per_step
     count = TOKENS // tokens
-    ahead = corruption(stage, tables, corpus.resolved.run.seed, stage.batch)
+    ahead = corruption(stage, tables, corpus.resolved.run.seed, stage.batch, cpu)
     some = [to_inputs(data.train(step), cpu) for step in range(count)]
 
     def gather() -> None:

@@ -2,15 +2,19 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import resolve
 from bertc.diagnostics import MachineError
 from bertc.estimate import largest_microbatches
 from bertc.estimate.devices import this_cpu
+from bertc.nn import build, exact
 from bertc.passes import Layout, Machine, World, plan
 from bertc.train import launch, speed
-from bertc.train.machine import detect, make_plan, refuse_too_few_devices
+from bertc.train.feed import to_inputs
+from bertc.train.machine import detect, make_plan, refuse_to_train_on, refuse_too_few_devices
 from bertc.train.speed import device_here
+from bertc.train.synthetic import RandomText, first_step
 
 GIB = 2**30
 
@@ -100,6 +104,65 @@ def test_processes_compile_on_as_many_cores_as_they_have(monkeypatch, tmp_path):
     assert launch.launch(["train"], 4, tmp_path) == 0
     assert launch.os.environ["TORCHINDUCTOR_COMPILE_THREADS"] == "4"
     assert launch.os.environ["OMP_NUM_THREADS"] == "4"
+
+
+@pytest.fixture
+def mac(monkeypatch):
+    """Apple's GPU, pretended."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: major <= 14)
+    monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 11 * GIB)
+    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: GIB)
+
+
+MAC = "layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8 device=mps "
+
+
+def test_apples_gpu_is_used_where_it_is_asked_for(mac):
+    assert detect("auto").device == "cpu"
+    found = make_plan(resolve(MAC))
+    assert (found.device, found.precision, found.compile) == ("mps", "bf16", False)
+    assert detect("mps").memory_bytes == 10 * GIB
+    assert any("has not been run on this device yet" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("compile=on", "compile=on: torch's"), ("deterministic=yes", "deterministic=yes: Apple's")],
+)
+def test_what_apples_gpu_has_not_is_refused_by_name(mac, setting, message):
+    with pytest.raises(MachineError, match=message):
+        make_plan(resolve(MAC + setting))
+
+
+def test_training_on_apples_gpu_is_refused_what_torch_does_wrongly_there(mac):
+    adamw, lamb = resolve(MAC), resolve(MAC + "optimizer=lamb")
+    with pytest.raises(MachineError, match="device=mps, stage .*: torch's fused AdamW"):
+        refuse_to_train_on(adamw, make_plan(adamw))
+    refuse_to_train_on(lamb, make_plan(lamb))
+    with pytest.raises(MachineError, match="several processes cannot train together on Apple's"):
+        refuse_too_few_devices("mps", 2)
+
+
+class NoFp64(TorchDispatchMode):
+    """Refuses what Apple's GPUs have not."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        for tensor in found if isinstance(found, tuple | list) else (found,):
+            assert not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float64, function
+        return found
+
+
+def test_a_step_needs_no_fp64_beside_its_draws(monkeypatch):
+    resolved = resolve(MAC, ["device=cpu", "precision=fp32", "optimizer=lamb", "compile=off"])
+    step = first_step(resolved, build(resolved), make_plan(resolved))
+    inputs = to_inputs(RandomText(resolved.stages[0], 1000).train(0), torch.device("cpu"))
+    batch = step.read(inputs)
+    monkeypatch.setattr(exact, "WITHOUT_FP64", {"cpu"})
+    with NoFp64():
+        assert step(batch, 0, 1e-4).loss > 0
 
 
 def test_a_cpu_is_itself():

@@ -215,7 +215,7 @@ def hang_one(rank):
         if rank:
             time.sleep(2 * SECONDS)
 
-    harmed(rank, 4, wait)
+    harmed(rank, 5, wait)  # nothing is saved after it: there they would meet outside a step
 
 
 def kill_one(rank, step=7):
@@ -281,15 +281,14 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
     one = straight(resolved, tmp_path)
     codes, said = together(2, resolved, "two", harm=ask_one)
     assert (codes, said) == ([143, 143], [(0, "stopped after step 5, and saved")])
-    for name in ("by one", "by three", "by four"):
+    for name in ("by one", "by three"):
         shutil.copytree(tmp_path / "two", tmp_path / name)
     # Of eight examples three processes have 3, 3 and 2; of the weights uneven parts.
     sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
     assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
-    assert together(4, resolved, "by four", resume=True) == ([0, 0, 0, 0], [])
     train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
     assert "begun on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
-    for name in ("by one", "by three", "by four"):
+    for name in ("by one", "by three"):
         assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
 
 
