@@ -38,6 +38,8 @@ class Gpu:
         self.launches = Counter[str]()
         self.waits = Counter[str]()
         self.copies = Counter[str]()
+        self.before_the_wait = 0
+        """Launches that were asked for before the latest tensor was read as a list."""
         self.used_bytes = self.peak_bytes = 0
         self._stack = ExitStack()
         self._known = set[int]()
@@ -113,6 +115,7 @@ class _Names(TorchFunctionMode):
         kwargs = {name: _renamed(value) for name, value in kwargs.items()}
         if func is torch.Tensor.tolist and args[0].is_meta:
             self._gpu.waits["tolist"] += 1
+            self._gpu.before_the_wait = self._gpu.launches.total()
             return torch.ones(args[0].shape, dtype=args[0].dtype).tolist()
         if func is F.scaled_dot_product_attention and args[0].is_meta:
             with torch._C.DisableTorchFunction():

@@ -67,6 +67,8 @@ def test_a_step_waits_once_and_copies_nothing(name: str, seen: dict[str, tuple[i
     _, gpu = seen[name]
     assert gpu.waits == ALL_WAITS[name]
     assert gpu.copies == ALL_COPIES.get(name, {})
+    # It waits when all there is to do is on its way; LAMB has to know the norm.
+    assert (gpu.before_the_wait == gpu.launches.total()) == (name != "lamb")
 
 
 def launches(seen: dict[str, tuple[int, Gpu]]) -> dict[str, dict[str, int]]:
@@ -100,8 +102,9 @@ def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec: str) -> None:
     resolved = resolve(f"{spec} steps=100 compile=off", [f"microbatch={at_once}"])
     _, gpu = run(resolved, steps=2)
     share = estimate(resolved, "h200").memory.peak_bytes / gpu.peak_bytes
-    # Not in it yet: the scores that an eager step on a GPU turns into fp32 at once, 1 GiB of them.
-    assert 0.7 < share < 1.06
+    # The estimate also has what kernels hold for themselves, which these tensors do not show; it
+    # lacks up to 0.25 GiB around the scores of the vocabulary, so most where few layers are below.
+    assert 0.92 < share < 1.05
 
 
 def test_what_a_gpu_would_refuse_or_wait_for_is_noticed() -> None:

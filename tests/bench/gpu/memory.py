@@ -59,8 +59,7 @@ def beside_the_estimate(
     resolved = setting.resolved(spec, f"compile={'on' if compiled else 'off'}")
     told = estimate(resolved, "cpu" if setting.kind == "cpu" else "h200").memory.peak_bytes
     found = dict(measured(setting, resolved, compiled))
-    error = told / found["allocated"] - 1
-    results.put(name, estimated=told, **found, error=error)
+    results.put(name, estimated=told, **found, off=told / found["allocated"] - 1)
 
 
 def measured(setting: Setting, resolved: Resolved, compiled: bool) -> Iterator[tuple[str, int]]:

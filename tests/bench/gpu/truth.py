@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from bertc.ir.optimizer import Adam
 from bertc.nn.attend import attend, can_varlen
-from bertc.nn.visible import within
+from bertc.nn.visible import Bounds, end_to_end, within
 from bertc.objectives import corrupt
 from bertc.train.feed import to_inputs
 from bertc.train.optimizers import AdamRule, zero_moments
@@ -112,9 +112,12 @@ def forms(setting: Setting) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     query, key, value = values(), values(), values()
     lengths = torch.arange(s - b, s, device=setting.device)
     padded = (torch.arange(s, device=setting.device) < lengths[:, None])[:, None, None]
-    numbers = torch.arange(s, device=setting.device).div(s // 4, rounding_mode="floor").expand(b, s)
-    packed = within(numbers, varlen=False)
-    laid_out = within(numbers, varlen=can_varlen(setting.device, torch.bfloat16))
+    starts = torch.arange(0, s, s // 4, device=setting.device).expand(b, -1)
+    numbers = torch.arange(s, device=setting.device).div(s // 4, rounding_mode="floor")
+    packed = within(numbers.expand(b, s))
+    laid_out: Tensor | Bounds = packed
+    if can_varlen(setting.device, torch.bfloat16):
+        laid_out = end_to_end(starts, s)
     scores = torch.randn(b, n, s, s, generator=draws).to(setting.device, torch.bfloat16)
     asked: dict[str, tuple[Any, float]] = {
         "full rows, dropout": (None, RATE),
