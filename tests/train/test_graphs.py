@@ -47,12 +47,8 @@ SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
 """Sums into places that the data name. Under deterministic kernels Inductor leaves them to a sort
 and to one warp that walks all entries of a place: 26 ms where a table has two rows."""
 LEFT = {
-    "nsp": {"_unsafe_masked_index_put_accumulate": 2},  # the tables of tokens and of segments
-    "xlnet": {
-        "_unsafe_masked_index_put_accumulate": 1,
-        "index_put": 3,  # states that were asked for
-        "scatter_add": 2,  # scores by distance of tokens that stand anywhere
-    },
+    "nsp": {},
+    "xlnet": {"index_put": 3},  # states that were asked for: every place at most a few times
 }
 
 
