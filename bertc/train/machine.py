@@ -139,23 +139,6 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
         )
 
 
-def refuse_to_train_on(resolved: Resolved, plan: Plan) -> None:
-    """Refuse what torch would do wrongly on Apple's GPU.
-
-    Raises:
-        MachineError: naming the setting.
-    """
-    if plan.device != "mps":
-        return
-    for stage in resolved.stages:
-        if stage.optimizer.kind == "adamw":
-            raise MachineError(
-                f"device=mps, stage {stage.name}: torch's fused AdamW takes no notice there of a "
-                "step that is not finite (grad_scale, found_inf)",
-                help="optimizer=lamb, or device=cpu",
-            )
-
-
 def make_plan(
     resolved: Resolved, world: World = ALONE.world, least: Callable[[int], int] = int
 ) -> Plan:

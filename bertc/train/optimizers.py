@@ -123,9 +123,9 @@ class AdamRule:
     The correction of a moment divides by 1 - beta^t. Without bias correction the kernel's
     t is held at infinity, where the divisor is exactly 1: what is left is the update of BERT's
     AdamWeightDecayOptimizer (optimization.py). All weights have one t, as after loading.
-    """
 
-    heeds = True
+    On Apple's GPU the kernel takes no notice of a guard (docs/apple.md), so there it gets none.
+    """
 
     def __init__(
         self,
@@ -152,6 +152,7 @@ class AdamRule:
         count = float(updates) if optimizer.bias_correction else math.inf
         device = next(iter(parameters.values())).device
         self._updates = torch.tensor(count, device=device)
+        self.heeds = device.type != "mps"
 
     @torch.no_grad()
     def update(self, rate: float, guard: Guard | None = None) -> None:

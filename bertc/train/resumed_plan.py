@@ -8,14 +8,13 @@ from bertc.ir.resolved import Resolved
 from bertc.passes import Plan
 from bertc.train.display import Display
 from bertc.train.lock import Lock
-from bertc.train.machine import make_plan, refuse_to_train_on
+from bertc.train.machine import make_plan
 from bertc.train.ranks import ALONE, Ranks
 
 
 def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Ranks = ALONE) -> Plan:
     """How the run goes on: as it began, where this machine can, so that the same sums are made."""
     plan = make_plan(resolved, ranks.world, ranks.least)
-    refuse_to_train_on(resolved, plan)
     if lock:
         lock.refuse_misfit(resolved)
         began = lock.plan

@@ -12,7 +12,7 @@ from bertc.nn import build, exact
 from bertc.passes import Layout, Machine, World, plan
 from bertc.train import launch, speed
 from bertc.train.feed import to_inputs
-from bertc.train.machine import detect, make_plan, refuse_to_train_on, refuse_too_few_devices
+from bertc.train.machine import detect, make_plan, refuse_too_few_devices
 from bertc.train.speed import device_here
 from bertc.train.synthetic import RandomText, first_step
 
@@ -136,11 +136,7 @@ def test_what_apples_gpu_has_not_is_refused_by_name(mac, setting, message):
         make_plan(resolve(MAC + setting))
 
 
-def test_training_on_apples_gpu_is_refused_what_torch_does_wrongly_there(mac):
-    adamw, lamb = resolve(MAC), resolve(MAC + "optimizer=lamb")
-    with pytest.raises(MachineError, match="device=mps, stage .*: torch's fused AdamW"):
-        refuse_to_train_on(adamw, make_plan(adamw))
-    refuse_to_train_on(lamb, make_plan(lamb))
+def test_several_processes_are_refused_on_apples_gpu():
     with pytest.raises(MachineError, match="several processes cannot train together on Apple's"):
         refuse_too_few_devices("mps", 2)
 
