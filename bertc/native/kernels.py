@@ -49,12 +49,13 @@ def drop(rate: float) -> Dropped:
     return Dropped(seed, round(rate * LEVELS), 1 / (1 - rate))
 
 
-def kernels_for(x: Tensor, width: int = 1) -> "Kernels | None":
+def kernels_for(x: Tensor, *weights: Tensor, width: int = 1) -> "Kernels | None":
     """The kernels for a tensor that is trained on, in rows of ``width``; None if torch's serve."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled() or width > WIDEST:
         return None
-    # Subclasses of tensors, as those without values, have nothing at their address.
-    if x.device.type != "cpu" or type(x) not in (Tensor, torch.nn.Parameter):
+    # Subclasses have nothing at their address: sharded weights, and tensors without values.
+    plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in (x, *weights))
+    if x.device.type != "cpu" or not plain:
         return None
     value = _TYPES.get(x.dtype)
     return None if value is None else _kernels(value)

@@ -34,11 +34,12 @@ def activated(kind: Activation, linear: Linear, x: torch.Tensor) -> torch.Tensor
     On a CPU GELU with tanh has a kernel, which adds the bias too: the library's takes four times as
     long as its form with erf.
     """
-    kernels = kernels_for(x)
-    if kernels is None or kind != "gelu-tanh" or linear.bias is None:
+    bias = linear.bias
+    kernels = None if bias is None else kernels_for(x, linear.weight, bias)
+    if kernels is None or kind != "gelu-tanh":
         return activate(kind, linear(x))
     product = F.linear(x, linear.weight.to(x.dtype))
-    y: torch.Tensor = _Gelu.apply(product, linear.bias, kernels)  # type: ignore[no-untyped-call]
+    y: torch.Tensor = _Gelu.apply(product, bias, kernels)  # type: ignore[no-untyped-call]
     return y
 
 

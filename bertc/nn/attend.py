@@ -89,7 +89,7 @@ def _by_scores(
     """Attention whose scores, with others (b|1, n|1, q|1, s) added, are there as a whole."""
     if added is not None:
         added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
-    kernels = kernels_for(query_bnqd, key_bnsd.shape[2])
+    kernels = kernels_for(query_bnqd, width=key_bnsd.shape[2])
     mixed_bnqd: torch.Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
         query_bnqd, key_bnsd, value_bnsd, added, drop(rate), kernels
     )

@@ -15,13 +15,14 @@ def norm_of_sum(
 ) -> torch.Tensor:
     """norm(x + dropout(y)) of two tensors (..., width)."""
     rate = rate if training else 0.0
-    kernels = kernels_for(x, x.shape[-1])
+    own = [weight for weight in (norm.weight, norm.bias) if weight is not None]
+    kernels = kernels_for(x, *own, width=x.shape[-1])
     like = x.dtype == y.dtype and x.shape == y.shape
-    if kernels is None or not like or norm.weight is None or norm.bias is None or rate == 1:
+    if kernels is None or not like or len(own) < 2 or rate == 1:
         plain: torch.Tensor = norm(x + dropout(y, rate, training))
         return plain
     normed: torch.Tensor = _NormOfSum.apply(  # type: ignore[no-untyped-call]
-        x, y, norm.weight, norm.bias, norm.eps, drop(rate), kernels
+        x, y, *own, norm.eps, drop(rate), kernels
     )
     return normed
 

@@ -48,7 +48,7 @@ def vocabulary_loss(
             drawn_n = draw(logits_nv.detach().softmax(1), chances_n)
         return losses_n, _best(logits_nv, targets_n, tokens) == targets_n, drawn_n
     losses_n, hits_n, drawn_n = _VocabularyLoss.apply(  # type: ignore[no-untyped-call]
-        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, kernels_for(x_ne)
+        x_ne, table_ve, bias_v, targets_n, chances_n, tokens, kernels_for(x_ne, bias_v)
     )
     return losses_n, hits_n, drawn_n
 

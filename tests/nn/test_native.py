@@ -139,7 +139,7 @@ def test_loss(dtype: torch.dtype, close: float, monkeypatch: pytest.MonkeyPatch)
         return losses, hits, drawn, *torch.autograd.grad(losses.sum(), (x, table, bias))
 
     native = found()
-    monkeypatch.setattr(cross_entropy, "kernels_for", lambda x: None)
+    monkeypatch.setattr(cross_entropy, "kernels_for", lambda *tensors: None)
     for one, other in zip(native, found(), strict=True):
         torch.testing.assert_close(one, other, atol=close, rtol=close)
     assert native[1].any()

@@ -122,10 +122,10 @@ def test_stopped_and_resumed_it_is_the_same(
     step = loop._step
     with monkeypatch.context() as patch:
 
-        def stop(session, phase, batch, rate):
+        def stop(session, *others):
             if session.progress.step == at:
                 session.ranks.stop.agree(15)
-            return step(session, phase, batch, rate)
+            return step(session, *others)
 
         patch.setattr(loop, "_step", stop)
         with pytest.raises(StoppedError):

@@ -153,10 +153,10 @@ def resumed(setting: Setting, results: Results) -> None:
         train(resolved, whole, cache=cache, quiet=True)
         real = TrainStep.__call__
 
-        def until(self: TrainStep, batch: object, step: int, rate: float) -> object:
+        def until(self: TrainStep, batch: object, step: int, *others: object) -> object:
             if step == 5:
                 raise Killed
-            return real(self, batch, step, rate)  # type: ignore[arg-type]
+            return real(self, batch, step, *others)  # type: ignore[arg-type]
 
         TrainStep.__call__ = until  # type: ignore[method-assign, assignment]
         try:
