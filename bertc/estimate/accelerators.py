@@ -4,12 +4,10 @@ Peaks are dense: where a sheet prints figures with sparsity, half of them. bf16 
 fp32, as training has them; sheets of GeForce cards print twice that for sums in fp16. Memory is
 what CUDA reports as total, in whole GiB below what the sheets call GB; bandwidth is the sheet's.
 
-Sources, by their titles: NVIDIA DGX B200 Datasheet; NVIDIA GH200 Grace Hopper Superchip Data Sheet;
-NVIDIA H200 Tensor Core GPU Datasheet; NVIDIA H100 Tensor Core GPU Datasheet and H100 NVL Product
-Brief; NVIDIA A100 Tensor Core GPU Datasheet; NVIDIA L40S, L4, A10 and T4 Datasheets; NVIDIA Ampere
-GA102 (RTX 3090, RTX A6000), Ada (RTX 4090) and RTX Blackwell (RTX 5090) GPU Architecture, the
-tables of their appendices; NVIDIA V100 Tensor Core GPU Datasheet. Apple: press releases of each
-chip, November 2020 to March 2025, and the technical specifications of the Macs.
+Figures are those commonly quoted from these sheets, checked in part against pages of others; the
+sheets were not opened for it: NVIDIA's data sheets of B200, GH200, H200, H100, A100, L40S, L4, A10,
+V100 and T4; its architecture papers of GA102, Ada and RTX Blackwell; Apple's press releases. A
+device file with measured figures takes their place (docs/estimates.md).
 """
 
 import re

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from bertc.ir.resolved import Resolved
+from bertc.native import missing
 from bertc.passes import Plan
 from bertc.train.display import Display
 from bertc.train.lock import Lock
@@ -35,6 +36,8 @@ def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Rank
             )
         if began.processes == plan.processes:
             _restore_threads(lock.threads, display)
+        if plan.device == "cpu":
+            _tell_other_kernels(lock.machine.get("without_kernels", ""), plan, display)
     display.note("; ".join([f"on {plan.device}", *plan.reasons]))
     return plan
 
@@ -51,3 +54,13 @@ def _restore_threads(began: int, display: Display) -> None:
             f"{torch.get_num_threads()}; going on with {began}, for the same sums"
         )
         torch.set_num_threads(began)
+
+
+def _tell_other_kernels(lacked: str, plan: Plan, display: Display) -> None:
+    """Say so where kernels were there and are not, or the other way: they drop other elements."""
+    lacking = missing(plan.precision)
+    if bool(lacked) != bool(lacking):
+        display.note(
+            f"warning: begun with{'out' * bool(lacked)} kernels for this processor, now with"
+            f"{'out' * bool(lacking)} them ({lacked or lacking}): dropout differs from here on"
+        )

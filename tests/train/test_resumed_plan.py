@@ -1,0 +1,37 @@
+"""How a run goes on where the machine is another than it began on."""
+
+import pytest
+
+from bertc.train import resumed_plan
+from bertc.train.display import Quiet
+from bertc.train.loop import train
+from bertc.train.run import RunFolder
+
+
+class Noting(Quiet):
+    def __init__(self):
+        self.notes = []
+
+    def note(self, message):
+        self.notes.append(message)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ("", "", ""),
+        ("no compiler", "no compiler", ""),
+        ("", "no compiler", "begun with kernels for this processor, now without them"),
+        ("no compiler", "", "begun without kernels for this processor, now with them"),
+    ],
+)
+def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, now, told):
+    """They draw dropout another way than torch's, so what follows is another run."""
+    resolved = tiny(steps=3)
+    train(resolved, tmp_path / "run", cache=tmp_path / "cache", quiet=True)
+    lock, noting = RunFolder(tmp_path / "run").read_lock(), Noting()
+    lock.machine["without_kernels"] = before
+    monkeypatch.setattr(resumed_plan, "missing", lambda value: now)
+    resumed_plan.plan_of(resolved, lock, noting)
+    found = [note for note in noting.notes if "kernels for this processor" in note]
+    assert [told in note for note in found] == ([True] if told else [])
