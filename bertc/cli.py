@@ -14,10 +14,12 @@ def main() -> None:
     signals = _Signals()
     try:
         signals.answer()
-        from bertc.commands import app
-        from bertc.passes.cores import share_cores
+        from bertc.passes.cores import now, share_cores
 
-        share_cores()
+        began = now()
+        from bertc.commands import app
+
+        share_cores(began)
         _refuse_bytes(sys.argv[1:])
         code = app(standalone_mode=False)  # of an Exit; None when a command just ends
         signals.raise_if_swallowed()

@@ -360,23 +360,34 @@ def test_what_the_machine_refuses_is_no_mistake_of_ours(error: Exception, code: 
     assert exit_code(error, color=False) == code
 
 
-@pytest.mark.parametrize("said", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
-def test_threads_wait_as_the_environment_says(said: dict[str, str], monkeypatch) -> None:
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Nothing in the environment says how threads wait, and others are busy."""
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(cores, "taken_by_others", lambda since: 1.0)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("said", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "7"}])
+def test_threads_wait_as_the_environment_says(said: dict[str, str], waiting) -> None:
     for name, value in said.items():
-        monkeypatch.setenv(name, value)
-    cores.share_cores()
+        waiting.setenv(name, value)
+    cores.share_cores(None)
     assert {name: os.environ[name] for name in said} == said
     assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys() == said.keys()
 
 
-def test_threads_sleep_soon_where_nobody_says_how_they_wait(monkeypatch) -> None:
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    cores.share_cores()
+def test_threads_sleep_soon_where_others_are_busy(waiting) -> None:
+    cores.share_cores(None)
     assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
     with cores.waiting_as_ever():
         assert "GOMP_SPINCOUNT" not in os.environ
     assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
+
+
+def test_threads_spin_where_nobody_else_is(waiting) -> None:
+    waiting.setattr(cores, "taken_by_others", lambda since: 0.1)
+    cores.share_cores(None)
+    assert "GOMP_SPINCOUNT" not in os.environ

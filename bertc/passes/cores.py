@@ -53,14 +53,16 @@ def _granted(root: Path, path: str, told: Callable[[Path], list[str]]) -> Iterat
                 yield int(quota) / int(period)
 
 
-def share_cores() -> None:
-    """Let threads that wait for others sleep soon, unless the environment says how they wait.
+def share_cores(since: "Moment | None") -> None:
+    """Where others were busy since then, let threads that wait sleep soon.
 
     They would spin for milliseconds, on cores that other processes, or the thread that they wait
-    for, could use: beside one busy process a step on two cores took 1.6 times as long
-    (docs/performance.md). Read when torch is loaded, so this comes before.
+    for, could use: beside one busy process a step on two cores took 1.6 times as long. On cores of
+    its own a step that spins is faster by a sixth (docs/performance.md). Read when torch is loaded,
+    so this comes before; what the environment says of waiting stays.
     """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+    said = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    if not said and taken_by_others(since) >= TOLD:
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 

@@ -1,5 +1,6 @@
 """How fast a run goes, and what is left of it."""
 
+import os
 import time
 
 from bertc.data import AnyData, TaskData
@@ -91,6 +92,8 @@ class Clock:
         taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
         if taken >= TOLD:
             told += f"; other processes take {taken:.1f} of {available_cores()} cores"
+            if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+                told += ", which are shared better when stopped and resumed"
         self._session.display.note(told)
 
     def _standing(self, stage: Stage, loss: float) -> Standing:

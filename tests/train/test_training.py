@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -132,6 +133,8 @@ def test_resuming_is_never_having_stopped(
 def test_a_compiled_run_compiles_a_layer_once_and_resumes_to_the_same_bits(
     go, tiny, monkeypatch, straight_and_broken_agree
 ):
+    # Kernels of the compiler's take as long again, and test_compiled.py holds them.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     lamb, every = Lamb(lr=1e-2, warmup=2), {"eval_every": 2, "save_every": 100}
     resolved = tiny(layers=3, steps=4, compile="on", optimizer=lamb, microbatch=4, **every)
     torch.compiler.reset()
