@@ -61,9 +61,13 @@ def share_cores(since: "Moment | None") -> None:
     its own a step that spins is faster by a sixth (docs/performance.md). Read when torch is loaded,
     so this comes before; what the environment says of waiting stays.
     """
-    said = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
-    if not said and taken_by_others(since) >= TOLD:
+    if not waiting_is_told() and taken_by_others(since) >= TOLD:
         os.environ["GOMP_SPINCOUNT"] = SPINS
+
+
+def waiting_is_told() -> bool:
+    """Whether the environment says how threads wait for others."""
+    return bool({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys())
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """How fast a run goes, and what is left of it."""
 
-import os
 import time
 
 from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
 from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.cores import TOLD, available_cores, now, taken_by_others
+from bertc.passes.cores import TOLD, available_cores, now, taken_by_others, waiting_is_told
 from bertc.train.display import WORTH_TELLING, Standing, peak_memory_bytes
 from bertc.train.session import Session
 
@@ -92,7 +91,7 @@ class Clock:
         taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
         if taken >= TOLD:
             told += f"; other processes take {taken:.1f} of {available_cores()} cores"
-            if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+            if not waiting_is_told():
                 told += ", which are shared better when stopped and resumed"
         self._session.display.note(told)
 
