@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertc.diagnostics import Diagnostics, UsageError
-from bertc.ir.program import Program
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
 
 if TYPE_CHECKING:
     from bertc.estimate import Estimate
+    from bertc.inference.trained import Trained
     from bertc.nn import Model
     from bertc.syntax import Tree
     from bertc.train.report import Report
-    from bertc.train.trained import Trained
 
 Spec = str | Program | Resolved
 
@@ -72,8 +72,8 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
         MissingInputError, DataError: of the files of a task; of an ``init`` that does not fit.
     """
     from bertc import passes
+    from bertc.external import begun_from, judged_by
     from bertc.interop.foreseen import remark_own_layout
-    from bertc.outside import begun_from, judged_by
 
     diagnostics = diagnostics or Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
@@ -101,7 +101,7 @@ def compile_spec(
         MissingInputError, DataError: if a file that decides a setting cannot be read.
     """
     from bertc import passes, syntax
-    from bertc.outside import filled_in
+    from bertc.external import filled_in
 
     if isinstance(spec, Program):
         return [passes.complete(filled_in(spec, diagnostics), diagnostics)]
@@ -135,7 +135,7 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
 def estimate(spec: Spec, device: str = "h200") -> Estimate:
     """What a spec costs: parameters, FLOPs, memory and time on a named device."""
     from bertc.estimate import estimate as run
-    from bertc.outside import row_lengths
+    from bertc.external import row_lengths
 
     resolved = resolve(spec)
     (lengths,) = row_lengths([resolved])
@@ -151,7 +151,7 @@ def build(spec: Spec) -> Model:
         MissingInputError, DataError, UnsafeError: if ``init`` names no model that fits.
     """
     from bertc.nn import build as run
-    from bertc.train.beginning import source_of
+    from bertc.train.init_from import source_of
     from bertc.train.state import begin
 
     resolved = resolve(spec)
@@ -175,6 +175,6 @@ def load(folder: str | Path) -> Trained:
     Raises:
         MissingInputError, DataError, UnsafeError: if there is no model, or it cannot be read.
     """
-    from bertc.train.trained import load as run
+    from bertc.inference.trained import load as run
 
     return run(Path(folder))

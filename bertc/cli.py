@@ -14,7 +14,7 @@ def main() -> None:
     signals = _Signals()
     try:
         signals.answer()
-        from bertc.passes.cores import now, share_cores
+        from bertc.planning.cores import now, share_cores
 
         began = now()
         from bertc.commands import app

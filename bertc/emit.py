@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pprint import pformat
 
 from bertc.diagnostics import Diagnostics, UsageError
-from bertc.ir.model import model_weights
+from bertc.ir.program.model import model_weights
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from bertc.ir.data import Format
-from bertc.ir.objective import Pretraining
+from bertc.ir.learning.objective import Pretraining
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
 XLNET = "attention=relative(untie=true, segments=true) segments=0"

@@ -14,31 +14,75 @@ from bertc.passes import PASSES
 PACKAGE = Path(__file__).parent.parent / "bertc"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# What a room may import, besides itself.
-BELOW: dict[str, set[str]] = {
-    "diagnostics": set(),
-    "storage": {"diagnostics"},
-    "ir": {"diagnostics"},
-    "passes": {"ir", "storage", "diagnostics"},
-    "native": {"storage"},
-    "nn": {"ir", "diagnostics", "native"},
-    "objectives": {"ir", "diagnostics", "nn", "native"},
-    "data": {"ir", "storage", "diagnostics", "passes"},
-    "syntax": {"passes", "ir", "storage", "diagnostics", "resources"},
-    "estimate": {"passes", "ir", "storage", "diagnostics"},
-    "interop": {"nn", "objectives", "data", "passes", "syntax", "ir", "storage", "diagnostics"},
-    "compress": {"ir", "diagnostics"},
-    "tasks": {"data", "passes", "ir", "diagnostics"},
-    "train": {
-        "tasks", "compress", "interop", "estimate", "nn", "native", "objectives", "data", "passes",
-        "syntax", "ir", "storage", "diagnostics",
-    },
-    "bench": {
-        "train", "interop", "estimate", "nn", "objectives", "data", "passes", "ir", "storage",
-        "diagnostics",
-    },
-}  # fmt: skip
-TORCH_FREE = ("diagnostics", "storage", "syntax", "ir", "passes", "estimate", "compress")
+ROOMS = (
+    "diagnostics",
+    "ir",
+    "ir.network",
+    "ir.learning",
+    "ir.program",
+    "planning",
+    "storage",
+    "tokenizer_files",
+    "passes",
+    "estimate",
+    "data.cache",
+    "data.sources",
+    "data.vocab",
+    "data.rows",
+    "data.batches",
+    "data.layouts",
+    "data.examples",
+    "data",
+    "native",
+    "host",
+    "nn",
+    "syntax.read",
+    "syntax.write",
+    "syntax.lowering",
+    "syntax",
+    "interop",
+    "objectives",
+    "tasks",
+    "runs",
+    "distributed",
+    "optim",
+    "step",
+    "bench",
+    "evaluation",
+    "compress",
+    "train",
+    "inference",
+    "commands",
+)
+"""Folders of the package from the ground up: one imports only from those before it."""
+TORCH_FREE = (
+    "diagnostics",
+    "storage",
+    "tokenizer_files",
+    "planning",
+    "passes",
+    "ir",
+    "syntax",
+    "estimate",
+    "compress",
+    "data.cache",
+)
+APART = (("nn", "data"), ("objectives", "data"), ("estimate", "nn"))
+"""Rooms of which neither knows the other."""
+MOST_FILES = 22
+
+
+def room_of(path: Path) -> str:
+    """The folder of a file, as a dotted name."""
+    return ".".join(path.parent.relative_to(PACKAGE).parts)
+
+
+def room_named(name: str) -> str:
+    """The folder that an imported name of the package stands in."""
+    parts = name.split(".")[1:]
+    while parts and not PACKAGE.joinpath(*parts).is_dir():
+        parts.pop()
+    return ".".join(parts)
 
 
 def imported(path: Path) -> set[str]:
@@ -54,18 +98,38 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("room", BELOW)
+def test_every_folder_is_a_room() -> None:
+    assert {room_of(path) for path in FILES} - {""} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_arrows_point_down(room: str) -> None:
-    for path in (PACKAGE / room).rglob("*.py"):
+    below = {*ROOMS[: ROOMS.index(room) + 1], ""}
+    for path in (PACKAGE / room.replace(".", "/")).glob("*.py"):
         for name in imported(path):
-            parts = name.split(".")
-            if parts[0] == "bertc" and len(parts) > 1 and parts[1] != room:
-                assert parts[1] in BELOW[room] | {"__version__"}, f"{path} imports {name}"
+            if name.split(".")[0] == "bertc":
+                assert room_named(name) in below, f"{path} imports {name}"
+                assert name in {"bertc", "bertc.__version__", "bertc.resources"} or room_named(
+                    name
+                ), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_rooms_that_know_nothing_of_each_other(one: str, other: str) -> None:
+    for room, stranger in ((one, other), (other, one)):
+        for path in (PACKAGE / room).rglob("*.py"):
+            for name in imported(path):
+                assert not name.startswith(f"bertc.{stranger}."), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_stay_small(room: str) -> None:
+    assert len(list((PACKAGE / room.replace(".", "/")).glob("*.py"))) <= MOST_FILES
 
 
 @pytest.mark.parametrize("room", TORCH_FREE)
 def test_light_rooms_never_name_torch(room: str) -> None:
-    for path in (PACKAGE / room).rglob("*.py"):
+    for path in (PACKAGE / room.replace(".", "/")).rglob("*.py"):
         heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "numpy", "datasets"}
         assert not heavy, f"{path} imports {heavy}"
 
@@ -81,9 +145,10 @@ def test_checking_and_estimating_never_load_torch() -> None:
 
 def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
     code = (
-        "import sys, bertc.outside, bertc.interop.config, bertc.interop.program;"
-        "import bertc.data.layouts, bertc.data.task_sets; assert 'torch' not in sys.modules;"
-        "import bertc.train.predict, bertc.train.loop, bertc.nn;"
+        "import sys, bertc.external, bertc.interop.config, bertc.interop.program;"
+        "import bertc.data.layouts, bertc.data.examples.task_sets;"
+        "assert 'torch' not in sys.modules;"
+        "import bertc.inference.predict, bertc.train.loop, bertc.nn;"
         "bad = {'torch._dynamo', 'transformers', 'datasets', 'matplotlib'} & set(sys.modules);"
         "assert not bad, bad"
     )
@@ -122,9 +187,9 @@ def test_no_file_is_named_for_nothing() -> None:
 
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
-    "resources.py", "syntax/grammar.py", "syntax/table.py", "diagnostics/codes.py",
-    "estimate/devices.py", "train/machine.py", "bench/device.py", "data/docstrings.py",
-    "data/store.py", "syntax/files.py", "commands/specs.py", "passes/cores.py",
+    "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
+    "estimate/devices.py", "host/machine.py", "bench/device.py", "data/sources/docstrings.py",
+    "data/cache/store.py", "syntax/files.py", "commands/specs.py", "planning/cores.py",
     "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""

@@ -26,7 +26,7 @@ from bertc.diagnostics import (
     UsageError,
 )
 from bertc.failures import exit_code
-from bertc.passes import cores
+from bertc.planning import cores
 from bertc.resources import shipped_specs
 
 
@@ -342,7 +342,7 @@ def test_a_swallowed_interruption_is_one_all_the_same(
 def test_importing_the_package_loads_nothing_yet_and_functions_keep_their_names() -> None:
     code = (
         "import sys, bertc; loaded = {m for m in sys.modules if m.startswith('bertc.')};"
-        "assert not loaded, loaded; import bertc.train.run, bertc.estimate;"
+        "assert not loaded, loaded; import bertc.runs.folder, bertc.estimate;"
         "assert bertc.train.__name__ == 'train' and callable(bertc.estimate)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

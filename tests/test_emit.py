@@ -8,7 +8,7 @@ import pytest
 from bertc.api import points, resolve
 from bertc.diagnostics import MissingInputError
 from bertc.emit import emit
-from bertc.ir.objective import Mlm
+from bertc.ir.learning.objective import Mlm
 from bertc.resources import shipped_specs
 from tests.kinds import OBJECTIVES
 

@@ -17,12 +17,12 @@ from bertc.interop.hf_config import hf_config
 from bertc.interop.layout import layout
 from bertc.interop.names import TITLES, hf_class
 from bertc.interop.obstacle import Obstacle
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
-from bertc.passes import Plan
-from bertc.passes.cores import waiting_as_ever
-from bertc.train.feed import split, to_inputs
-from bertc.train.synthetic import RandomText, Unlearned, unlearned_tables
+from bertc.planning import Plan
+from bertc.planning.cores import waiting_as_ever
+from bertc.step.feed import split, to_inputs
+from bertc.step.synthetic import RandomText, Unlearned, unlearned_tables
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""

@@ -10,16 +10,17 @@ from typing import Literal
 
 import torch
 
+from bertc.host.heap import kept_memory
+from bertc.host.machine import kernels, make_plan
 from bertc.ir.data import WordPiece
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program
 from bertc.nn import build
-from bertc.passes import Plan, resolve
-from bertc.train.feed import Feed
-from bertc.train.heap import kept_memory
-from bertc.train.machine import kernels, make_plan
-from bertc.train.schedules import rate
-from bertc.train.synthetic import RandomText, first_step
+from bertc.passes import resolve
+from bertc.planning import Plan
+from bertc.planning.schedules import rate
+from bertc.step.feed import Feed
+from bertc.step.synthetic import RandomText, first_step
 
 ENDLESS = 10**9
 SMALL = {

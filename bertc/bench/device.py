@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.train.heap import hand_back
+from bertc.host.heap import hand_back
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5)

@@ -15,8 +15,8 @@ import torch
 from bertc.bench.contender import Contender, Step, load_kernels
 from bertc.bench.device import begin_peak, peak_bytes
 from bertc.diagnostics import MachineError
-from bertc.train.graphs import Graphs, graphs_so_far
-from bertc.train.speed import finish
+from bertc.host.graphs import Graphs, graphs_so_far
+from bertc.host.speed import finish
 
 WARM_STEPS = 2
 """After the first, which compiles, and before the clock."""

@@ -15,10 +15,10 @@ from bertc.bench.measure import Timing, quartiles
 from bertc.estimate import Estimate, estimate
 from bertc.estimate.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
-from bertc.ir.resolved import Resolved
-from bertc.passes import Machine, Plan
+from bertc.host.speed import device_here
+from bertc.ir.program.resolved import Resolved
+from bertc.planning import Machine, Plan
 from bertc.storage import durable
-from bertc.train.speed import device_here
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")
 COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"

@@ -14,12 +14,12 @@ from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import take_turns
 from bertc.bench.report import BenchReport, Surroundings
 from bertc.diagnostics import UsageError
-from bertc.ir.resolved import Resolved
-from bertc.passes import Plan
-from bertc.train.display import choose
-from bertc.train.machine import detect, make_plan
-from bertc.train.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
-from bertc.train.speed import matmul_flops_per_second
+from bertc.host.display import choose
+from bertc.host.machine import detect, make_plan
+from bertc.host.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
+from bertc.host.speed import matmul_flops_per_second
+from bertc.ir.program.resolved import Resolved
+from bertc.planning import Plan
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)

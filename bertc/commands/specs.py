@@ -56,7 +56,7 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 def specs_() -> None:
     """List the shipped specs: name, parameters, and what they are; `extends NAME` builds on one."""
     from bertc.api import points
-    from bertc.ir.model import model_weights
+    from bertc.ir.program.model import model_weights
     from bertc.resources import shipped_specs
 
     for name, path in shipped_specs().items():
@@ -111,8 +111,8 @@ def estimate(
     from bertc.api import points
     from bertc.estimate import as_json, as_table, convention_named
     from bertc.estimate import estimate as run
-    from bertc.outside import row_lengths
-    from bertc.passes import cores
+    from bertc.external import row_lengths
+    from bertc.planning import cores
 
     began = cores.now() if device == "cpu" else None
     counting = convention_named(convention)
@@ -161,7 +161,7 @@ def show_batch(
 ) -> None:
     """Print examples as the model will see them: masks, labels, segments."""
     from bertc.api import resolve
-    from bertc.train.preview import preview
+    from bertc.inference.preview import preview
 
     typer.echo(preview(resolve(spec, set or ()), examples, color=in_color(sys.stdout)))
 

@@ -22,7 +22,7 @@ from bertc.commands.options import (
 from bertc.diagnostics import BertcError, Diagnostics, MissingInputError, UsageError
 
 if TYPE_CHECKING:
-    from bertc.ir.resolved import Resolved
+    from bertc.ir.program.resolved import Resolved
 
 
 @app.command()
@@ -40,8 +40,8 @@ def train(
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
     from bertc.api import points
+    from bertc.distributed.parent_watch import end_with_launcher
     from bertc.syntax.files import spec_text
-    from bertc.train.orphan import end_with_launcher
 
     end_with_launcher()
     spec = spec or (str(out) if resume and out else "")
@@ -56,16 +56,16 @@ def train(
     (resolved,) = found
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
-        from bertc.passes import World, refuse_too_many
-        from bertc.train.launch import launch
-        from bertc.train.machine import refuse_too_few_devices
+        from bertc.distributed.launch import launch
+        from bertc.host.machine import refuse_too_few_devices
+        from bertc.planning import World, refuse_too_many
 
         refuse_too_few_devices(resolved.run.device, nproc)
         refuse_too_many(resolved, World(nproc, nproc))
         command = _training(spec, set or (), folder, resume, dry_run, profile)
         raise typer.Exit(launch(command, nproc, folder))
+    from bertc.distributed.process_group import world_here
     from bertc.train.loop import train as go
-    from bertc.train.ranks import world_here
 
     text = "" if run else spec_text(spec, set or ())
     report = go(resolved, folder, spec_text=text, resume=resume, dry_run=dry_run, profile=profile)
@@ -76,7 +76,7 @@ def train(
 def _remark(findings: Diagnostics, nproc: int) -> None:
     """Tell remarks before the hours are spent, once: those of many processes are the first's."""
     from bertc.diagnostics.render import render
-    from bertc.train.ranks import world_here
+    from bertc.distributed.process_group import world_here
 
     if findings.remarks and nproc == 1 and world_here()[0] == 0:
         typer.echo(render(findings.remarks, color=in_color(sys.stderr)), err=True)
@@ -124,8 +124,8 @@ def _refuse_nothing_there(spec: str) -> None:
 
 
 def _program_of(run: Path, overrides: Sequence[str]) -> tuple[Resolved, ...]:
-    from bertc.train.longer import with_settings
-    from bertc.train.run import RunFolder
+    from bertc.runs.folder import RunFolder
+    from bertc.runs.longer import with_settings
 
     return (with_settings(RunFolder(run).read_resolved(), overrides),)
 
@@ -149,7 +149,7 @@ def _train_grid(
             f"a grid of {len(points)} points is trained in one process",
             help="leave --nproc out, or train its points by themselves, with --set",
         )
-    from bertc.train.compare import results
+    from bertc.runs.compare import results
     from bertc.train.grid import train_grid
 
     parent, codes = out or Path("runs") / find(spec).title, list[int]()
@@ -203,8 +203,8 @@ def slurm(
 ) -> None:
     """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""
     from bertc.api import resolve
-    from bertc.passes import World, refuse_too_many
-    from bertc.train.slurm import script
+    from bertc.distributed.slurm import script
+    from bertc.planning import World, refuse_too_many
 
     resolved = resolve(spec, set or ())
     refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))
@@ -219,7 +219,7 @@ def results_(
     plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
 ) -> None:
     """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
-    from bertc.train.compare import results
+    from bertc.runs.compare import results
 
     found = results(folders)
     typer.echo(found.as_json() if json else found.as_table())
@@ -253,8 +253,8 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
-    from bertc.train.evaluate import evaluate_run
-    from bertc.train.manner import Manner
+    from bertc.evaluation.options import Manner
+    from bertc.inference.evaluate import evaluate_run
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
     report = evaluate_run(run, manner, task=task, part=part)
@@ -270,7 +270,7 @@ def fill(
     json: JsonOption = False,
 ) -> None:
     """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
-    from bertc.train.fill import fill as answer
+    from bertc.inference.fill_mask import fill as answer
 
     report = answer(run, text, top, language)
     typer.echo(report.as_json() if json else report.summary())
@@ -288,8 +288,8 @@ def predict(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
     """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
-    from bertc.train.predict import predict as run_on
-    from bertc.train.predict import write_files
+    from bertc.inference.predict import predict as run_on
+    from bertc.inference.predict import write_files
 
     found = run_on(run, file, task, batch, device)
     if official:

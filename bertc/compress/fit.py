@@ -5,11 +5,11 @@ from pathlib import Path
 
 from bertc.compress.grow import OWNERS, WeightMap, weight_map
 from bertc.diagnostics import DataError
-from bertc.ir.answer import Answer, alike
-from bertc.ir.growth import Growth, Identity, Interleave, parted
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
-from bertc.ir.task import Task
+from bertc.ir.learning.answer import Answer, alike
+from bertc.ir.learning.task import Task
+from bertc.ir.network.growth import Growth, Identity, Interleave, parted
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 
 UNSEEN = "encoder.embeddings.unseen"
 """What XLNet's second stream begins as, which only permutations need."""

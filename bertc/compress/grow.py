@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from bertc.ir.encoder import Encoder
-from bertc.ir.growth import FromGenerator, Growth, Identity, Interleave, Stack
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.growth import FromGenerator, Growth, Identity, Interleave, Stack
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 
 OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
 """Parts that exist once a layer, and who owns them."""

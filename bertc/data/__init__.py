@@ -1,15 +1,15 @@
 """Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
 
-from bertc.data.arranged import TextData
-from bertc.data.batch import RawBatch
+from bertc.data.batches.arranged import TextData
+from bertc.data.batches.batch import RawBatch
+from bertc.data.batches.running import RunningData
+from bertc.data.batches.stage import StageData
+from bertc.data.cache.progress import Progress, Silent
 from bertc.data.corpus import AnyData, Corpus, prepare
-from bertc.data.encode import TaskRows, encode
-from bertc.data.existing import vocabulary_of
-from bertc.data.progress import Progress, Silent
-from bertc.data.running import RunningData
-from bertc.data.stage import StageData
-from bertc.data.task import TaskBatch, TaskData, TaskSet
-from bertc.data.vocabulary import Vocabulary
+from bertc.data.examples.encode import TaskRows, encode
+from bertc.data.examples.task import TaskBatch, TaskData, TaskSet
+from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.vocabulary import Vocabulary
 
 __all__ = [
     "AnyData",

@@ -8,22 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from bertc.data.arranged import VERSION, TextData, Tokenised, arrange
-from bertc.data.existing import load_vocabulary
-from bertc.data.learned import learn
-from bertc.data.progress import Progress
-from bertc.data.sample import sample
-from bertc.data.smoothing import orders_of, texts_of
-from bertc.data.source import Source, Text, open_source
-from bertc.data.spool import spooled
-from bertc.data.store import fingerprint, obtain
-from bertc.data.task import TaskData
-from bertc.data.task_sets import digest, read_tasks
-from bertc.data.tokenise import tokenise
-from bertc.data.tokens import PARTS, open_tokens, token_dtype
-from bertc.data.vocabulary import Vocabulary, from_tokenizer
+from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
+from bertc.data.batches.smoothing import orders_of, texts_of
+from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.examples.task import TaskData
+from bertc.data.examples.task_sets import digest, read_tasks
+from bertc.data.rows.sample import sample
+from bertc.data.rows.tokenise import tokenise
+from bertc.data.rows.tokens import PARTS, open_tokens, token_dtype
+from bertc.data.sources.source import Source, Text, open_source
+from bertc.data.sources.spool import spooled
+from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.learned import learn
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.data import Parallel, TokenizerFile
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 
 AnyData = TextData | TaskData
 """The batches of a stage."""

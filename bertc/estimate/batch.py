@@ -3,9 +3,9 @@
 from typing import assert_never
 
 from bertc.estimate.layers import FP32, Room
-from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Pretraining, Rtd, Sbo, Sop, Tlm
-from bertc.ir.resolved import Stage, batches_at_once
-from bertc.ir.task import Task
+from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Pretraining, Rtd, Sbo, Sop, Tlm
+from bertc.ir.learning.task import Task
+from bertc.ir.program.resolved import Stage, batches_at_once
 
 LONG = 8
 ID, SEGMENT = 4, 1  # of a token, as its text was fetched

@@ -24,9 +24,9 @@ from bertc.estimate.sharing import (
     process_memory,
     step_communication,
 )
-from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.plan import Fit, Machine, compiles, largest_divisor
-from bertc.passes.world import ALONE, Layout, World
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
+from bertc.planning.world import ALONE, Layout, World
 
 PER_HOST = 8
 """Devices a machine holds, at most."""

@@ -17,7 +17,7 @@ from bertc.estimate.accelerators import (
     accelerator_called,
 )
 from bertc.estimate.device import Device, device_in
-from bertc.passes.cores import available_cores
+from bertc.planning.cores import available_cores
 
 NAMES = (*ACCELERATORS, "cpu")
 UNITS = {

@@ -14,7 +14,7 @@ from typing import Literal
 
 from bertc.estimate.device import Device
 from bertc.estimate.figures import Time
-from bertc.ir.resolved import Stage
+from bertc.ir.program.resolved import Stage
 
 LAUNCHES_OF_A_LAYER, LAUNCHES_AROUND_LAYERS, LAUNCHES_OF_A_STEP = 97, 143, 120
 """Kernels of forward and backward, of each layer and of embeddings, heads and losses, as torch

@@ -6,9 +6,9 @@ element as below; the vocabulary head runs on 80 of 512 positions and the head t
 tokens on all. Other objectives are not counted, and every encoder has two token types.
 """
 
-from bertc.ir.encoder import Encoder, LayerWidths
-from bertc.ir.objective import Masked, Rtd
-from bertc.ir.resolved import Network
+from bertc.ir.learning.objective import Masked, Rtd
+from bertc.ir.network.encoder import Encoder, LayerWidths
+from bertc.ir.program.resolved import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
 """FLOPs an element."""

@@ -5,8 +5,8 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.head_cost import head_matmuls
-from bertc.ir.resolved import Stage
+from bertc.ir.program.head_cost import head_matmuls
+from bertc.ir.program.resolved import Stage
 from bertc.passes.stages import reads_pooler
 
 _LAYERS = ("attention", "ffn")

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bertc.ir.base import DeviceKind, Kept
-from bertc.ir.encoder import Encoder
-from bertc.ir.resolved import Network
-from bertc.passes.world import Strategy
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.resolved import Network
+from bertc.planning.world import Strategy
 
 FP32 = 4
 FLASH_BLOCK, FLASH_WIDTH = 128, 32

@@ -5,9 +5,9 @@ from dataclasses import replace
 from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.layers import FP32, Room, layer_bytes
-from bertc.estimate.moments import MOMENTS_BYTES, Moment, Step
-from bertc.ir.resolved import Stage
-from bertc.passes.plan import Fit, choose, largest_divisor
+from bertc.estimate.memory_points import MOMENTS_BYTES, Moment, Step
+from bertc.ir.program.resolved import Stage
+from bertc.planning.plan import Fit, choose, largest_divisor
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
 """Share of the memory a step may fill. On a GPU the rest is for gaps between the blocks of the

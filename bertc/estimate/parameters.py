@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
-from bertc.ir.encoder import Encoder
-from bertc.ir.model import is_tied
-from bertc.ir.objective import Term
-from bertc.ir.resolved import NetworkName, Stage, learner
+from bertc.ir.learning.objective import Term
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.model import is_tied
+from bertc.ir.program.resolved import NetworkName, Stage, learner
 
 Tally = Counter[str]
 """Weights by part."""

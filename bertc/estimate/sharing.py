@@ -6,10 +6,10 @@ from bertc.estimate.device import Device
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.layers import FP32, Room
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
-from bertc.estimate.moments import MOMENTS_BYTES
-from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.plan import Fit
-from bertc.passes.world import Layout, World, lay_out
+from bertc.estimate.memory_points import MOMENTS_BYTES
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.planning.plan import Fit
+from bertc.planning.world import Layout, World, lay_out
 
 STATE_BYTES = 2 * FP32 + MOMENTS_BYTES
 """A weight with its gradient and moments."""

@@ -13,9 +13,9 @@ from bertc.diagnostics import DataError, UnsafeError
 from bertc.interop.names import LayoutName
 from bertc.interop.spelling import SPELLINGS, common_names
 from bertc.ir.base import Probability, Width
-from bertc.ir.ffn import Activation
-from bertc.ir.norm import Epsilon
-from bertc.ir.settings import Heads
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.norm import Epsilon
+from bertc.ir.program.settings import Heads
 from bertc.storage.json_file import read_json, shown
 
 MAX_BYTES = 2**20

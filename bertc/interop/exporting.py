@@ -25,9 +25,9 @@ from bertc.interop.obstacle import Obstacle
 from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
 from bertc.interop.xlnet import stored
-from bertc.ir.encoder import Encoder
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 
 BESIDE = "bertc_heads.safetensors"
 """Weights that the folder's class has no place for, by their bertc names."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
 from bertc.storage.paths import is_file, is_folder
 

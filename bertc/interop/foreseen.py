@@ -8,10 +8,10 @@ from bertc.interop.networks import alone
 from bertc.interop.obstacle import Obstacle
 from bertc.interop.target import target_of
 from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
-from bertc.ir.model import model_weights
-from bertc.ir.program import Given, Program
-from bertc.ir.resolved import Resolved
-from bertc.ir.settings import aliases
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import aliases
+from bertc.ir.program.written import Given, Program
 from bertc.passes.stages import stage_views
 
 
@@ -41,7 +41,7 @@ def remark_own_layout(program: Program, resolved: Resolved, diagnostics: Diagnos
 
 
 def padding(resolved: Resolved) -> int:
-    """The id that the vocabulary will pad with (data/learned.py); of a file that the layout has."""
+    """The id that the vocabulary will pad with; that of the layout where a file brings its own."""
     match resolved.vocabulary:
         case ByteBpe():
             return 1

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from bertc.interop.layout import ACTIVATIONS
 from bertc.interop.names import HfClass, LayoutName, groups
 from bertc.interop.xlnet import xlnet_config
-from bertc.ir.encoder import Encoder
+from bertc.ir.network.encoder import Encoder
 
 CAME_SO = ("bos_token_id", "eos_token_id", "hidden_act", "ff_activation")
 """Settings that are passed on as they came: a function may have two names, a token two roles."""

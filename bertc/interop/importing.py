@@ -23,12 +23,12 @@ from bertc.interop.tensors import (
     read_tensors,
 )
 from bertc.interop.xlnet import stored_shape, taken
-from bertc.ir.generator import GeneratorNetwork
-from bertc.ir.model import model_weights
-from bertc.ir.objective import Term
-from bertc.ir.own_task import AnyTask
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.resolved import Resolved
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.objective import Term
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes import resolve
 from bertc.storage.json_file import shown_name
 from bertc.storage.paths import is_file, is_folder

@@ -6,12 +6,12 @@ from typing import assert_never
 from bertc.interop.names import TITLES, LayoutName, groups
 from bertc.interop.obstacle import Obstacle, first_of
 from bertc.interop.xlnet import without_distances, xlnet_obstacle
-from bertc.ir.attention import FullAttention, RelativeAttention
-from bertc.ir.encoder import Encoder
-from bertc.ir.ffn import Activation, Mlp
-from bertc.ir.resolved import Resolved
-from bertc.ir.sharing import ShareGroups
-from bertc.ir.task import Task
+from bertc.ir.learning.task import Task
+from bertc.ir.network.attention import FullAttention, RelativeAttention
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.ffn import Activation, Mlp
+from bertc.ir.network.sharing import ShareGroups
+from bertc.ir.program.resolved import Resolved
 
 ACTIVATIONS: dict[Activation, str] = {
     "gelu": "gelu",

@@ -10,8 +10,8 @@ from bertc.interop.importing import check_names, import_model
 from bertc.interop.names import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
 from bertc.storage import durable
 from bertc.storage.json_file import read_json

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bertc.ir.encoder import Encoder
+from bertc.ir.network.encoder import Encoder
 
 LayoutName = Literal["bert", "roberta", "albert", "xlm", "electra", "xlnet"]
 TITLES: dict[LayoutName, str] = {

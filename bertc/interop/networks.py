@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bertc.ir.generator import NoGenerator
-from bertc.ir.model import is_tied, model_weights
-from bertc.ir.resolved import NetworkName, Resolved, learner
+from bertc.ir.network.generator import NoGenerator
+from bertc.ir.program.model import is_tied, model_weights
+from bertc.ir.program.resolved import NetworkName, Resolved, learner
 
 if TYPE_CHECKING:
     from torch import Tensor

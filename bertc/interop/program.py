@@ -9,21 +9,21 @@ from bertc.diagnostics import BertcError, DataError
 from bertc.interop.config import MEANING, HfAlbert, HfConfig, HfXlm, HfXlnet
 from bertc.interop.layout import albert_group
 from bertc.interop.names import TITLES
-from bertc.ir.attention import FullAttention, RelativeAttention
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
-from bertc.ir.embedding import LearnedPositions, NoPositions
-from bertc.ir.encoder import Dropout
-from bertc.ir.generator import NoGenerator, UnigramGenerator
-from bertc.ir.head import LinearHead, TransformHead
-from bertc.ir.norm import PostNorm
-from bertc.ir.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit, Term
-from bertc.ir.own_task import AnyTask
-from bertc.ir.program import Given, Origin, Program, StageGiven
-from bertc.ir.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
-from bertc.passes.tokenizer_classes import FILE_NAMES
-from bertc.passes.tokenizer_facts import read_facts
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit, Term
+from bertc.ir.network.attention import FullAttention, RelativeAttention
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.generator import NoGenerator, UnigramGenerator
+from bertc.ir.network.head import LinearHead, TransformHead
+from bertc.ir.network.norm import PostNorm
+from bertc.ir.network.positions import LearnedPositions, NoPositions
+from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.storage.paths import is_file
+from bertc.tokenizer_files.classes import FILE_NAMES
+from bertc.tokenizer_files.facts import read_facts
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
 PAIR_HEADS = frozenset({"nsp", "sop"})

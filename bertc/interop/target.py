@@ -6,7 +6,7 @@ from bertc.interop.layout import layout
 from bertc.interop.names import TITLES, HfClass, LayoutName, hf_class, parts_of
 from bertc.interop.obstacle import Obstacle
 from bertc.interop.task_classes import held_task, task_class
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 
 Target = tuple[LayoutName, HfClass]
 """The layout of a folder and the class that reads it."""

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from bertc.interop.names import HfClass, LayoutName
 from bertc.interop.obstacle import Obstacle
-from bertc.ir.answer import Labels, Score, Span, Tags
-from bertc.ir.own_task import AnyTask
-from bertc.ir.resolved import Resolved
+from bertc.ir.learning.answer import Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.program.resolved import Resolved
 
 Kind = Literal["labels", "score", "choice", "tags", "span"]
 Pooler = Literal["read", "perhaps", "refused", "unread"]

@@ -12,10 +12,10 @@ from bertc.diagnostics import DataError
 from bertc.interop.config import MAX_BYTES, HfConfig
 from bertc.interop.names import HfClass, part_of
 from bertc.interop.task_classes import DROPOUT, TASK_CLASSES, TaskClass
-from bertc.ir.answer import Conditioned, Labels, Tags
 from bertc.ir.base import Probability
-from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import Name
+from bertc.ir.learning.answer import Conditioned, Labels, Tags
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Name
 from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8

@@ -7,8 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bertc.interop.obstacle import Obstacle, first_of
-from bertc.ir.attention import RelativeAttention
-from bertc.ir.encoder import Encoder
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.encoder import Encoder
 
 if TYPE_CHECKING:
     from torch import Tensor

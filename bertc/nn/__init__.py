@@ -2,8 +2,8 @@
 
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import places
+from bertc.nn.inputs import Order, Reading, rows_at
 from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
-from bertc.nn.reading import Order, Reading, rows_at
 
 __all__ = ["Memory", "Model", "Order", "Reading", "build", "dropout", "places", "rows_at"]

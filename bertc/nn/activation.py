@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from bertc.ir.ffn import Activation
+from bertc.ir.network.ffn import Activation
 from bertc.native import Kernels, kernels_for
 from bertc.nn.weights import Linear
 

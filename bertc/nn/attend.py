@@ -12,8 +12,8 @@ from torch.autograd.function import once_differentiable
 
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import what_stays
-from bertc.nn.reading import rows_at
-from bertc.nn.visible import Bounds, Ordered, not_later, of_rows
+from bertc.nn.inputs import rows_at
+from bertc.nn.masks import Bounds, Ordered, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores that are made together on an eager CPU: its caches then still hold them when the

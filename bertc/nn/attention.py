@@ -8,13 +8,13 @@ from typing import assert_never
 import torch
 from einops import rearrange
 
-from bertc.ir.attention import FullAttention as FullNode
-from bertc.ir.attention import RelativeAttention as RelativeNode
-from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.network.attention import FullAttention as FullNode
+from bertc.ir.network.attention import RelativeAttention as RelativeNode
+from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.nn.attend import attend
+from bertc.nn.masks import Bounds, Relation, Visible
 from bertc.nn.part import AttentionPart, joined
 from bertc.nn.relative import RelativeAttention
-from bertc.nn.visible import Bounds, Relation, Visible
 from bertc.nn.weights import Linear, Table
 
 

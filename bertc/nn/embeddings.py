@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bertc.ir.encoder import Encoder
-from bertc.ir.table import AdaptiveTable, Cluster
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
-from bertc.nn.reading import Reading, rows_at
+from bertc.nn.inputs import Reading, rows_at
 from bertc.nn.waves import sinusoids
 from bertc.nn.weights import Embedding, LayerNorm, Linear, Table, parameter, picked
 

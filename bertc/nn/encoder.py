@@ -12,20 +12,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.attention import FullAttention as FullNode
-from bertc.ir.attention import RelativeAttention as RelativeNode
-from bertc.ir.encoder import Encoder as EncoderNode
+from bertc.ir.network.attention import FullAttention as FullNode
+from bertc.ir.network.attention import RelativeAttention as RelativeNode
+from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.nn.attend import can_varlen
 from bertc.nn.attention import attention_part
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import Mlp
-from bertc.nn.memory import Memory
-from bertc.nn.norm import norm_of_sum
-from bertc.nn.part import AttentionPart
-from bertc.nn.reading import Order, Reading, rows_at
-from bertc.nn.relative import encode_distances
-from bertc.nn.visible import (
+from bertc.nn.inputs import Order, Reading, rows_at
+from bertc.nn.masks import (
     Bounds,
     Ordered,
     Relation,
@@ -38,6 +34,10 @@ from bertc.nn.visible import (
     opened,
     within,
 )
+from bertc.nn.memory import Memory
+from bertc.nn.norm import norm_of_sum
+from bertc.nn.part import AttentionPart
+from bertc.nn.relative import encode_distances
 from bertc.nn.weights import LayerNorm, Linear, Table, parameter
 
 

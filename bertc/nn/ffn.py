@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from bertc.ir.ffn import Mlp as MlpNode
+from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.nn.activation import activated
 from bertc.nn.dropout import dropout
 from bertc.nn.weights import Linear, Table

@@ -3,12 +3,12 @@
 import torch
 from torch import nn
 
-from bertc.ir.model import head_weights, is_tied, model_weights
-from bertc.ir.resolved import NetworkName, Resolved
+from bertc.ir.program.model import head_weights, is_tied, model_weights
+from bertc.ir.program.resolved import NetworkName, Resolved
 from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.encoder import Encoder
+from bertc.nn.inputs import Reading
 from bertc.nn.memory import Memory
-from bertc.nn.reading import Reading
 from bertc.nn.weights import Tensors, initialise
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bertc.ir.encoder import Encoder
+from bertc.ir.network.encoder import Encoder
 from bertc.nn.weights import LayerNorm, Linear, Table
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from einops import rearrange
 
-from bertc.ir.attention import RelativeAttention as RelativeNode
-from bertc.ir.attention import strips
-from bertc.ir.encoder import Encoder, LayerWidths
+from bertc.ir.network.attention import RelativeAttention as RelativeNode
+from bertc.ir.network.attention import strips
+from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.nn.attend import attend, rows_at_once
+from bertc.nn.masks import Relation, Visible
 from bertc.nn.part import AttentionPart, joined
-from bertc.nn.visible import Relation, Visible
 from bertc.nn.waves import sinusoids
 from bertc.nn.weights import Linear, Table, parameter
 

@@ -9,7 +9,10 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
-from bertc.objectives.columns import (
+from bertc.objectives.corruption import corrupt, mask_key
+from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits
+from bertc.objectives.loss import losses
+from bertc.objectives.targets import (
     Answers,
     Boundaries,
     Columns,
@@ -21,9 +24,6 @@ from bertc.objectives.columns import (
     Tables,
     TermLoss,
 )
-from bertc.objectives.corruption import corrupt, mask_key
-from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits
-from bertc.objectives.loss import losses
 
 __all__ = [
     "ENDS",

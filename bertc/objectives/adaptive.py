@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.encoder import Encoder
-from bertc.ir.table import AdaptiveTable, Cluster
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.objectives.cross_entropy import vocabulary_loss
 
 Weights = Mapping[str, torch.Tensor]

@@ -11,12 +11,12 @@ from typing import NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.answer import Answer, Choice, Conditioned, Labels, Plain, Score, Span, Tags
-from bertc.ir.encoder import Encoder
+from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Plain, Score, Span, Tags
+from bertc.ir.network.encoder import Encoder
 from bertc.nn import dropout, rows_at
 from bertc.nn.activation import activate
-from bertc.objectives.columns import Answers, Columns, TermLoss
 from bertc.objectives.heads import Weights
+from bertc.objectives.targets import Answers, Columns, TermLoss
 
 BEGINNINGS, ENDS = 20, 20
 """Of a conditioned span: beginnings looked into, and ends of each (ELECTRA beam_size)."""

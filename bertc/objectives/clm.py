@@ -6,7 +6,7 @@ Axes: b rows, s positions of a row.
 import torch
 import torch.nn.functional as F
 
-from bertc.objectives.columns import Inputs, NextTokens
+from bertc.objectives.targets import Inputs, NextTokens
 
 
 def next_tokens(inputs: Inputs, sequence_ids_bs: torch.Tensor | None) -> NextTokens:

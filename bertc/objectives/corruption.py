@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, SpanUnit, Tlm
-from bertc.ir.resolved import Stage
-from bertc.ir.task import Task
+from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.learning.task import Task
+from bertc.ir.program.resolved import Stage
 from bertc.nn import Reading, places
 from bertc.objectives.clm import next_tokens
-from bertc.objectives.columns import Columns, Inputs, Predictions, Questions, Tables
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.plm import permute_tokens
 from bertc.objectives.rtd import choose_replaced, draw_replacements
 from bertc.objectives.sbo import find_boundaries
+from bertc.objectives.targets import Columns, Inputs, Predictions, Questions, Tables
 
 
 def mask_key(seed: int) -> int:

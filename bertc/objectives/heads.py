@@ -1,6 +1,6 @@
 """What each head makes of hidden states.
 
-Weights come by the names of ``bertc.ir.model.head_weights``, and ``token`` is the table (v, e)
+Weights come by the names of ``ir.program.model.head_weights``, and ``token`` is the table (v, e)
 that the encoder reads; they are cast to the dtype of the hidden states. Axes: n rows, h hidden,
 e embedding, v token ids.
 """
@@ -11,8 +11,8 @@ from typing import Literal, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.encoder import Encoder
-from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.nn.activation import activate
 from bertc.objectives.adaptive import adaptive_logits
 

@@ -10,14 +10,13 @@ from typing import Literal, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.encoder import Encoder
-from bertc.ir.head import AdaptiveHead
-from bertc.ir.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
-from bertc.ir.resolved import Network, Stage
-from bertc.ir.task import Task
+from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
+from bertc.ir.learning.task import Task
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import AdaptiveHead
+from bertc.ir.program.resolved import Network, Stage
 from bertc.objectives.adaptive import adaptive_loss
 from bertc.objectives.answers import answer_loss
-from bertc.objectives.columns import Boundaries, Columns, Questions, TermLoss
 from bertc.objectives.cross_entropy import vocabulary_loss
 from bertc.objectives.heads import (
     Weights,
@@ -28,6 +27,7 @@ from bertc.objectives.heads import (
     vocabulary_bias,
 )
 from bertc.objectives.rtd import labels
+from bertc.objectives.targets import Boundaries, Columns, Questions, TermLoss
 
 
 def losses(

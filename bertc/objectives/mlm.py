@@ -8,12 +8,12 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc.ir.objective import Masked, NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.objectives.columns import Inputs, Predictions, Tables
+from bertc.ir.learning.objective import Masked, NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
+from bertc.objectives.targets import Inputs, Predictions, Tables
 from bertc.objectives.words import choose_words, find_words, look_up, read_text
 
 

@@ -8,10 +8,9 @@ from typing import assert_never
 
 import torch
 
-from bertc.ir.objective import Plm
+from bertc.ir.learning.objective import Plm
 from bertc.nn import Order
 from bertc.objectives.arrival import union
-from bertc.objectives.columns import Inputs, Predictions, Tables
 from bertc.objectives.draws import (
     LAST,
     another,
@@ -24,6 +23,7 @@ from bertc.objectives.draws import (
 )
 from bertc.objectives.ngrams import harmonic
 from bertc.objectives.selection import lowest
+from bertc.objectives.targets import Inputs, Predictions, Tables
 from bertc.objectives.words import find_words, read_text
 
 

@@ -8,17 +8,17 @@ from typing import assert_never
 import torch
 
 from bertc.ir import address
-from bertc.ir.generator import (
+from bertc.ir.learning.objective import Rtd
+from bertc.ir.network.generator import (
     Generator,
     GeneratorNetwork,
     NoGenerator,
     RandomGenerator,
     UnigramGenerator,
 )
-from bertc.ir.objective import Rtd
-from bertc.objectives.columns import Columns, Inputs, Predictions, Replacements, Tables
 from bertc.objectives.draws import bits, unit64
 from bertc.objectives.mlm import random_tokens
+from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, Tables
 
 
 def choose_replaced(

@@ -6,9 +6,9 @@ Axes: b examples, k predictions.
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.objective import Sbo
-from bertc.objectives.columns import Boundaries, Inputs, Predictions, Tables
+from bertc.ir.learning.objective import Sbo
 from bertc.objectives.selection import runs
+from bertc.objectives.targets import Boundaries, Inputs, Predictions, Tables
 from bertc.objectives.words import read_text
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from bertc.objectives.columns import Tables
 from bertc.objectives.draws import LAST, lane_of, order_keys, smallest
+from bertc.objectives.targets import Tables
 
 SPARE = 16  # words looked at beyond the budget: long ones are skipped once little of it is left
 ROUNDS = 4  # of taking words up to the first that does not fit; more change one row in 10,000

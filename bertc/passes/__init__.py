@@ -1,8 +1,8 @@
 """From a program as written to one with nothing left open: functions, in order, in one tuple."""
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.program import Program
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
 from bertc.passes.checks import checks
 from bertc.passes.defaults import defaults
@@ -11,13 +11,11 @@ from bertc.passes.extends import extends
 from bertc.passes.generator import generator
 from bertc.passes.growth import growth
 from bertc.passes.inputs import missing_inputs
-from bertc.passes.plan import Fit, Machine, Plan, plan
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
 from bertc.passes.tasks import tasks
 from bertc.passes.vocabulary import vocabulary
-from bertc.passes.world import ALONE, Layout, World, lay_out, refuse_too_many
 
 PASSES = (
     extends,
@@ -55,18 +53,9 @@ def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolve
 
 
 __all__ = [
-    "ALONE",
     "PASSES",
-    "Fit",
-    "Layout",
-    "Machine",
-    "Plan",
-    "World",
     "assemble",
     "complete",
-    "lay_out",
     "missing_inputs",
-    "plan",
-    "refuse_too_many",
     "resolve",
 ]

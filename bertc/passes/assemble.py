@@ -3,13 +3,13 @@
 from typing import Any
 
 from bertc.ir.data import FULL
-from bertc.ir.encoder import Encoder, LayerWidths
-from bertc.ir.ffn import Mlp
-from bertc.ir.generator import GeneratorNetwork
-from bertc.ir.growth import FromRun
-from bertc.ir.objective import Plm
-from bertc.ir.program import Program
-from bertc.ir.resolved import Resolved, Run, Stage
+from bertc.ir.learning.objective import Plm
+from bertc.ir.network.encoder import Encoder, LayerWidths
+from bertc.ir.network.ffn import Mlp
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.growth import FromRun
+from bertc.ir.program.resolved import Resolved, Run, Stage
+from bertc.ir.program.written import Program
 from bertc.passes.dimensions import total_steps
 from bertc.passes.sharing import layer_values, owners
 from bertc.passes.stages import StageView, has_tasks, reads_on, stage_views

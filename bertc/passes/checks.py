@@ -2,17 +2,17 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.growth import FromRun
-from bertc.ir.objective import Masked, PairTerm, Sbo, SpanUnit
-from bertc.ir.program import Program
+from bertc.ir.learning.objective import Masked, PairTerm, Sbo, SpanUnit
+from bertc.ir.network.growth import FromRun
+from bertc.ir.program.written import Program
 from bertc.passes.dimensions import longest_seq, total_steps
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
-from bertc.passes.order import check_order
-from bertc.passes.plan import largest_divisor
+from bertc.passes.permutations import check_order
 from bertc.passes.running import check_running
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import StageView, reads_on, stage_views
+from bertc.planning.plan import largest_divisor
 
 LARGEST_MODEL = 10**15
 

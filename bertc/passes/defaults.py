@@ -1,8 +1,8 @@
 """The pass that makes every constant default visible."""
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.settings import Settings, default_source
+from bertc.ir.program.settings import Settings, default_source
+from bertc.ir.program.written import Given, Origin, Program
 
 CONSTANT = {
     name: Given(field.default, Origin("default", source=default_source(name)))

@@ -4,10 +4,10 @@ import math
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.embedding import LearnedPositions, NoPositions
-from bertc.ir.head import AdaptiveHead, LinearHead, TransformHead
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.settings import default_source
+from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
+from bertc.ir.network.positions import LearnedPositions, NoPositions
+from bertc.ir.program.settings import default_source
+from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.stages import (
     default_format,
     has_tasks,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.program import Given, Program, StageGiven
+from bertc.ir.program.written import Given, Program, StageGiven
 
 
 def extends(program: Program, diagnostics: Diagnostics) -> Program:

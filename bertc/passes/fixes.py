@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from bertc.diagnostics import Fix, Note, Span
-from bertc.ir.program import Given
+from bertc.ir.program.written import Given
 from bertc.passes.stages import StageView
 
 Place = tuple[str | int, ...]

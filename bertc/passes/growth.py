@@ -4,10 +4,10 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
-from bertc.ir.generator import Generator, GeneratorNetwork
-from bertc.ir.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
-from bertc.ir.program import Given, Program
-from bertc.ir.sharing import SharedPart
+from bertc.ir.network.generator import Generator, GeneratorNetwork
+from bertc.ir.network.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
+from bertc.ir.network.sharing import SharedPart
+from bertc.ir.program.written import Given, Program
 from bertc.passes.fixes import fix, fix_kind, note
 from bertc.passes.sharing import layer_values, owners
 from bertc.passes.stages import StageView, stage_views

@@ -2,8 +2,8 @@
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
-from bertc.ir.growth import FromRun
-from bertc.ir.program import Program
+from bertc.ir.network.growth import FromRun
+from bertc.ir.program.written import Program
 from bertc.passes.stages import stage_views
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from bertc.ir.answer import Conditioned
-from bertc.ir.optimizer import Adam, ConstantRate, Polynomial
-from bertc.ir.own_task import Choose, Read, Tag
-from bertc.ir.task import Family, Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.learning.answer import Conditioned
+from bertc.ir.learning.custom_task import Choose, Read, Tag
+from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
+from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Task, Xnli
 
 Recipe = Mapping[str, Any]
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.objective import Term
-from bertc.ir.optimizer import Optimizer
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.settings import STAGE_SETTINGS
-from bertc.ir.task import Family, Task
+from bertc.ir.learning.objective import Term
+from bertc.ir.learning.optimizer import Optimizer
+from bertc.ir.learning.task import Family, Task
+from bertc.ir.program.settings import STAGE_SETTINGS
+from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.fixes import fix
 from bertc.passes.published import recipe, task_arguments
 from bertc.passes.stages import asks_about_pairs, stage_views

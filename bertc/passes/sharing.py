@@ -3,8 +3,8 @@
 from typing import Any, get_args
 
 from bertc.diagnostics import Diagnostics, Note, Span
-from bertc.ir.program import Program
-from bertc.ir.sharing import SharedPart, ShareGroups, ShareMap
+from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
+from bertc.ir.program.written import Program
 from bertc.passes.stages import StageView, stage_views
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertc.diagnostics import Span
-from bertc.ir.answer import Choice, Labels, Score
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream, StreamPair
-from bertc.ir.growth import FromGenerator
-from bertc.ir.objective import Clm, Pairs, PairTerm, Term, Tlm
-from bertc.ir.program import Given, Program
-from bertc.ir.task import Task
+from bertc.ir.learning.answer import Choice, Labels, Score
+from bertc.ir.learning.objective import Clm, Pairs, PairTerm, Term, Tlm
+from bertc.ir.learning.task import Task
+from bertc.ir.network.growth import FromGenerator
+from bertc.ir.program.written import Given, Program
 
 DEFAULT_STAGE = "main"
 

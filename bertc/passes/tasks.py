@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from bertc.diagnostics import Diagnostics, listed
-from bertc.ir.program import Given, Program
-from bertc.ir.task import Task
+from bertc.ir.learning.task import Task
+from bertc.ir.program.written import Given, Program
 from bertc.passes.fixes import fix, note, written
 from bertc.passes.stages import StageView, has_tasks, stage_views
 

@@ -7,14 +7,18 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError
 from bertc.ir.data import TokenizerFile
-from bertc.ir.growth import FromRun
-from bertc.ir.program import Given, Program
-from bertc.passes.sentencepiece import UNIGRAM_MODEL, SentencePieceModel, read_sentencepiece
-from bertc.passes.special_words import read_object
-from bertc.passes.tokenizer_classes import FILE_NAMES, LARGEST_FILE_BYTES
-from bertc.passes.tokenizer_facts import TokenizerFacts, read_facts
+from bertc.ir.network.growth import FromRun
+from bertc.ir.program.written import Given, Program
 from bertc.storage.paths import is_folder, user_path
 from bertc.storage.plain_file import read_bytes, read_text
+from bertc.tokenizer_files.classes import FILE_NAMES, LARGEST_FILE_BYTES
+from bertc.tokenizer_files.facts import TokenizerFacts, read_facts
+from bertc.tokenizer_files.sentencepiece import (
+    UNIGRAM_MODEL,
+    SentencePieceModel,
+    read_sentencepiece,
+)
+from bertc.tokenizer_files.special_words import read_object
 
 WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"

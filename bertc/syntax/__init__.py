@@ -1,11 +1,11 @@
 """Text to tree to program, and back to canonical text."""
 
 from bertc.syntax.fixes import apply_fixes
-from bertc.syntax.format import format_text
 from bertc.syntax.load import load, lower
-from bertc.syntax.parse import parse
-from bertc.syntax.show import show, show_value
-from bertc.syntax.tree import Tree
+from bertc.syntax.read.parse import parse
+from bertc.syntax.read.tree import Tree
+from bertc.syntax.write.format import format_text
+from bertc.syntax.write.show import show, show_value
 
 __all__ = [
     "Tree",

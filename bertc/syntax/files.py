@@ -15,8 +15,8 @@ from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed,
 from bertc.resources import folder, shipped_specs
 from bertc.storage.paths import is_file, working_folder
 from bertc.storage.plain_file import reason
-from bertc.syntax.format import format_text
-from bertc.syntax.scan import LARGEST_TEXT
+from bertc.syntax.read.scan import LARGEST_TEXT
+from bertc.syntax.write.format import format_text
 
 SUFFIX = ".bertc"
 STANDARD_INPUT = "-"

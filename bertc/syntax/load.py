@@ -7,15 +7,15 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, listed, nearest
-from bertc.ir.program import Program
+from bertc.ir.program.written import Program
 from bertc.resources import shipped_specs
 from bertc.storage.paths import real_path, working_folder
 from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
-from bertc.syntax.lower import lower_tree
-from bertc.syntax.parse import OVERRIDE, parse
-from bertc.syntax.scan import MOST_MISTAKES
-from bertc.syntax.show import quoted
-from bertc.syntax.tree import Extends, Text, Tree
+from bertc.syntax.lowering.lower import lower_tree
+from bertc.syntax.read.parse import OVERRIDE, parse
+from bertc.syntax.read.scan import MOST_MISTAKES
+from bertc.syntax.read.tree import Extends, Text, Tree
+from bertc.syntax.write.show import quoted
 
 DEEPEST_BASE = 16
 _BARE_PATH = re.compile(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
 from bertc.diagnostics import DataError
 
 Given = str | int | float | tuple[str, ...]

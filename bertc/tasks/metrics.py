@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertc.data.examples import Example
+from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError
-from bertc.ir.answer import Labels, Span, Tags
-from bertc.ir.own_task import AnyTask
-from bertc.ir.task import Metric
+from bertc.ir.learning.answer import Labels, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.task import Metric
 from bertc.tasks.gold import Given, asked, gold
 from bertc.tasks.reading import agreement
 from bertc.tasks.tagged import span_f1

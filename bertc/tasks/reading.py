@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.examples import Asked
+from bertc.data.layouts.example import Asked
 from bertc.tasks.gold import gold
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from bertc.data.examples import Example
-from bertc.ir.task import GlueName
+from bertc.data.layouts.example import Example
+from bertc.ir.learning.task import GlueName
 from bertc.tasks.gold import Given
 from bertc.tasks.spans import Decoded
 

@@ -7,21 +7,21 @@ from pathlib import Path
 import torch
 
 from bertc.estimate.units import bytes_text
+from bertc.host.display import peak_memory_bytes
+from bertc.host.graphs import graphs_so_far
+from bertc.host.machine import make_plan
 from bertc.interop.exporting import export_model
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import Inputs
-from bertc.passes import Plan
-from bertc.train.beginning import source_of
-from bertc.train.display import peak_memory_bytes
-from bertc.train.feed import to_inputs
-from bertc.train.graphs import graphs_so_far
-from bertc.train.machine import make_plan
+from bertc.planning import Plan
+from bertc.step.feed import to_inputs
+from bertc.step.step import TrainStep
+from bertc.step.synthetic import RandomText, Unlearned, first_step
+from bertc.train.init_from import source_of
 from bertc.train.state import begin
-from bertc.train.step import TrainStep
-from bertc.train.synthetic import RandomText, Unlearned, first_step
 
 
 @dataclass(frozen=True)

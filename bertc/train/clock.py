@@ -5,9 +5,9 @@ import time
 from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
-from bertc.ir.resolved import Resolved, Stage
-from bertc.passes.cores import TOLD, available_cores, now, taken_by_others, waiting_is_told
-from bertc.train.display import WORTH_TELLING, Standing, peak_memory_bytes
+from bertc.host.display import WORTH_TELLING, Standing, peak_memory_bytes
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.planning.cores import TOLD, available_cores, now, taken_by_others, waiting_is_told
 from bertc.train.session import Session
 
 FORWARD = 1 / 3

@@ -5,11 +5,11 @@ from dataclasses import fields
 
 from torch import Tensor
 
+from bertc.evaluation.held_out import Evaluation
 from bertc.interop.exporting import export_model
-from bertc.train import metrics
-from bertc.train.evaluation import Evaluation
+from bertc.runs import metrics
+from bertc.runs.plot import plot
 from bertc.train.patience import describe
-from bertc.train.plot import plot
 from bertc.train.report import Report
 from bertc.train.session import Session
 

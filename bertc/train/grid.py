@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError, StoppedError, UsageError
-from bertc.ir.resolved import Resolved
+from bertc.distributed.process_group import world_here
+from bertc.ir.program.resolved import Resolved
+from bertc.runs.changes import POINT, values_of
+from bertc.runs.folder import RunFolder, admit
 from bertc.storage.paths import is_folder
-from bertc.train.changes import POINT, values_of
 from bertc.train.loop import train
-from bertc.train.ranks import world_here
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, admit
 
 LONGEST_NAME = 100
 PLAIN = re.compile(r"[\w.=+%, ()-]*", re.ASCII)

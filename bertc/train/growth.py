@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
-from bertc.ir.growth import FromGenerator
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.network.growth import FromGenerator
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model, build
-from bertc.train.foreach import Moments
-from bertc.train.optimizers import zero_moments
+from bertc.optim.lamb import Moments
+from bertc.optim.optimizers import zero_moments
 
 
 def grown(

@@ -12,15 +12,9 @@ from torch import Tensor, nn
 
 from bertc.data import Progress, Silent, TaskData
 from bertc.diagnostics import DataError, StoppedError
-from bertc.ir.model import model_weights
-from bertc.ir.optimizer import Lamb
-from bertc.ir.resolved import Resolved, Stage
-from bertc.objectives import Inputs
-from bertc.storage.paths import cache_folder
-from bertc.train.clock import Clock, Laps
-from bertc.train.display import choose
-from bertc.train.engines import trained_names
-from bertc.train.evaluation import (
+from bertc.distributed.engines import trained_names
+from bertc.distributed.process_group import joined, world_here
+from bertc.evaluation.held_out import (
     Evaluation,
     counted,
     evaluate,
@@ -28,26 +22,32 @@ from bertc.train.evaluation import (
     score_lines,
     unigram_nats,
 )
-from bertc.train.feed import Batch, Feed, to_inputs
+from bertc.evaluation.tasks import evaluate_tasks
+from bertc.host.display import choose
+from bertc.host.heap import kept_memory
+from bertc.host.machine import kernels
+from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
+from bertc.host.profile import profiling
+from bertc.host.signals import Stop
+from bertc.ir.learning.optimizer import Lamb
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.objectives import Inputs
+from bertc.optim.lamb import Moments
+from bertc.optim.optimizers import Rule, make_rule, zero_moments
+from bertc.planning.schedules import rate
+from bertc.runs.folder import RunFolder, admit
+from bertc.runs.metrics import Sums
+from bertc.step.feed import Batch, Feed, to_inputs
+from bertc.step.step import StepResult, TrainStep, make_objective
+from bertc.step.task_feed import TaskFeed, examples_at_once
+from bertc.storage.paths import cache_folder
+from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
-from bertc.train.foreach import Moments
-from bertc.train.heap import kept_memory
-from bertc.train.judging import evaluate_tasks
-from bertc.train.machine import kernels
-from bertc.train.memory import is_out_of_memory, out_of_memory
-from bertc.train.metrics import Sums
-from bertc.train.optimizers import Rule, make_rule, zero_moments
 from bertc.train.patience import heed, refuse_unjudged
-from bertc.train.profile import profiling
-from bertc.train.ranks import joined, world_here
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, admit
-from bertc.train.schedules import rate
 from bertc.train.session import Session, open_session
-from bertc.train.step import StepResult, TrainStep, make_objective
-from bertc.train.stopping import Stop
-from bertc.train.task_feed import TaskFeed, examples_at_once
 
 
 def train(

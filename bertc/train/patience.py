@@ -2,10 +2,10 @@
 
 from bertc.data import TaskData
 from bertc.diagnostics import DataError
-from bertc.ir.resolved import Stage
-from bertc.train.evaluation import Evaluation
-from bertc.train.metrics import Ended
-from bertc.train.results import mean_score
+from bertc.evaluation.held_out import Evaluation
+from bertc.ir.program.resolved import Stage
+from bertc.runs.metrics import Ended
+from bertc.runs.results import mean_score
 from bertc.train.session import Session
 from bertc.train.state import Best
 

@@ -5,17 +5,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertc.data import prepare
+from bertc.distributed.process_group import Ranks
 from bertc.estimate.units import bytes_text, duration_text
-from bertc.ir.resolved import Resolved
+from bertc.host.display import Display
+from bertc.host.machine import cost_here, make_plan
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
+from bertc.runs.folder import RunFolder, admit
 from bertc.storage import durable
 from bertc.storage.paths import existing_folder, is_folder
-from bertc.train.beginning import source_of
-from bertc.train.display import Display
-from bertc.train.machine import cost_here, make_plan
-from bertc.train.ranks import Ranks
+from bertc.train.init_from import source_of
 from bertc.train.report import Report
-from bertc.train.run import RunFolder, admit
 from bertc.train.session import Watched
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bertc.train.display import clock
-from bertc.train.evaluation import Evaluation, always_lines
+from bertc.evaluation.held_out import Evaluation, always_lines
+from bertc.host.display import clock
 
 LARGEST_SHOWN = 50.0
 """Nats whose exponential is still worth a number."""

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import torch
 
-from bertc.ir.resolved import Resolved
+from bertc.distributed.process_group import ALONE, Ranks
+from bertc.host.display import Display
+from bertc.host.machine import make_plan
+from bertc.ir.program.resolved import Resolved
 from bertc.native import missing
-from bertc.passes import Plan
-from bertc.train.display import Display
-from bertc.train.lock import Lock
-from bertc.train.machine import make_plan
-from bertc.train.ranks import ALONE, Ranks
+from bertc.planning import Plan
+from bertc.runs.lock import Lock
 
 
 def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Ranks = ALONE) -> Plan:

@@ -10,29 +10,29 @@ from torch import Tensor
 
 from bertc.data import Corpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.ir.growth import FromRun
-from bertc.ir.resolved import Resolved, Stage
+from bertc.distributed.engines import Engine, gathered, held, make_engine
+from bertc.distributed.process_group import Ranks
+from bertc.host.display import Display
+from bertc.host.signals import Stop
+from bertc.ir.network.growth import FromRun
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import Tables
-from bertc.passes import Layout, Plan, World
+from bertc.optim.lamb import Moments
+from bertc.planning import Layout, Plan, World
+from bertc.runs import checkpoints, metrics
+from bertc.runs.folder import RunFolder, identity
+from bertc.runs.lock import Lock
+from bertc.runs.metrics import Metrics, Unwritten
+from bertc.step.memory import Remembered, shapes, taken_up
+from bertc.step.vocabulary import vocabulary_tables
 from bertc.storage.paths import is_taken
-from bertc.train import checkpoints, metrics
-from bertc.train.beginning import source_of
-from bertc.train.display import Display
-from bertc.train.engines import Engine, gathered, held, make_engine
-from bertc.train.foreach import Moments
+from bertc.train.environment import note_beginning, tell_time, versions
 from bertc.train.growth import described, grown
-from bertc.train.lock import Lock
-from bertc.train.metrics import Metrics, Unwritten
-from bertc.train.ranks import Ranks
-from bertc.train.remembered import Remembered, shapes, taken_up
+from bertc.train.init_from import source_of
 from bertc.train.resumed_plan import plan_of
-from bertc.train.run import RunFolder, identity
 from bertc.train.state import Progress, State, begin, restore
-from bertc.train.stopping import Stop
-from bertc.train.surroundings import note_beginning, tell_time, versions
-from bertc.train.tables import vocabulary_tables
 
 
 @dataclass

@@ -8,16 +8,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from bertc.diagnostics import DataError
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model, build
-from bertc.train import checkpoints
-from bertc.train.beginning import Source
-from bertc.train.foreach import Moments
+from bertc.optim.lamb import Moments
+from bertc.optim.optimizers import zero_moments
+from bertc.runs import checkpoints
+from bertc.runs.metrics import FINITE, Count, Sums
+from bertc.step.memory import shapes
 from bertc.train.growth import move
-from bertc.train.metrics import FINITE, Count, Sums
-from bertc.train.optimizers import zero_moments
-from bertc.train.remembered import shapes
+from bertc.train.init_from import Source
 
 
 @dataclass

@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
+from bertc.host.machine import determinism
 from bertc.objectives import Inputs
-from bertc.train.machine import determinism
-from bertc.train.optimizers import clip, gradient_norm
-from bertc.train.step import counts, divisors
+from bertc.optim.optimizers import clip, gradient_norm
+from bertc.step.step import counts, divisors
 from tests.bench.rig import make_step, random_rows
 
 SPECS = (

@@ -27,11 +27,11 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved
+from bertc.host.heap import kept_memory
+from bertc.host.machine import detect, determinism
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import Inputs
-from bertc.train.heap import kept_memory
-from bertc.train.machine import detect, determinism
-from bertc.train.step import TrainStep, make_objective
+from bertc.step.step import TrainStep, make_objective
 from tests.bench.rig import make_step
 
 SCHEMES = ("layers", "whole")

@@ -17,8 +17,8 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.ir.resolved import Resolved
-from bertc.train.machine import determinism
+from bertc.host.machine import determinism
+from bertc.ir.program.resolved import Resolved
 from tests.bench.rig import make_step, random_rows
 
 MINI = "layers=4 hidden=256 vocab=30522"

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved
-from bertc.train.machine import determinism
+from bertc.host.machine import determinism
+from bertc.ir.program.resolved import Resolved
 from tests.bench.rig import make_step, random_rows
 
 SPECS = (

@@ -19,7 +19,7 @@ from typing import Any
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 
 SPEC = """
 hidden=128 heads=4 layers={layers} seq=32 batch=32 norm=pre dropout=0 vocab=wordpiece(1000)

@@ -18,12 +18,12 @@ import torch
 
 from bertc.data import Corpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
+from bertc.host.heap import kept_memory
 from bertc.objectives import corrupt, mask_key
 from bertc.passes import resolve
+from bertc.step.feed import Feed, corruption, to_inputs
+from bertc.step.vocabulary import vocabulary_tables
 from bertc.syntax import load
-from bertc.train.feed import Feed, corruption, to_inputs
-from bertc.train.heap import kept_memory
-from bertc.train.tables import vocabulary_tables
 
 UNITS = ("token", "word", "ngram", "span")
 SHAPES = ((32, 128), (256, 128), (32, 512))

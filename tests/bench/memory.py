@@ -27,10 +27,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.ir.resolved import Resolved
-from bertc.train.feed import Feed
-from bertc.train.machine import determinism
-from bertc.train.synthetic import RandomText
+from bertc.host.machine import determinism
+from bertc.ir.program.resolved import Resolved
+from bertc.step.feed import Feed
+from bertc.step.synthetic import RandomText
 from tests.bench.rig import make_step
 from tests.kinds import PAIRS
 

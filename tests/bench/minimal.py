@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from bertc.api import resolve
 from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import quartiles, take_turns
-from bertc.ir.resolved import Resolved
-from bertc.train.heap import kept_memory
-from bertc.train.machine import make_plan
+from bertc.host.heap import kept_memory
+from bertc.host.machine import make_plan
+from bertc.ir.program.resolved import Resolved
 
 VOCAB, MASK, DROPOUT, RATE = 30_522, 4, 0.1, 1e-4
 ROWS_AT_ONCE = 2**19 // VOCAB

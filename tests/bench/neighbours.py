@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SPINS = "200"  # bertc.passes.cores.SPINS, before anything is imported
+SPINS = "200"  # bertc.planning.cores.SPINS, before anything is imported
 OTHERS = (0, 1, 2, 3)
 COUNTING = "while True: pass"
 SPEC = "extends bert-mini seq=128 batch=32 objective=mlm format=blocks precision={} device=cpu"
@@ -36,7 +36,7 @@ def work(way: str, precision: str) -> None:
     from bertc.bench.baseline import transformers
     from bertc.bench.contender import bertc
     from bertc.estimate import estimate
-    from bertc.train.machine import make_plan
+    from bertc.host.machine import make_plan
 
     resolved = resolve(SPEC.format(precision))
     plan, stage = make_plan(resolved), resolved.stages[0]
@@ -91,7 +91,7 @@ class Worker:
 @contextmanager
 def counting(number: int) -> Iterator[float]:
     """So many processes that keep a core busy; gives the cores that they take."""
-    from bertc.passes import cores
+    from bertc.planning import cores
 
     busy = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
     try:
@@ -107,7 +107,7 @@ def counting(number: int) -> Iterator[float]:
 
 def measure(precision: str, seconds: float, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Tokens a second by way and number of neighbours; ``told`` is what is told beforehand."""
-    from bertc.passes.cores import available_cores
+    from bertc.planning.cores import available_cores
 
     workers = {way: Worker(way, precision) for way in WAYS}
     found: dict[str, dict[str, list[float]]] = {way: {} for way in (*WAYS, "told")}

@@ -20,14 +20,14 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import Silent, prepare
-from bertc.ir.model import model_weights
+from bertc.host.machine import determinism, make_plan
+from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.objectives import Inputs
-from bertc.train.feed import to_inputs
-from bertc.train.machine import determinism, make_plan
-from bertc.train.optimizers import make_rule, zero_moments
-from bertc.train.step import TrainStep, make_objective
-from bertc.train.tables import vocabulary_tables
+from bertc.optim.optimizers import make_rule, zero_moments
+from bertc.step.feed import to_inputs
+from bertc.step.step import TrainStep, make_objective
+from bertc.step.vocabulary import vocabulary_tables
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "bdfgklmn"]
 

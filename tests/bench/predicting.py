@@ -21,11 +21,11 @@ from transformers import pipeline
 
 from bertc.data import TaskSet, encode, vocabulary_of
 from bertc.data.layouts import read_examples
+from bertc.evaluation.device import placed
+from bertc.evaluation.task_inference import answer
+from bertc.evaluation.task_lookup import task_of
 from bertc.interop.loading import load
 from bertc.interop.runs import export_run
-from bertc.train.answering import answer
-from bertc.train.asked import task_of
-from bertc.train.placing import placed
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bertc.data import Silent, prepare
-from bertc.data.sentences import split
+from bertc.data.sources.sentences import split
 from bertc.diagnostics import Diagnostics
 from bertc.passes import resolve
 from bertc.syntax import load

@@ -2,12 +2,12 @@
 
 import torch
 
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import build
 from bertc.objectives import Inputs
-from bertc.passes import Plan
-from bertc.train.step import TrainStep
-from bertc.train.synthetic import CLS, SEP, SPECIALS, first_step
+from bertc.planning import Plan
+from bertc.step.step import TrainStep
+from bertc.step.synthetic import CLS, SEP, SPECIALS, first_step
 
 
 def make_step(resolved: Resolved, microbatch: int, compiled: bool = False) -> TrainStep:

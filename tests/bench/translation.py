@@ -15,13 +15,13 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import Silent, prepare
+from bertc.distributed.process_group import ALONE
+from bertc.evaluation.held_out import Evaluation, evaluate, unigram_nats
 from bertc.interop.loading import load
-from bertc.ir.resolved import Resolved
-from bertc.train.evaluation import Evaluation, evaluate, unigram_nats
+from bertc.ir.program.resolved import Resolved
+from bertc.step.step import make_objective
+from bertc.step.vocabulary import vocabulary_tables
 from bertc.train.loop import train
-from bertc.train.ranks import ALONE
-from bertc.train.step import make_objective
-from bertc.train.tables import vocabulary_tables
 
 TOY = (
     "layers=2 hidden=128 heads=2 segments=0 head=linear language_embeddings=true smoothing=0.7 "

@@ -32,7 +32,7 @@ def run(spec: str, bf16: bool) -> dict[str, Any]:
 
     import bertc
     from bertc.data.layouts import judged_parts, part_examples, training_examples
-    from bertc.ir.answer import Labels, Score, Span, Tags
+    from bertc.ir.learning.answer import Labels, Score, Span, Tags
     from bertc.tasks.metrics import judge
 
     logging.set_verbosity_error()
@@ -135,7 +135,7 @@ def _reading(resolved, stage, task, examples, tokenizer, bf16) -> dict[str, Any]
     )
 
     from bertc.data import encode
-    from bertc.data.existing import load_vocabulary
+    from bertc.data.vocab.existing import load_vocabulary
     from bertc.tasks.metrics import judge
     from bertc.tasks.spans import Window, decode_plain
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.train.machine import determinism
-from bertc.train.step import TrainStep
+from bertc.host.machine import determinism
+from bertc.step.step import TrainStep
 from tests.bench.rig import make_step, random_rows
 
 SHAPES = (

@@ -17,9 +17,9 @@ from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
-from bertc.train.machine import SUMS, make_plan
+from bertc.host.machine import SUMS, make_plan
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "

@@ -35,11 +35,11 @@ from torch import Tensor
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, Inputs
-from bertc.train.feed import to_inputs
-from bertc.train.step import TrainStep, divisors, term_weights
-from bertc.train.synthetic import PAD, SEP, RandomText
+from bertc.step.feed import to_inputs
+from bertc.step.step import TrainStep, divisors, term_weights
+from bertc.step.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
 
 BATCH, SEQ, VOCAB = 8, 32, 300

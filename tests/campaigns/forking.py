@@ -46,16 +46,14 @@ def load_everything() -> None:
     import bertc.api
     import bertc.bench.run
     import bertc.commands
+    import bertc.external
     import bertc.failures
+    import bertc.inference.evaluate
+    import bertc.inference.fill_mask
+    import bertc.inference.predict
     import bertc.interop.runs
-    import bertc.outside
-    import bertc.train.build
-    import bertc.train.evaluate
-    import bertc.train.fill
-    import bertc.train.loop
-    import bertc.train.plot
-    import bertc.train.predict
-    import bertc.train.results  # noqa: F401
+    import bertc.runs.plot
+    import bertc.runs.results  # noqa: F401
 
     torch.set_num_threads(1)
     gc.freeze()  # what is shared with children is left untouched

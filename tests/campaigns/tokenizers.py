@@ -20,13 +20,13 @@ from typing import Any
 import transformers
 
 from bertc.data import Vocabulary, encode, vocabulary_of
-from bertc.data.examples import Labelled
-from bertc.data.learned import learn
-from bertc.data.vocabulary import from_tokenizer
+from bertc.data.layouts.example import Labelled
+from bertc.data.vocab.learned import learn
+from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.diagnostics import BertcError
 from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece
 from bertc.ir.data import Words as WordList
-from bertc.ir.own_task import Classify
+from bertc.ir.learning.custom_task import Classify
 from tests.interop.hf_tokenizers import Words, all_folders
 
 TASK = Classify(train="-", labels=("x", "y"))

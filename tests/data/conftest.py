@@ -9,7 +9,7 @@ import pytest
 
 from bertc.data import Corpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.passes import resolve
 from bertc.syntax import load
 

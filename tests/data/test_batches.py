@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertc.data import Corpus, RawBatch
-from bertc.data.order import permute
+from bertc.data.batches.order import permute
 
 Make = Callable[..., Corpus]
 FORMATS = [

@@ -9,14 +9,14 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
-from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
-from bertc.data.learned import learn
-from bertc.data.task import cut, gather, in_order_of_length
-from bertc.data.task_sets import read_tasks, unread
-from bertc.data.template import template_of
-from bertc.data.vocabulary import from_tokenizer
+from bertc.data.examples.task import cut, gather, in_order_of_length
+from bertc.data.examples.task_sets import read_tasks, unread
+from bertc.data.layouts.example import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.vocab.learned import learn
+from bertc.data.vocab.template import template_of
+from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.ir.data import ByteBpe
-from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 
 WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

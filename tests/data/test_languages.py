@@ -11,13 +11,13 @@ import pytest
 from pyarrow import parquet
 
 from bertc.data import Corpus, Silent, prepare
-from bertc.data.learned import bert_tokenizer, learn
-from bertc.data.sample import sample
-from bertc.data.smoothing import draw_weights, proportioned, texts_of
-from bertc.data.source import Text, open_source
+from bertc.data.batches.smoothing import draw_weights, proportioned, texts_of
+from bertc.data.rows.sample import sample
+from bertc.data.sources.source import Text, open_source
+from bertc.data.vocab.learned import bert_tokenizer, learn
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Parallel, Share, WordPiece
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.syntax import format_text
 
 Make = Callable[..., Corpus]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertc.data import Corpus, RawBatch
-from bertc.data.packs import Packs, fit
+from bertc.data.batches.packs import Packs, fit
 
 Make = Callable[..., Corpus]
 SETTINGS = "vocab=wordpiece(200) seq=64 batch=8 pack=true"

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from bertc.data.pairs import Fitting, Pair, segment_pairs, sentence_pairs
-from bertc.data.rows import Arrangement, _blocks
-from bertc.data.tokens import Tokens
+from bertc.data.rows.index import Arrangement, _blocks
+from bertc.data.rows.pairs import Fitting, Pair, segment_pairs, sentence_pairs
+from bertc.data.rows.tokens import Tokens
 from bertc.ir.data import (
     Blocks,
     DocSentences,
@@ -206,7 +206,7 @@ def runs(tokens: Tokens, form: Format, seq: int) -> Iterator[list[int]]:
 def test_full_sentences_are_as_many_whole_ones_as_fit(
     monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("bertc.data.tokens.SENTENCES_AT_ONCE", at_once)
+    monkeypatch.setattr("bertc.data.rows.tokens.SENTENCES_AT_ONCE", at_once)
     tokens = corpus()
     whole = [
         (start, end) for _, bounds in tokens.bounds(30) for start, end in itertools.pairwise(bounds)

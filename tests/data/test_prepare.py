@@ -14,15 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertc.data import Corpus, Silent, prepare, store
-from bertc.data.sample import sample
-from bertc.data.sentences import split
-from bertc.data.source import open_source
-from bertc.data.store import obtain, verify
-from bertc.data.tokenise import part_of
+from bertc.data import Corpus, Silent, prepare
+from bertc.data.cache import store
+from bertc.data.cache.store import obtain, verify
+from bertc.data.rows.sample import sample
+from bertc.data.rows.tokenise import part_of
+from bertc.data.sources.sentences import split
+from bertc.data.sources.source import open_source
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.data import Files
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 
 Make = Callable[..., Corpus]
 Program = Callable[..., Resolved]
@@ -220,7 +221,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from bertc.data import Silent
-from bertc.data.store import obtain
+from bertc.data.cache.store import obtain
 
 wanted, seen = int(sys.argv[2]), 0
 
@@ -268,7 +269,7 @@ def test_one_process_makes_and_the_others_wait(tmp_path: Path) -> None:
         import sys, time
         from pathlib import Path
         from bertc.data import Silent
-        from bertc.data.store import obtain
+        from bertc.data.cache.store import obtain
 
         def make(folder):
             with (Path(sys.argv[1]) / "log").open("a") as log:
@@ -311,10 +312,10 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         from bertc.data import Silent
-        from bertc.data.learned import learn
-        from bertc.data.source import Piece, Source
-        from bertc.data.tokenise import tokenise
-        from bertc.data.vocabulary import from_tokenizer
+        from bertc.data.vocab.learned import learn
+        from bertc.data.sources.source import Piece, Source
+        from bertc.data.rows.tokenise import tokenise
+        from bertc.data.vocab.vocabulary import from_tokenizer
         from bertc.ir.data import WordPiece
 
         text = "One hen met two ducks by the lake. " * 5000

@@ -13,9 +13,9 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bertc.data import docstrings, source, streams
-from bertc.data.sentences import split
-from bertc.data.source import open_source
+from bertc.data.sources import docstrings, source, streams
+from bertc.data.sources.sentences import split
+from bertc.data.sources.source import open_source
 from bertc.diagnostics import BertcError, DataError, MissingInputError
 from bertc.ir.data import Docstrings, Files, Hf
 

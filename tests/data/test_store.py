@@ -5,7 +5,7 @@ import fcntl
 import pytest
 
 from bertc.data import Silent
-from bertc.data.store import obtain
+from bertc.data.cache.store import obtain
 
 
 @pytest.fixture

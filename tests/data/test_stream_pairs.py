@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bertc.data.endless import endless
-from bertc.data.stream_pairs import Lanes, StreamPairs, cut_segments
-from bertc.data.tokens import Tokens
+from bertc.data.batches.endless import endless
+from bertc.data.batches.stream_pairs import Lanes, StreamPairs, cut_segments
+from bertc.data.rows.tokens import Tokens
 
 SEP, CLS = 10_001, 10_002
 VOCABULARY = SimpleNamespace(pad=10_000, sep=SEP, cls=CLS)

@@ -11,12 +11,12 @@ import pytest
 from tokenizers import Tokenizer
 
 from bertc import resolve
-from bertc.data.existing import load_vocabulary
-from bertc.data.learned import _alphabet, learn
-from bertc.data.vocabulary import Vocabulary, from_tokenizer
+from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.learned import _alphabet, learn
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, WordPiece
-from bertc.passes.sentencepiece import read_sentencepiece
+from bertc.tokenizer_files.sentencepiece import read_sentencepiece
 
 Learned = WordPiece | ByteBpe | Unigram
 KINDS: list[Learned] = [WordPiece(size=300), ByteBpe(size=400), Unigram(size=300)]
@@ -88,7 +88,7 @@ STARTS = {
 
 @pytest.mark.parametrize("kind", STARTS)
 def test_word_starts(kind: str) -> None:
-    from bertc.data.vocabulary import _starts_word
+    from bertc.data.vocab.vocabulary import _starts_word
 
     model = {"wordpiece": "WordPiece", "bpe": "BPE", "unigram": "Unigram"}[kind]
     starts, inner = STARTS[kind]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data import Silent, docstrings, tokenise
-from bertc.data.source import open_source
-from bertc.data.workers import AHEAD, processes, spread
+from bertc.data import Silent
+from bertc.data.cache.workers import AHEAD, processes, spread
+from bertc.data.rows import tokenise
+from bertc.data.sources import docstrings
+from bertc.data.sources.source import open_source
 from bertc.diagnostics import MachineError
 from bertc.ir.data import Docstrings, Files
 from tests.data.conftest import Make

@@ -8,11 +8,11 @@ import torch
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.estimate.batch import columns_bytes, text_bytes
-from bertc.ir.head_cost import head_kept, head_matmuls, head_rows, vocabulary_heads
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.head_cost import head_kept, head_matmuls, head_rows, vocabulary_heads
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt
-from bertc.train.feed import to_inputs
-from bertc.train.synthetic import RandomText, unlearned_tables
+from bertc.step.feed import to_inputs
+from bertc.step.synthetic import RandomText, unlearned_tables
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"

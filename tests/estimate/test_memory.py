@@ -7,15 +7,15 @@ from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
 from bertc.estimate.layers import Room, flash_bytes
 from bertc.estimate.memory import stage_fit, stage_memory, whole_step
-from bertc.estimate.moments import CHUNK
+from bertc.estimate.memory_points import CHUNK
 from bertc.estimate.parameters import count
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Order, Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
 from bertc.objectives.cross_entropy import GPU_CHUNK
-from bertc.passes import Machine
-from bertc.passes.world import Strategy
-from bertc.train.remembered import beginning
+from bertc.planning import Machine
+from bertc.planning.world import Strategy
+from bertc.step.memory import beginning
 from tests.bench.memory import allocated_bytes
 from tests.kinds import PAIRS
 

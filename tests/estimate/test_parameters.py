@@ -9,8 +9,8 @@ import pytest
 from bertc.api import points, resolve
 from bertc.estimate import estimate
 from bertc.ir.base import Weight
-from bertc.ir.encoder import Encoder
-from bertc.ir.model import head_weights, model_weights
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.model import head_weights, model_weights
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 

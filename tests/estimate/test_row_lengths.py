@@ -3,9 +3,9 @@
 import pytest
 
 import bertc
-from bertc.data import task_sets
+from bertc.data.examples import task_sets
 from bertc.estimate import as_table, estimate
-from bertc.outside import row_lengths
+from bertc.external import row_lengths
 
 SMALL = "layers=2 hidden=32 heads=2 batch=4 steps=10 "
 

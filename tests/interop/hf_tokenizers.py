@@ -11,9 +11,9 @@ from typing import Any
 import transformers
 from tokenizers import AddedToken
 
-from bertc.data.learned import learn
+from bertc.data.vocab.learned import learn
 from bertc.ir.data import ByteBpe, Unigram, WordPiece
-from bertc.passes.sentencepiece import CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from bertc.tokenizer_files.sentencepiece import CONTROL, NORMAL, UNKNOWN, USER_DEFINED
 
 LAYOUTS = {
     "BertTokenizer": "bert",
@@ -150,7 +150,7 @@ class Folder:
         alone = not (folder / "tokenizer.json").is_file() and (folder / "spiece.model").is_file()
         if not alone or find_spec("sentencepiece"):
             return transformers.AutoTokenizer.from_pretrained(folder)
-        from bertc.passes.sentencepiece import read_sentencepiece
+        from bertc.tokenizer_files.sentencepiece import read_sentencepiece
 
         model = read_sentencepiece((folder / "spiece.model").read_bytes())
         added = [

@@ -16,10 +16,10 @@ from bertc.interop.importing import import_model
 from bertc.interop.layout import layout
 from bertc.interop.loading import load
 from bertc.interop.obstacle import Obstacle
-from bertc.ir.embedding import LearnedPositions
-from bertc.ir.norm import PreNorm
-from bertc.ir.resolved import Resolved
-from bertc.ir.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.positions import LearnedPositions
+from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
+from bertc.ir.program.resolved import Resolved
 from tests.interop.programs import objective, program, tensors, words
 
 ROBERTA = {"positions": LearnedPositions(rows=18, offset=2), "segments": 1}

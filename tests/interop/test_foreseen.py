@@ -7,7 +7,7 @@ import pytest
 
 from bertc import syntax
 from bertc.api import points
-from bertc.data.learned import learn
+from bertc.data.vocab.learned import learn
 from bertc.diagnostics import Diagnostic, Diagnostics
 from bertc.interop.foreseen import padding
 from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words

@@ -7,8 +7,8 @@ names of kinds that had no fields.
 from pathlib import Path
 
 from bertc.interop.folders import read_resolved
-from bertc.ir.answer import Conditioned, Plain, Span
 from bertc.ir.data import MixedBatches
+from bertc.ir.learning.answer import Conditioned, Plain, Span
 
 OLDER = Path(__file__).parent / "older_resolved.json"
 

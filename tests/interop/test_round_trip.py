@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from bertc.interop.exporting import export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
-from bertc.ir.model import model_weights
+from bertc.ir.program.model import model_weights
 from bertc.nn import Model
 from bertc.nn.activation import activate
 from bertc.objectives import rtd_logits

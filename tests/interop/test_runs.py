@@ -16,8 +16,8 @@ from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.interop.exporting import export_model
 from bertc.interop.loading import load
 from bertc.interop.runs import export_run, import_run
-from bertc.ir.resolved import Resolved
-from bertc.ir.sharing import ShareAttention
+from bertc.ir.network.sharing import ShareAttention
+from bertc.ir.program.resolved import Resolved
 from tests.interop.hf_models import SMALL, XLM, XLNET, case
 from tests.interop.hf_tokenizers import ROBERTA, Folder, Words
 from tests.interop.hf_tokenizers import XLNET as TOKENS_OF_XLNET
@@ -250,8 +250,8 @@ def test_what_is_no_checkpoint_is_passed_over(run: Path) -> None:
 
 @pytest.mark.parametrize(("cls", "kind"), [("BertModel", "mlm"), ("XLNetModel", "plm")])
 def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: Path) -> None:
-    from bertc.train import trained
-    from bertc.train.fill import fill
+    from bertc.inference import trained
+    from bertc.inference.fill_mask import fill
 
     case(cls, XLNET if kind == "plm" else SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
@@ -265,7 +265,7 @@ def test_a_folder_without_a_head_guesses_nothing(cls: str, kind: str, tmp_path: 
 
 
 def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
-    from bertc.train.fill import fill
+    from bertc.inference.fill_mask import fill
 
     case("BertForMaskedLM", SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")
@@ -274,7 +274,7 @@ def test_a_folder_with_a_head_fills(tmp_path: Path) -> None:
 
 
 def test_no_loss_of_a_head_that_the_folder_lacks_is_told(tmp_path: Path) -> None:
-    from bertc.train.evaluate import evaluate_run
+    from bertc.inference.evaluate import evaluate_run
 
     case("BertModel", SMALL).save(tmp_path / "hf")
     write_tokenizer(tmp_path / "hf")

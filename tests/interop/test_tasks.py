@@ -14,17 +14,17 @@ from bertc.interop.exporting import export_model
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.interop.task_config import tasks_beside
-from bertc.ir.answer import Answer, Choice, Conditioned, Labels, Span, Tags
-from bertc.ir.attention import RelativeAttention
-from bertc.ir.embedding import LearnedPositions, NoPositions
-from bertc.ir.encoder import Dropout
-from bertc.ir.head import LinearHead
-from bertc.ir.norm import PostNorm
-from bertc.ir.objective import Mlm, Nsp, Plm, Term
-from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
-from bertc.ir.resolved import Resolved
-from bertc.ir.sharing import ShareAll
-from bertc.ir.task import Glue, Squad
+from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.objective import Mlm, Nsp, Plm, Term
+from bertc.ir.learning.task import Glue, Squad
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.head import LinearHead
+from bertc.ir.network.norm import PostNorm
+from bertc.ir.network.positions import LearnedPositions, NoPositions
+from bertc.ir.network.sharing import ShareAll
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
 from bertc.objectives import Answers, answer_scores, span_scores
 from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
@@ -297,7 +297,7 @@ def test_after_more_text_the_head_of_pretraining_is_held(tmp_path: Path) -> None
 
 def staged(stages: dict[str, tuple[Term, ...]], **settings: Any) -> Resolved:
     """A small program of some stages."""
-    from bertc.ir.program import Given, Origin, Program, StageGiven
+    from bertc.ir.program.written import Given, Origin, Program, StageGiven
     from bertc.passes import resolve
     from tests.interop.programs import SMALL as OURS
 

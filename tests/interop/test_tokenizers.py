@@ -10,17 +10,17 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import TaskSet, encode, vocabulary_of
-from bertc.data.examples import Labelled
-from bertc.data.existing import load_vocabulary
-from bertc.data.learned import learn
-from bertc.data.vocabulary import from_tokenizer
+from bertc.data.layouts.example import Labelled
+from bertc.data.vocab.existing import load_vocabulary
+from bertc.data.vocab.learned import learn
+from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.diagnostics import BertcError, DataError, MissingInputError, SpecError
+from bertc.evaluation.task_inference import answer
 from bertc.interop.loading import load
 from bertc.interop.runs import import_run
 from bertc.ir.data import Bytes, TokenizerFile, Unigram
 from bertc.ir.data import Words as WordsNode
-from bertc.ir.own_task import Classify
-from bertc.train.answering import answer
+from bertc.ir.learning.custom_task import Classify
 from tests.interop.hf_models import XLNET as XLNET_SIZES
 from tests.interop.hf_models import case
 from tests.interop.hf_tokenizers import (

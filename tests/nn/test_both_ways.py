@@ -8,7 +8,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.ir.objective import Plm
+from bertc.ir.learning.objective import Plm
 from bertc.nn import Memory, Model, Order, Reading, build
 from bertc.objectives import corrupt
 from tests.objectives.material import rows, tables

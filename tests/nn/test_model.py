@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.ir.model import model_weights
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, Reading, build, rows_at
 
 TINY = "hidden=32 vocab=100 seq=16 dropout=0 "

@@ -3,7 +3,7 @@
 import torch
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import Columns, Inputs, Tables, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700

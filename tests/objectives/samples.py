@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bertc.ir.objective import Mlm, SpanUnit
+from bertc.ir.learning.objective import Mlm, SpanUnit
 from bertc.objectives import Inputs, Tables
 from bertc.objectives.draws import below, bits, order_keys, unit
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws

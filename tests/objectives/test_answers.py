@@ -10,7 +10,7 @@ from transformers.models.xlnet.modeling_xlnet import (
 )
 
 import bertc
-from bertc.ir.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_weights
+from bertc.ir.learning.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_weights
 from bertc.objectives import Answers, answer_loss, answer_scores, span_scores
 from bertc.objectives.answers import answer_count
 

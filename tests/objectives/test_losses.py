@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.model import head_weights
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.model import head_weights
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import (
     Columns,
     TermLoss,

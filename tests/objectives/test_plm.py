@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from bertc.ir.objective import Plm
+from bertc.ir.learning.objective import Plm
 from bertc.nn import Order
 from bertc.objectives import Columns, Inputs, corrupt
 from bertc.objectives.draws import another, below, bits, unit

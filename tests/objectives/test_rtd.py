@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.resolved import Resolved
+from bertc.distributed.engines import trained_names
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
 from bertc.objectives import Columns, corrupt, losses, rtd_logits
 from bertc.objectives.cross_entropy import draw, vocabulary_loss
-from bertc.train.engines import trained_names
-from bertc.train.step import make_objective
+from bertc.step.step import make_objective
 from tests.objectives.material import MASK, ORDINARY, VOCAB, program, rows, tables
 
 SEQ = 40

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.ir.resolved import Stage
+from bertc.ir.program.resolved import Stage
 from bertc.nn import build
 from bertc.objectives import Columns, Inputs, corrupt, losses
 from tests.objectives.material import CLS, MASK, ORDINARY, SEP, chosen, program, rows, tables

@@ -9,8 +9,8 @@ from bertc.api import points, resolve
 from bertc.compress.fit import fit
 from bertc.compress.grow import OWNERS, weight_map
 from bertc.diagnostics import Diagnostic, Diagnostics, MissingInputError
-from bertc.ir.growth import Interleave, Stack, parted
-from bertc.ir.model import model_weights
+from bertc.ir.network.growth import Interleave, Stack, parted
+from bertc.ir.program.model import model_weights
 from bertc.resources import shipped_specs
 
 GROUPS = 'share=groups(2) stage "a" { layers=2 steps=9 } stage "b" { layers=4 steps=9 }'

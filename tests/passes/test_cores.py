@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bertc.passes import cores
+from bertc.planning import cores
 
 
 @pytest.fixture

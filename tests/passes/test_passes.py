@@ -6,10 +6,11 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import Diagnostics, MachineError, SpecError
-from bertc.ir.program import Program
-from bertc.ir.settings import Settings
-from bertc.passes import Fit, Machine, complete, plan
-from bertc.passes.plan import choose, largest_divisor
+from bertc.ir.program.settings import Settings
+from bertc.ir.program.written import Program
+from bertc.passes import complete
+from bertc.planning import Fit, Machine, plan
+from bertc.planning.plan import choose, largest_divisor
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:

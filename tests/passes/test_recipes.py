@@ -6,10 +6,10 @@ import pytest
 
 import bertc
 from bertc.diagnostics import Diagnostics, SpecError
-from bertc.ir.answer import Conditioned, Plain
-from bertc.ir.own_task import Choose, Read
-from bertc.ir.task import Family, Glue, Race, Squad, Tagging, Xnli
-from bertc.outside import network_of
+from bertc.external import network_of
+from bertc.ir.learning.answer import Conditioned, Plain
+from bertc.ir.learning.custom_task import Choose, Read
+from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Xnli
 from bertc.passes import resolve
 from bertc.passes.published import recipe
 from bertc.syntax import load

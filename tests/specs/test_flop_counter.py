@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import points
 from bertc.estimate import estimate
-from bertc.ir.objective import Clm, Mlm, Plm, Sbo
-from bertc.ir.resolved import Resolved, Stage
-from bertc.ir.table import Cluster, share_by_zipf
+from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
+from bertc.ir.network.table import Cluster, share_by_zipf
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Memory, Order, Reading, build
 from bertc.objectives import (
     Boundaries,
@@ -26,7 +26,7 @@ from bertc.objectives import (
 )
 from bertc.objectives.corruption import asking
 from bertc.resources import shipped_specs
-from bertc.train.step import make_objective
+from bertc.step.step import make_objective
 
 BATCH = 2
 

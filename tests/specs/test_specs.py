@@ -6,8 +6,8 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.ir.base import Normal
-from bertc.ir.model import model_weights
-from bertc.ir.objective import Mlm, Plm, Sbo
+from bertc.ir.learning.objective import Mlm, Plm, Sbo
+from bertc.ir.program.model import model_weights
 from bertc.nn import build
 from bertc.resources import shipped_specs
 from bertc.syntax import format_text

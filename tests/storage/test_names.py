@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from bertc import api
-from bertc.data.examples import Labelled
+from bertc.data.layouts.example import Labelled
 from bertc.data.layouts.labels import MOST_LABELS, found_labels
 from bertc.diagnostics import BertcError, DataError, SpecError
 from bertc.interop.task_config import tasks_beside
-from bertc.ir.own_task import Classify
+from bertc.ir.learning.custom_task import Classify
 
 LONG = "x" * 300
 

@@ -10,8 +10,8 @@ import pytest
 
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostics
-from bertc.ir.settings import STAGE_SETTINGS, Settings, default_source
-from bertc.syntax.shapes import (
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
+from bertc.syntax.read.shapes import (
     Bounds,
     Choice,
     Either,
@@ -27,7 +27,7 @@ from bertc.syntax.shapes import (
     required,
     setting_shape,
 )
-from bertc.syntax.show import show_value
+from bertc.syntax.write.show import show_value
 
 PATH = Path(__file__).parents[2] / "docs" / "language.md"
 TEXT = PATH.read_text(encoding="utf-8")

@@ -4,9 +4,9 @@ import json
 
 from lark import Lark
 
-from bertc.syntax.build import Builder
-from bertc.syntax.grammar import grammar, source_path, table_path
-from bertc.syntax.table import compile_table
+from bertc.syntax.read.build import Builder
+from bertc.syntax.read.grammar import grammar, source_path, table_path
+from bertc.syntax.read.table import compile_table
 
 SOURCE = source_path().read_text(encoding="utf-8")
 
@@ -18,7 +18,7 @@ def test_strictly_lalr() -> None:
 
 def test_the_table_is_made_from_the_grammar() -> None:
     assert json.loads(table_path().read_text(encoding="utf-8")) == compile_table(SOURCE), (
-        "run python -m bertc.syntax.table"
+        "run python -m bertc.syntax.read.table"
     )
 
 

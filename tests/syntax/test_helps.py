@@ -16,11 +16,11 @@ import pytest
 from bertc import passes, syntax
 from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Span, SpecError, codes
 from bertc.ir.base import Node
-from bertc.ir.program import Program
-from bertc.ir.settings import Settings, aliases
-from bertc.syntax.shapes import Either, Kinds, Several, Shape, Summed, arguments, setting_shape
-from bertc.syntax.show import show_value
-from bertc.syntax.tree import Block, Name, Setting
+from bertc.ir.program.settings import Settings, aliases
+from bertc.ir.program.written import Program
+from bertc.syntax.read.shapes import Either, Kinds, Several, Shape, Summed, arguments, setting_shape
+from bertc.syntax.read.tree import Block, Name, Setting
+from bertc.syntax.write.show import show_value
 from tests.syntax.test_golden import CASES
 
 IN_WORDS = re.compile("(remove|leave|insert|write|move) ")

@@ -8,12 +8,12 @@ import pytest
 from bertc import syntax
 from bertc.diagnostics import Diagnostics, MissingInputError, SpecError
 from bertc.ir.data import Docstrings, Files, Share, TokenizerFile, WordPiece
-from bertc.ir.embedding import LearnedPositions
-from bertc.ir.encoder import Dropout
-from bertc.ir.objective import Mlm, NgramUnit, Replace, Sop, SpanUnit, Term
-from bertc.ir.optimizer import Adam, Lamb, Polynomial
-from bertc.ir.program import Program
-from bertc.ir.sharing import ShareAttention, ShareGroups, ShareMap
+from bertc.ir.learning.objective import Mlm, NgramUnit, Replace, Sop, SpanUnit, Term
+from bertc.ir.learning.optimizer import Adam, Lamb, Polynomial
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.positions import LearnedPositions
+from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
+from bertc.ir.program.written import Program
 
 FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 

@@ -4,8 +4,8 @@ import pytest
 
 from bertc import syntax
 from bertc.diagnostics import Diagnostics, SpecError
-from bertc.syntax.numbers import UNITS, NotANumberError, read_number, show_number
-from bertc.syntax.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, Sum, Text
+from bertc.syntax.read.numbers import UNITS, NotANumberError, read_number, show_number
+from bertc.syntax.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, Sum, Text
 
 FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 

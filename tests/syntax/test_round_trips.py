@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from bertc import syntax
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import Node
-from bertc.ir.program import Given, Origin, Program
-from bertc.ir.settings import Settings
-from bertc.syntax.convert import Converter
-from bertc.syntax.shapes import (
+from bertc.ir.program.settings import Settings
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.syntax.lowering.convert import Converter
+from bertc.syntax.read.shapes import (
     Bounds,
     Choice,
     Either,

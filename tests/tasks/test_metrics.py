@@ -8,10 +8,10 @@ from scipy import stats
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn import metrics as sklearn_metrics
 
-from bertc.data.examples import Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.example import Chosen, Example, Labelled, Scored, Tagged
 from bertc.diagnostics import DataError
-from bertc.ir.own_task import AnyTask, Choose, Classify, Regress, Tag
-from bertc.ir.task import Glue
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
+from bertc.ir.learning.task import Glue
 from bertc.tasks.gold import Given
 from bertc.tasks.metrics import judge
 from bertc.tasks.tagged import span_f1, spans

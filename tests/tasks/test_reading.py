@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from torchmetrics.functional.text import squad as torchmetrics_squad
 
-from bertc.data.examples import Asked
+from bertc.data.layouts.example import Asked
 from bertc.diagnostics import DataError
-from bertc.ir.task import Squad
+from bertc.ir.learning.task import Squad
 from bertc.tasks.metrics import judge
 
 WORDS = ("the", "a", "An", "Cat", "cat", "cats", "sat,", "-", "(on)", "naïve", "1,000", "it's")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bertc.data.examples import Asked
+from bertc.data.layouts.example import Asked
 from bertc.tasks.spans import Candidate, Decoded
 from bertc.tasks.submit import glue, glue_average, squad
 

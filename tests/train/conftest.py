@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.ir.data import Files, Share, WordPiece
-from bertc.ir.encoder import Dropout
-from bertc.ir.objective import Mlm, Term
-from bertc.ir.optimizer import Adam, Polynomial
-from bertc.ir.program import Given, Origin, Program, StageGiven
-from bertc.ir.resolved import Resolved
+from bertc.ir.learning.objective import Mlm, Term
+from bertc.ir.learning.optimizer import Adam, Polynomial
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.passes import resolve
 from bertc.train import finish
 

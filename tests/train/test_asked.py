@@ -5,12 +5,12 @@ import pytest
 import bertc
 from bertc.data.layouts import scored_parts
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.ir.own_task import Classify, Read
-from bertc.train.asked import own_form, task_of
-from bertc.train.evaluate import evaluate_run
+from bertc.evaluation.options import Manner
+from bertc.evaluation.task_lookup import own_form, task_of
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.predict import predict
+from bertc.ir.learning.custom_task import Classify, Read
 from bertc.train.loop import train
-from bertc.train.manner import Manner
-from bertc.train.predict import predict
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=wordpiece(99) seq=16 batch=4 steps=2 device=cpu "
 ROWS = [("a hen", "a bird", "yes"), ("a pond", "a bird", "no"), ("a duck", "a pond", "no")]

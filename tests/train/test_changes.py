@@ -6,8 +6,8 @@ import pytest
 
 from bertc.api import resolve
 from bertc.diagnostics import ResumeRefusedError
-from bertc.train.changes import refuse_another_program
-from bertc.train.longer import longer
+from bertc.runs.changes import refuse_another_program
+from bertc.runs.longer import longer
 
 STAGES = 'stage "short" { steps=60 seq=16 } stage "long" { steps=40 seq=32 }'
 SMALL = "hidden=64 layers=2 vocab=1000 steps=3000"

@@ -10,8 +10,8 @@ import torch
 
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.base import Normal, Weight
+from bertc.runs import checkpoints
 from bertc.storage import durable
-from bertc.train import checkpoints
 
 TABLE = (
     Weight("a.weight", (3, 4), ("hidden", "hidden"), Normal(), "ffn", "matrix"),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bertc.estimate.units import duration_text
+from bertc.host.display import Quiet
 from bertc.train import clock, loop
-from bertc.train.display import Quiet
 
 
 class Impatient(Quiet):

@@ -9,11 +9,11 @@ import pytest
 
 from bertc.diagnostics import CannotWriteError, DataError, MissingInputError
 from bertc.interop.folders import checkpoint_folders
-from bertc.passes import Plan
-from bertc.train import metrics
-from bertc.train.compare import results
-from bertc.train.lock import Lock
-from bertc.train.run import RunFolder, admit
+from bertc.planning import Plan
+from bertc.runs import metrics
+from bertc.runs.compare import results
+from bertc.runs.folder import RunFolder, admit
+from bertc.runs.lock import Lock
 from bertc.train.state import Progress
 
 PLAN = Plan("cpu", "fp32", (8,), (False,), False, ("fp32: asked for",))

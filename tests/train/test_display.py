@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from bertc.train import display as displays
+from bertc.evaluation.held_out import counted
+from bertc.host import display as displays
+from bertc.host.display import Live, Plain, Standing
 from bertc.train.clock import Clock, evaluations_due
-from bertc.train.display import Live, Plain, Standing
-from bertc.train.evaluation import counted
 from bertc.train.loop import train
 
 STANDING = Standing(1, 9, "main", 2.0, 100.0, 61.0, 2**30)

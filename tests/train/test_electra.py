@@ -8,19 +8,19 @@ import transformers
 from safetensors.torch import load_file
 
 from bertc.diagnostics import StoppedError
+from bertc.inference.fill_mask import fill
+from bertc.inference.preview import preview
 from bertc.interop.loading import load, read_model
 from bertc.interop.runs import import_run
-from bertc.ir.encoder import Dropout
-from bertc.ir.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
-from bertc.ir.growth import FromGenerator
-from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Mlm, Replace, Rtd, Sbo, Sop, SpanUnit, Term
-from bertc.ir.sharing import ShareAll
+from bertc.ir.learning.objective import Mlm, Replace, Rtd, Sbo, Sop, SpanUnit, Term
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
+from bertc.ir.network.growth import FromGenerator
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.sharing import ShareAll
 from bertc.nn import build
-from bertc.train.fill import fill
 from bertc.train.growth import grown
 from bertc.train.loop import train
-from bertc.train.preview import preview
 from tests.train.test_training import stop_after
 
 MASKS = Mlm(replace=Replace(mask=85, random=0, keep=15), distinct=False)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch, StageData
-from bertc.data.batch import empty_batch
-from bertc.ir.resolved import Resolved
+from bertc.data.batches.batch import empty_batch
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import Tables
-from bertc.train import feed
-from bertc.train.feed import Batch, Feed, corruption, split, to_inputs
+from bertc.step import feed
+from bertc.step.feed import Batch, Feed, corruption, split, to_inputs
 
 BATCH, SEQ, STEPS = 4, 24, 11
 CPU = torch.device("cpu")

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from bertc.data.existing import load_vocabulary
+from bertc.data.vocab.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
+from bertc.inference.fill_mask import _Reader, fill
 from bertc.interop.loading import load
-from bertc.ir.attention import RelativeAttention
 from bertc.ir.data import TokenizerFile
-from bertc.ir.generator import GeneratorNetwork, UnigramGenerator
-from bertc.ir.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
+from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
 from bertc.nn import Reading
-from bertc.train.fill import _Reader, fill
 from bertc.train.loop import train
 
 

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.ir.objective import Mlm, Sop, Term
+from bertc.host.graphs import graphs_so_far
+from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.objectives import Columns
-from bertc.train.feed import to_inputs
-from bertc.train.graphs import graphs_so_far
+from bertc.step.feed import to_inputs
+from bertc.step.step import TrainStep
+from bertc.step.synthetic import RandomText
 from bertc.train.loop import train
-from bertc.train.step import TrainStep
-from bertc.train.synthetic import RandomText
 from tests.bench.rig import make_step
 from tests.kinds import OBJECTIVES
 

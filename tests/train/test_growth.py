@@ -4,22 +4,22 @@ import pytest
 import torch
 
 from bertc.diagnostics import ResumeRefusedError, StoppedError
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.fill_mask import fill
 from bertc.interop.loading import read_model
-from bertc.ir.attention import RelativeAttention
-from bertc.ir.embedding import NoPositions
-from bertc.ir.generator import GeneratorNetwork
-from bertc.ir.growth import Identity, Interleave, Stack
-from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Clm, Mlm, Rtd, Sop, Term
-from bertc.ir.optimizer import Adam, Lamb
-from bertc.ir.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
+from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.growth import Identity, Interleave, Stack
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.positions import NoPositions
+from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
 from bertc.nn import build
+from bertc.optim.optimizers import zero_moments
 from bertc.train import session
-from bertc.train.evaluate import evaluate_run
-from bertc.train.fill import fill
 from bertc.train.growth import grown
 from bertc.train.loop import train
-from bertc.train.optimizers import zero_moments
 
 RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
 STAGES = {"flat": {"layers": 1, "steps": 10}, "deep": {"layers": 2, "steps": 14}}

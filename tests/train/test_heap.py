@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from bertc.train.heap import kept_memory
+from bertc.host.heap import kept_memory
 
 
 @pytest.mark.skipif(

@@ -3,8 +3,8 @@
 import pytest
 
 import bertc
-from bertc.train.evaluation import Evaluation, score_lines
-from bertc.train.judging import evaluate_files
+from bertc.evaluation.held_out import Evaluation, score_lines
+from bertc.evaluation.tasks import evaluate_files
 from bertc.train.loop import train
 
 

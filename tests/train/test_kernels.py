@@ -7,10 +7,10 @@ import torch
 
 from bertc.api import resolve
 from bertc.diagnostics import DataError, MachineError
-from bertc.passes import Fit, Machine, plan
-from bertc.train import machine
-from bertc.train.machine import SUMS, determinism, in_one_order, kernels, right_dropout
-from bertc.train.memory import is_out_of_memory
+from bertc.host import machine
+from bertc.host.machine import SUMS, determinism, in_one_order, kernels, right_dropout
+from bertc.host.out_of_memory import is_out_of_memory
+from bertc.planning import Fit, Machine, plan
 
 
 def state():

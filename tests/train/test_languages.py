@@ -10,10 +10,10 @@ import transformers
 
 from bertc.api import resolve
 from bertc.diagnostics import StoppedError, UsageError
+from bertc.inference.fill_mask import fill
 from bertc.interop.loading import load
-from bertc.train.fill import fill
+from bertc.step.step import TrainStep
 from bertc.train.loop import train
-from bertc.train.step import TrainStep
 
 WORDS = {
     "en": ["hens", "ducks", "quack", "in", "the", "old", "barn"],

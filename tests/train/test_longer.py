@@ -16,13 +16,13 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
-from bertc.ir.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.inference.evaluate import evaluate_run
+from bertc.ir.learning.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.runs.changes import refuse_another_program
+from bertc.runs.folder import RunFolder
+from bertc.runs.longer import longer, why_not_longer, with_settings
 from bertc.syntax.files import overrides_in
-from bertc.train.changes import refuse_another_program
-from bertc.train.evaluate import evaluate_run
-from bertc.train.longer import longer, why_not_longer, with_settings
 from bertc.train.loop import train
-from bertc.train.run import RunFolder
 from tests.train.test_training import stop_after
 
 FLAT = Adam(lr=1e-3, warmup=2, schedule=ConstantRate())

@@ -6,15 +6,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertc.api import resolve
 from bertc.diagnostics import MachineError
+from bertc.distributed import launch
 from bertc.estimate import largest_microbatches
 from bertc.estimate.devices import this_cpu
+from bertc.host import speed
+from bertc.host.machine import detect, make_plan, refuse_too_few_devices
+from bertc.host.speed import device_here
 from bertc.nn import build, exact
-from bertc.passes import Layout, Machine, World, plan
-from bertc.train import launch, speed
-from bertc.train.feed import to_inputs
-from bertc.train.machine import detect, make_plan, refuse_too_few_devices
-from bertc.train.speed import device_here
-from bertc.train.synthetic import RandomText, first_step
+from bertc.planning import Layout, Machine, World, plan
+from bertc.step.feed import to_inputs
+from bertc.step.synthetic import RandomText, first_step
 
 GIB = 2**30
 

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from bertc.diagnostics import UsageError
-from bertc.ir.attention import RelativeAttention
+from bertc.evaluation.options import Manner
+from bertc.inference.evaluate import evaluate_run
 from bertc.ir.data import Bytes, Files, Share
-from bertc.ir.objective import Clm, Term
-from bertc.ir.optimizer import Adam
-from bertc.train.evaluate import evaluate_run
+from bertc.ir.learning.objective import Clm, Term
+from bertc.ir.learning.optimizer import Adam
+from bertc.ir.network.attention import RelativeAttention
 from bertc.train.loop import train
-from bertc.train.manner import Manner
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.passes import Plan
-from bertc.train.feed import to_inputs
-from bertc.train.synthetic import RandomText, first_step
+from bertc.planning import Plan
+from bertc.step.feed import to_inputs
+from bertc.step.synthetic import RandomText, first_step
 from tests.kinds import OBJECTIVES
 from tests.pretended import CUDA, META, Gpu
 

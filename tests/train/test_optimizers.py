@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bertc.ir.base import ONES, ZEROS, Normal, Weight
-from bertc.ir.optimizer import Adam, Lamb
-from bertc.train.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.optim.optimizers import clip, gradient_norm, guard, make_rule, zero_moments
 
 TABLE = (
     Weight("dense.weight", (2, 2), ("hidden", "hidden"), Normal(), "ffn", "matrix"),

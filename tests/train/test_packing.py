@@ -5,13 +5,13 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model, Reading, build
-from bertc.nn.visible import beginnings, end_to_end
+from bertc.nn.masks import beginnings, end_to_end
 from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
-from bertc.objectives.columns import Replacements
 from bertc.objectives.corruption import asking
-from bertc.train.step import make_objective
+from bertc.objectives.targets import Replacements
+from bertc.step.step import make_objective
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
 ROOM, VOCAB = 48, 90

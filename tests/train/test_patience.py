@@ -7,10 +7,10 @@ import torch
 from safetensors.torch import load_file
 
 from bertc.diagnostics import DataError, StoppedError
-from bertc.ir.objective import Mlm, Term
-from bertc.ir.own_task import Classify
+from bertc.inference.evaluate import evaluate_run
+from bertc.ir.learning.custom_task import Classify
+from bertc.ir.learning.objective import Mlm, Term
 from bertc.train import loop, patience
-from bertc.train.evaluate import evaluate_run
 from bertc.train.loop import train
 
 

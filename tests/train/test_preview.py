@@ -6,8 +6,8 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.diagnostics import MissingInputError
+from bertc.inference.preview import preview
 from bertc.resources import shipped_specs
-from bertc.train.preview import preview
 from tests.kinds import OBJECTIVES
 
 TOY = ("layers=1 hidden=16 heads=1 seq=32 batch=4 steps=2 vocab=wordpiece(120) holdout=0.2 "

@@ -10,8 +10,8 @@ import torch
 
 from bertc.cli import main
 from bertc.diagnostics import CannotWriteError
+from bertc.host.profile import _write
 from bertc.train.loop import train
-from bertc.train.profile import _write
 
 
 def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run):

@@ -18,21 +18,23 @@ import pytest
 import torch
 
 from bertc.diagnostics import BertcError, UsageError
-from bertc.ir.attention import RelativeAttention
+from bertc.distributed import process_group as ranks
+from bertc.host import stuck
+from bertc.host.machine import make_plan
 from bertc.ir.data import StreamPair, TokenizerFile
-from bertc.ir.encoder import Dropout
-from bertc.ir.generator import GeneratorNetwork
-from bertc.ir.growth import FromRun, Stack
-from bertc.ir.norm import PreNorm
-from bertc.ir.objective import Clm, Mlm, Plm, Rtd, Sop, Term
-from bertc.ir.optimizer import Lamb
-from bertc.ir.sharing import ShareAll
-from bertc.passes import World
-from bertc.train import loop, ranks, stuck
+from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
+from bertc.ir.learning.optimizer import Lamb
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.generator import GeneratorNetwork
+from bertc.ir.network.growth import FromRun, Stack
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.sharing import ShareAll
+from bertc.planning import World
+from bertc.step.step import TrainStep
+from bertc.train import loop
 from bertc.train.loop import train
-from bertc.train.machine import make_plan
 from bertc.train.session import Watched
-from bertc.train.step import TrainStep
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bertc.diagnostics import MissingInputError
-from bertc.ir.objective import Mlm, Term
-from bertc.ir.optimizer import Adam
-from bertc.ir.own_task import Classify
-from bertc.ir.task import Glue
-from bertc.train import compare
-from bertc.train.compare import results
+from bertc.ir.learning.custom_task import Classify
+from bertc.ir.learning.objective import Mlm, Term
+from bertc.ir.learning.optimizer import Adam
+from bertc.ir.learning.task import Glue
+from bertc.runs import compare
+from bertc.runs.compare import results
 
 TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")
 

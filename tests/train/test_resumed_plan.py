@@ -2,10 +2,10 @@
 
 import pytest
 
+from bertc.host.display import Quiet
+from bertc.runs.folder import RunFolder
 from bertc.train import resumed_plan
-from bertc.train.display import Quiet
 from bertc.train.loop import train
-from bertc.train.run import RunFolder
 
 
 class Noting(Quiet):

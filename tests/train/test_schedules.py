@@ -1,7 +1,7 @@
 import pytest
 
-from bertc.ir.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
-from bertc.train.schedules import rate
+from bertc.ir.learning.optimizer import Adam, ConstantRate, Cosine, InverseSqrt, Polynomial
+from bertc.planning.schedules import rate
 
 BERT = Adam(lr=1e-4, warmup=10_000, schedule=Polynomial(decay_from="start"))
 

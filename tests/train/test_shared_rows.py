@@ -9,11 +9,11 @@ import torch
 
 import bertc
 from bertc.data import encode
-from bertc.data.examples import Asked, Labelled, Scored, Tagged
-from bertc.data.task import FEWEST_TOKENS, TaskData, TaskSet, gather, shared
-from bertc.nn.visible import beginnings
-from bertc.train.step import make_objective
-from bertc.train.task_feed import examples_at_once, to_columns
+from bertc.data.examples.task import FEWEST_TOKENS, TaskData, TaskSet, gather, shared
+from bertc.data.layouts.example import Asked, Labelled, Scored, Tagged
+from bertc.nn.masks import beginnings
+from bertc.step.step import make_objective
+from bertc.step.task_feed import examples_at_once, to_columns
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "

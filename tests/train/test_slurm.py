@@ -10,7 +10,7 @@ import pytest
 
 from bertc import cli
 from bertc.diagnostics import UsageError
-from bertc.train import slurm
+from bertc.distributed import slurm
 
 GOLDEN = Path(__file__).parent / "slurm.golden.sh"
 

@@ -11,10 +11,10 @@ import torch
 from bertc.api import resolve
 from bertc.diagnostics import DataError
 from bertc.nn import build
-from bertc.passes import Plan
-from bertc.train import synthetic
-from bertc.train.feed import Feed
-from bertc.train.step import TrainStep
+from bertc.planning import Plan
+from bertc.step import synthetic
+from bertc.step.feed import Feed
+from bertc.step.step import TrainStep
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 compile=off"
 State = Callable[[], list[torch.Tensor]]

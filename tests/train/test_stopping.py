@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from bertc.diagnostics import StoppedError
+from bertc.host.signals import Stop
 from bertc.train import loop
-from bertc.train.stopping import Stop
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

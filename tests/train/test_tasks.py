@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 
 import bertc
 from bertc.diagnostics import SpecError, StoppedError, UsageError
-from bertc.ir.own_task import AnyTask
-from bertc.ir.task import Task
-from bertc.train.asked import task_of
-from bertc.train.evaluate import evaluate_run
+from bertc.evaluation.task_lookup import task_of
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.predict import predict
+from bertc.inference.preview import preview
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.task import Task
 from bertc.train.loop import train
-from bertc.train.predict import predict
-from bertc.train.preview import preview
 from tests.train.test_training import stop_after
 
 BIRDS, PLACES = ("hens", "ducks", "geese"), ("barn", "pond", "gate")

@@ -2,9 +2,9 @@
 
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text
-from bertc.train import surroundings
+from bertc.step.non_finite import what_to_try
+from bertc.train import environment as surroundings
 from bertc.train.loop import train
-from bertc.train.non_finite import what_to_try
 
 
 def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):

@@ -10,13 +10,13 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.diagnostics import DataError, ResumeRefusedError, StoppedError, UsageError
-from bertc.ir.attention import RelativeAttention
 from bertc.ir.data import StreamPair
-from bertc.ir.objective import Clm, Mlm, Plm, Sop, Term
-from bertc.ir.optimizer import Adam, Lamb
-from bertc.train.checkpoints import newest
+from bertc.ir.learning.objective import Clm, Mlm, Plm, Sop, Term
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.network.attention import RelativeAttention
+from bertc.runs.checkpoints import newest
+from bertc.runs.folder import RunFolder, identity
 from bertc.train.loop import train
-from bertc.train.run import RunFolder, identity
 
 NEXT = (Term(objective=Clm()),)
 IN_ORDER = {
@@ -154,7 +154,7 @@ def stop_after(monkeypatch, step, run):
     """Run until a stop is asked for in the middle of update ``step``."""
     import signal
 
-    from bertc.train.step import TrainStep
+    from bertc.step.step import TrainStep
 
     real = TrainStep.__call__
 
@@ -184,7 +184,7 @@ def test_a_stop_in_an_evaluation_leaves_it_due(
 ):
     import signal
 
-    from bertc.train import evaluation
+    from bertc.evaluation import held_out as evaluation
 
     go(tiny(), "straight")
     real, calls = evaluation.corrupt, 0
@@ -284,7 +284,7 @@ def test_other_text_is_refused(go, tiny, corpus_file, tmp_path):
 
 
 def test_micro_batches_add_up_to_the_batch(go, tiny, tmp_path, final_tensors):
-    from bertc.ir.encoder import Dropout
+    from bertc.ir.network.encoder import Dropout
 
     for rows in (8, 4, 2, 1):
         go(
@@ -340,7 +340,8 @@ def test_stages_change_what_is_trained_and_share_the_state(
 
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeypatch, place):
-    from bertc.train import loop, step
+    from bertc.step import step
+    from bertc.train import loop
 
     real, calls = step.make_objective, 0
 

@@ -10,15 +10,15 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.commands import app
+from bertc.data.examples.task_sets import learned_from
 from bertc.data.layouts import training_examples
-from bertc.data.task_sets import learned_from
 from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.predict import predict
 from bertc.interop.loading import read_model
 from bertc.interop.runs import export_run, import_run
-from bertc.train.beginning import source_of
-from bertc.train.evaluate import evaluate_run
+from bertc.train.init_from import source_of
 from bertc.train.loop import train
-from bertc.train.predict import predict
 from tests.train.conftest import WORDS
 
 NETWORK = (

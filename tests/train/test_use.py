@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.train import fill as filling
-from bertc.train.evaluate import evaluate_run
-from bertc.train.fill import fill
+from bertc.inference import fill_mask as filling
+from bertc.inference.evaluate import evaluate_run
+from bertc.inference.fill_mask import fill
 from bertc.train.loop import train
 
 

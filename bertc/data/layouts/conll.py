@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bertc.data.cells import known
-from bertc.data.examples import Tagged
+from bertc.data.layouts.example import Tagged
 from bertc.data.layouts.find import Part, Parts, files_of, only
 from bertc.data.layouts.table import opened_file
-from bertc.data.streams import lines
+from bertc.data.sources.cells import known
+from bertc.data.sources.streams import lines
 from bertc.diagnostics import DataError
-from bertc.ir.task import Tagging
+from bertc.ir.learning.task import Tagging
 
 PLAIN = {"pos": 1, "chunk": 2, "ner": -1}
 """Where CoNLL-2003 has a column; names stand in the last one."""

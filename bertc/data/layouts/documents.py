@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertc.data.layouts.table import opened_file
-from bertc.data.streams import chunks, decode
+from bertc.data.sources.streams import chunks, decode
 from bertc.diagnostics import DataError, listed, nearest
 
 Kind = TypeVar("Kind", str, int, list[Any], dict[str, Any])

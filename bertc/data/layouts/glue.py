@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.data.cells import known, label, number, text
-from bertc.data.examples import Labelled, Scored
 from bertc.data.layouts.documents import member, read_json
+from bertc.data.layouts.example import Labelled, Scored
 from bertc.data.layouts.find import Part, Parts, files_of, first
 from bertc.data.layouts.table import table
-from bertc.data.tables import Columns, Wanted
+from bertc.data.sources.cells import known, label, number, text
+from bertc.data.sources.tables import Columns, Wanted
 from bertc.diagnostics import DataError
-from bertc.ir.task import GLUE_LABELS, Glue
+from bertc.ir.learning.task import GLUE_LABELS, Glue
 from bertc.storage.endings import suffix
 
 SCORES = (0.0, 5.0)

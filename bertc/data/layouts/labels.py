@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from bertc.data.examples import Example, Labelled, Tagged
+from bertc.data.layouts.example import Example, Labelled, Tagged
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.own_task import AnyTask, Classify, Tag
-from bertc.ir.task import Tagging, names_spans
+from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
+from bertc.ir.learning.task import Tagging, names_spans
 
 MOST_LABELS = 10_000
 """More would take minutes to check, and are names or texts rather than labels."""

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from bertc.data.cells import known, label, number, text, texts, words
-from bertc.data.examples import Asked, Chosen, Example, Labelled, Scored, Tagged
 from bertc.data.layouts.conll import bio
 from bertc.data.layouts.documents import member
+from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
 from bertc.data.layouts.find import Part, Parts
 from bertc.data.layouts.squad import checked
 from bertc.data.layouts.table import Rows, table
-from bertc.data.tables import Wanted
+from bertc.data.sources.cells import known, label, number, text, texts, words
+from bertc.data.sources.tables import Wanted
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import names_spans
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import names_spans
 from bertc.storage.paths import user_path
 
 Own = Classify | Regress | Choose | Tag | Read

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import assert_never
 
-from bertc.data.examples import Example
 from bertc.data.layouts.conll import read_tagging, tagging_parts
+from bertc.data.layouts.example import Example
 from bertc.data.layouts.find import Part, Parts
 from bertc.data.layouts.glue import glue_parts, read_glue
 from bertc.data.layouts.own import own_parts, read_own
@@ -13,8 +13,8 @@ from bertc.data.layouts.squad import read_squad, squad_parts
 from bertc.data.layouts.table import named
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
-from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.storage.paths import is_file, is_taken, user_path
 
 FILES = ("train", "dev", "test")

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.data.cells import text, texts
-from bertc.data.examples import Chosen
 from bertc.data.layouts.documents import json_values, member
+from bertc.data.layouts.example import Chosen
 from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.data.sources.cells import text, texts
 from bertc.diagnostics import DataError
-from bertc.ir.task import Race
+from bertc.ir.learning.task import Race
 from bertc.storage.endings import suffix
 from bertc.storage.paths import is_file, is_folder
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.data.cells import text
-from bertc.data.examples import Asked
 from bertc.data.layouts.documents import member, read_json
+from bertc.data.layouts.example import Asked
 from bertc.data.layouts.find import Part, Parts, files_of, only, packed
+from bertc.data.sources.cells import text
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.task import Squad
+from bertc.ir.learning.task import Squad
 from bertc.storage.paths import is_file, is_taken, user_path
 
 Answers = tuple[tuple[str, int], ...]

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bertc.data.streams import Opened, opened
-from bertc.data.tables import Columns, Row, Wanted, found_at, records
+from bertc.data.sources.streams import Opened, opened
+from bertc.data.sources.tables import Columns, Row, Wanted, found_at, records
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.storage.endings import FORMATS, PACKED, suffix
@@ -60,7 +60,7 @@ def opened_file(path: Path) -> AbstractContextManager[Opened]:
 
 
 def _hf(source: Hf, wanted: Wanted) -> Iterator[Row]:
-    from bertc.data.hub import guarded, load
+    from bertc.data.sources.hub import guarded, load
 
     rows = load(source)
     where = named(source)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.data.cells import known, label, text
-from bertc.data.examples import Labelled
+from bertc.data.layouts.example import Labelled
 from bertc.data.layouts.find import Part, Parts, files_of, first, packed
 from bertc.data.layouts.glue import UNKNOWN
 from bertc.data.layouts.table import table
-from bertc.data.tables import Row, Wanted
-from bertc.ir.task import GLUE_LABELS, Xnli
+from bertc.data.sources.cells import known, label, text
+from bertc.data.sources.tables import Row, Wanted
+from bertc.ir.learning.task import GLUE_LABELS, Xnli
 
 LABELS = GLUE_LABELS["mnli"]
 

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from bertc.nn import Reading
+from bertc.step.step import TrainStep
 from bertc.train.loop import train
-from bertc.train.step import TrainStep
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting, single_thread
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from bertc.estimate import Device, estimate
-from bertc.ir.resolved import Resolved
+from bertc.ir.program.resolved import Resolved
 
 
 def fitted(device: Device, resolved: Resolved, seconds: float) -> Device:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import torch
 
 from bertc.estimate import estimate
-from bertc.ir.resolved import Resolved
-from bertc.train.machine import make_plan
+from bertc.host.machine import make_plan
+from bertc.ir.program.resolved import Resolved
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 from tests.bench.memory import allocated_bytes

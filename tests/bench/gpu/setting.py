@@ -9,14 +9,14 @@ from unittest.mock import patch
 import torch
 
 from bertc.api import resolve
-from bertc.ir.resolved import Resolved
+from bertc.host.machine import kernels
+from bertc.host.speed import finish
+from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
-from bertc.passes import Plan
-from bertc.train.feed import Batch, to_inputs
-from bertc.train.machine import kernels
-from bertc.train.speed import finish
-from bertc.train.step import TrainStep
-from bertc.train.synthetic import RandomText, first_step
+from bertc.planning import Plan
+from bertc.step.feed import Batch, to_inputs
+from bertc.step.step import TrainStep
+from bertc.step.synthetic import RandomText, first_step
 
 TOY = "layers=2 hidden=64 heads=2 vocab=500 seq=64 batch=8 steps=100"
 

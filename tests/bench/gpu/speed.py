@@ -9,9 +9,9 @@ from bertc.bench import bench
 from bertc.bench.measure import take_turns
 from bertc.diagnostics import BertcError
 from bertc.estimate import Device
-from bertc.ir.resolved import Resolved
-from bertc.train.machine import detect
-from bertc.train.speed import finish, measured
+from bertc.host.machine import detect
+from bertc.host.speed import finish, measured
+from bertc.ir.program.resolved import Resolved
 from tests.bench.gpu import device_file
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import Setting

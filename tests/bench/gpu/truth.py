@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from bertc.ir.optimizer import Adam
+from bertc.ir.learning.optimizer import Adam
 from bertc.nn.attend import attend, can_varlen
-from bertc.nn.visible import Bounds, end_to_end, within
+from bertc.nn.masks import Bounds, end_to_end, within
 from bertc.objectives import corrupt
-from bertc.train.feed import to_inputs
-from bertc.train.optimizers import AdamRule, zero_moments
-from bertc.train.synthetic import RandomText, unlearned_tables
+from bertc.optim.optimizers import AdamRule, zero_moments
+from bertc.step.feed import to_inputs
+from bertc.step.synthetic import RandomText, unlearned_tables
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 from tests.kinds import OBJECTIVES

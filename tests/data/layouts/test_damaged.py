@@ -16,8 +16,8 @@ from bertc.data.layouts import (
     training_examples,
 )
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.own_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 
 RTE = "index\tsentence1\tsentence2\tlabel\n"
 STSB = "sentence1\tsentence2\tscore\n"

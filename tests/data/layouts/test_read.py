@@ -11,7 +11,6 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bertc.data.examples import Asked, Chosen, Labelled, Scored, Tagged
 from bertc.data.layouts import (
     found_labels,
     judged_parts,
@@ -20,10 +19,11 @@ from bertc.data.layouts import (
     training_examples,
 )
 from bertc.data.layouts.conll import bio
+from bertc.data.layouts.example import Asked, Chosen, Labelled, Scored, Tagged
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
-from bertc.ir.own_task import AnyTask, Choose, Classify, Read, Regress, Tag
-from bertc.ir.task import Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 
 PAIR = "sentence1\tsentence2"
 MNLI = (

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data.cells import known, number
 from bertc.data.layouts.table import table
-from bertc.data.tables import Wanted
+from bertc.data.sources.cells import known, number
+from bertc.data.sources.tables import Wanted
 from bertc.diagnostics import DataError
 
 

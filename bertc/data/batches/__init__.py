@@ -1,0 +1,1 @@
+"""Batches in a keyed order: a function of the seed and the step alone."""

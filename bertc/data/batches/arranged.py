@@ -1,0 +1,188 @@
+"""The text of a stage arranged in rows, in as many copies as its steps will read."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.batches.packs import Packs, open_packs, write_packs
+from bertc.data.batches.running import RunningData
+from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
+from bertc.data.batches.stage import Drawn, StageData
+from bertc.data.batches.stream_pairs import StreamPairs
+from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.rows.index import Arrangement, open_rows, write_rows
+from bertc.data.rows.tokens import Tokens
+from bertc.data.sources.source import Text
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.data import RUNNING, StreamPair
+from bertc.ir.learning.objective import Masked, Objective, StaticMasking
+from bertc.ir.program.resolved import Resolved, Stage
+
+TextData = StageData | RunningData | StreamPairs
+"""The batches of a stage that reads text."""
+
+VERSION = 2
+"""Part of every fingerprint: raised when the same text would be prepared differently."""
+
+ROW_COPIES = 10
+"""Under dynamic masking rows that chance has a part in are drawn anew for this many passes."""
+
+LOST_WORTH_A_NOTE = 0.001
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenised:
+    """A source in the cache: its folder's name, its facts, both its parts, its token counts."""
+
+    name: str
+    facts: dict[str, Any]
+    train: Tokens
+    heldout: Tokens
+    counts: NDArray[np.int64]
+
+
+def _weights(stage: Stage, tokenised: dict[Text, Tokenised]) -> tuple[float, ...]:
+    """How often a row of each text is drawn in each order, beside one of another."""
+    texts = [(weight, text) for weight, text, _ in orders_of(stage)]
+    tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
+    return draw_weights(texts, tokens, stage.smoothing)
+
+
+def arrange(
+    stage: Stage,
+    resolved: Resolved,
+    vocabulary: Vocabulary,
+    tokenised: dict[Text, Tokenised],
+    cache: Path,
+    progress: Progress,
+) -> TextData:
+    """Arrange each source in as many copies as the steps of the stage will read."""
+    static = max((_static_copies(term.objective) for term in stage.objective), default=0)
+    if stage.format.kind in RUNNING:
+        return _running(stage, resolved, vocabulary, tokenised, static)
+    train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
+    for _, text, turned in orders_of(stage):
+        source = tokenised[text]
+        languages = text.languages[::-1] if turned else text.languages
+        first, second = (_number(resolved, language) for language in languages)
+        copies: list[NDArray[Any] | Packs] = []
+        arrangement = Arrangement(
+            stage.format, stage.pairs, stage.seq, seed, 0, text.paired, turned
+        )
+        most = (static or ROW_COPIES) if arrangement.drawn else 1
+        while len(copies) < most and sum(map(len, copies)) < stage.steps * stage.batch:
+            how = replace(arrangement, copy=len(copies))
+            rows, facts = _arranged(source, "train", how, stage, cache, progress)
+            copies.append(rows)
+            if how.copy == 0:
+                tokens.append(facts["tokens"])
+                lost += facts["lost"]
+        train.append(Drawn(source.train.ids, tuple(copies), (first, second)))
+        rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
+        heldout.append(Drawn(source.heldout.ids, (rows,), (first, second)))
+    weights = proportioned(
+        _weights(stage, tokenised),
+        [drawn.sizes[0] for drawn in train],
+        [text.paired for _, text, _ in orders_of(stage)],
+        stage.mixing.translations,
+    )
+    shares = zip(tokens, weights, strict=True)
+    read = sum(round(count * weight / max(weights)) for count, weight in shares)
+    if lost > LOST_WORTH_A_NOTE * read:
+        progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
+    return StageData(
+        vocabulary,
+        seed,
+        stage.batch,
+        stage.seq,
+        tuple(train),
+        tuple(heldout),
+        weights,
+        read,
+        lost,
+        stage.texts,
+        static,
+        stage.mixing.kind,
+    )
+
+
+def _number(resolved: Resolved, language: str) -> int:
+    """The place of a language among those of the run; text without one comes after them."""
+    known = resolved.languages
+    return known.index(language) if language else len(known)
+
+
+def _running(
+    stage: Stage,
+    resolved: Resolved,
+    vocabulary: Vocabulary,
+    tokenised: dict[Text, Tokenised],
+    static: int,
+) -> RunningData | StreamPairs:
+    """The sources of a stage as they are: there is nothing to arrange."""
+    texts = [text for _, text in texts_of(stage)]
+    train = tuple(tokenised[text].train for text in texts)
+    heldout = tuple(tokenised[text].heldout for text in texts)
+    languages = tuple(_number(resolved, text.languages[0]) for text in texts)
+    weights = _weights(stage, tokenised)
+    if isinstance(stage.format, StreamPair):
+        return StreamPairs(
+            vocabulary,
+            resolved.run.seed,
+            stage.batch,
+            stage.seq,
+            stage.parts[0],
+            stage.format.both_ways,
+            train,
+            heldout,
+            languages,
+            weights,
+            static,
+        )
+    return RunningData(
+        vocabulary,
+        stage.batch,
+        stage.seq,
+        tuple(tokens.ids for tokens in train),
+        tuple(tokens.ids for tokens in heldout),
+        languages,
+        weights,
+        static,
+    )
+
+
+def _static_copies(objective: Objective) -> int:
+    if isinstance(objective, Masked) and isinstance(objective.masking, StaticMasking):
+        return objective.masking.copies
+    return 0
+
+
+def _arranged(
+    source: Tokenised,
+    part: str,
+    how: Arrangement,
+    stage: Stage,
+    cache: Path,
+    progress: Progress,
+) -> tuple[NDArray[Any] | Packs, dict[str, int]]:
+    tokens = source.train if part == "train" else source.heldout
+    name = fingerprint(
+        VERSION, source.name, part, how.format.model_dump(mode="json"), how.pairs, how.seq,
+        how.paired, how.turned, (how.seed, how.copy) if how.drawn else (),
+    )  # fmt: skip
+    folder = cache / "rows" / name
+    facts = obtain(folder, lambda folder: write_rows(folder, tokens, how), progress)
+    rows = open_rows(folder)
+    if not stage.pack:
+        return rows, dict(facts)
+    packs = cache / "packs" / fingerprint(VERSION, name, how.seq, stage.texts, how.seed, how.copy)
+    obtain(
+        packs,
+        lambda folder: write_packs(folder, rows, how.seq, stage.texts, how.seed, how.copy),
+        progress,
+    )
+    return open_packs(packs, rows), dict(facts)

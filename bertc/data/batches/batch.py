@@ -1,0 +1,157 @@
+"""What training reads: packed token ids and the address of every example, before corruption.
+
+Axes: b rows, s tokens of a row, m examples of a row: one, or several where rows are packed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.rows.index import TRANSLATION
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """Rows as they stand in the text. Padding stands only at the end of a row.
+
+    ``example_ids`` are stable addresses and ``copies`` tells which pass over the data a row
+    belongs to (under static masking, which of the stored maskings): with the seed, the two key
+    every random choice about a row. ``starts`` says where the examples of a row begin, s in places
+    not used. ``pair_labels``: 0 true order or next text, 1 not, 2 the same in another language;
+    only of such rows are the two ``languages`` not one. ``following`` is the token after a row
+    whose text goes on, else -1; all of such a row is text, ``lengths`` says how much of it is its
+    own to predict. Rows that are ``backward`` read their text from its end to its beginning.
+    """
+
+    token_ids: NDArray[np.int32]  # (b, s) with special tokens
+    segment_ids: NDArray[
+        np.uint8
+    ]  # (b, s) 1 for the second text and its separator, 2 for a [CLS] after both
+    lengths: NDArray[np.int32]  # (b,) tokens before the padding
+    example_ids: NDArray[np.int64]  # (b,)
+    copies: NDArray[np.int64]  # (b,)
+    starts: NDArray[np.int32]  # (b, m)
+    pair_labels: NDArray[np.int64]  # (b, m)
+    languages: NDArray[np.uint8]  # (b, 2) of the first text and of the second
+    following: NDArray[np.int32]  # (b,)
+    backward: NDArray[np.uint8]  # (b,) 1 or 0
+
+
+def assemble(
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
+) -> None:
+    """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
+
+    ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
+    A translation stands as it would alone, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
+    """
+    batch.starts[at, 0] = 0
+    batch.token_ids[at, 0] = cls
+    batch.pair_labels[at, 0] = rows["label"]
+    a_lengths, longest = rows["a_length"], int(rows["a_length"].max())
+    if not rows["b_length"].any():
+        lane_s = np.arange(longest)
+        tokens_bs = ids.take(rows["a"][:, None] + lane_s, mode="wrap")
+        if int(a_lengths.min()) < longest:
+            padding_bs = lane_s >= a_lengths[:, None]
+            tokens_bs = np.where(padding_bs, batch.token_ids[at, 1 : longest + 1], tokens_bs)
+        batch.token_ids[at, 1 : longest + 1] = tokens_bs
+        batch.token_ids[at, a_lengths + 1] = sep
+        batch.lengths[at] = a_lengths + 2
+        return
+    _side_by_side(ids, rows, batch, at, cls, sep)
+
+
+def _side_by_side(
+    ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
+) -> None:
+    """All rows at once, each token fetched from its place; what is fetched for padding is lost."""
+    nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
+    apart_b = rows["label"] == TRANSLATION
+    middle_b = rows["a_length"] + 2  # where what belongs to the second text would begin
+    second_b = middle_b + apart_b  # and where the text itself would
+    end_b = lengths(rows)
+    in_second_bs, real_bs = lane_s >= middle_b[:, None], lane_s < end_b[:, None]
+    shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)
+    tokens_bs = ids.take(shift_bs + lane_s, mode="wrap")
+    found_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
+    found_bs[:, 0] = batch.token_ids[at, 0]
+    found_bs[nth_b[apart_b], middle_b[apart_b]] = cls
+    found_bs[nth_b, middle_b - 1] = found_bs[nth_b, end_b - 1] = sep
+    batch.token_ids[at] = found_bs
+    batch.segment_ids[at] = in_second_bs & real_bs
+    batch.lengths[at] = end_b
+
+
+def assemble_packed(
+    ids: NDArray[Any],
+    rows: NDArray[Any],
+    batch: RawBatch,
+    at: NDArray[np.int64],
+    cls: int,
+    sep: int,
+) -> None:
+    """Write several examples into a row: entry i of ``rows`` into row ``at[i]``, after the others.
+
+    ``at`` ascends.
+    """
+    sizes = lengths(rows)
+    ends = np.cumsum(sizes)
+    first = np.searchsorted(at, at)  # of each entry, the first entry in its row
+    starts = ends - sizes - (ends - sizes)[first]
+    places = np.arange(len(at)) - first
+    batch.starts[at, places] = starts
+    batch.pair_labels[at, places] = rows["label"]
+    batch.token_ids[at, starts] = cls
+    _one_by_one(ids, rows, batch, at.tolist(), starts.tolist(), cls, sep)
+    np.add.at(batch.lengths, at, sizes)
+
+
+def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
+    """Tokens of each entry of ``rows.ROW`` with its special ones."""
+    second = (rows["b_length"] > 0) * (rows["b_length"] + 1 + (rows["label"] == TRANSLATION))
+    return np.asarray(rows["a_length"] + 2 + second, dtype=np.int32)
+
+
+def _one_by_one(
+    ids: NDArray[Any],
+    rows: NDArray[Any],
+    batch: RawBatch,
+    at: list[int],
+    starts: list[int],
+    cls: int,
+    sep: int,
+) -> None:
+    token_ids, segment_ids = batch.token_ids, batch.segment_ids
+    entries = zip(at, starts, rows.tolist(), strict=True)
+    for i, start, (a, b, a_length, b_length, label) in entries:
+        row, end = token_ids[i], start + a_length + 1
+        row[start + 1 : end] = ids[a : a + a_length]
+        row[end] = sep
+        if b_length:
+            second = end + 1
+            if label == TRANSLATION:
+                row[second] = cls
+                second += 1
+            last = second + b_length
+            row[second:last] = ids[b : b + b_length]
+            row[last] = sep
+            segment_ids[i, end + 1 : last + 1] = 1
+
+
+def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
+    """A batch of padding, to be written into."""
+    return RawBatch(
+        token_ids=np.full((batch, seq), pad, dtype=np.int32),
+        segment_ids=np.zeros((batch, seq), dtype=np.uint8),
+        lengths=np.zeros(batch, dtype=np.int32),
+        example_ids=np.zeros(batch, dtype=np.int64),
+        copies=np.zeros(batch, dtype=np.int64),
+        starts=np.full((batch, texts), seq, dtype=np.int32),
+        pair_labels=np.zeros((batch, texts), dtype=np.int64),
+        languages=np.zeros((batch, 2), dtype=np.uint8),
+        following=np.full(batch, -1, dtype=np.int32),
+        backward=np.zeros(batch, dtype=np.uint8),
+    )

@@ -1,0 +1,121 @@
+"""The batches of a stage that reads text as it runs on, row by row, step after step."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.batches.batch import RawBatch, empty_batch
+from bertc.data.batches.endless import Endless, by_language, endless
+from bertc.data.vocab.vocabulary import Vocabulary
+
+Texts = tuple[NDArray[Any], ...]
+"""The token ids of each source, documents and their separators one after another."""
+
+
+@dataclass(eq=False)
+class RunningData:
+    """Training and held-out batches of one stage; batch k is a function of k alone.
+
+    The sources laid end to end are one text. Row r of a batch begins at the r-th part of it and
+    reads on from step to step, over the end of the text into its beginning: so each pass over the
+    text reads all of it, and no row is ever torn from what it read before. Of a source of less
+    weight a pass reads a part, and the next pass the part after it.
+    """
+
+    vocabulary: Vocabulary
+    batch: int
+    seq: int
+    train_texts: Texts
+    heldout_texts: Texts
+    languages: tuple[int, ...]
+    weights: tuple[float, ...]
+    static_copies: int = 0
+    lost: int = 0
+
+    @cached_property
+    def _text(self) -> Endless:
+        return endless(self.train_texts, self.weights)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one pass."""
+        return self._text.tokens
+
+    @property
+    def examples(self) -> int:
+        """Rows of one pass, begun ones too."""
+        return -(-self.tokens // self.seq)
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step of this stage, of several from there on, or some rows of each."""
+        row_b = np.arange(self.batch)[rows or slice(None)]
+        begins_b = row_b * self.tokens // self.batch
+        moved_k = np.arange(step, step + steps) * self.seq
+        starts_b = (moved_k[:, None] + begins_b).reshape(-1)
+        passes, within = np.divmod(starts_b, self.tokens)
+        copies = passes % self.static_copies if self.static_copies else passes
+        read_bs = self._text.read(starts_b[:, None] + np.arange(self.seq + 1))
+        batch = self._rows(read_bs, within, np.full(len(starts_b), self.seq))
+        batch.copies[:] = copies
+        batch.languages[:] = np.array(self.languages)[self._text.sources(starts_b)][:, None]
+        return batch
+
+    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
+        """Batches of ``batch`` rows, each of which reads on in its part of the held-out text.
+
+        About ``examples`` rows in all, of each language its share, but at least one batch. If they
+        are enough for all of it, every token of a language but its first is told exactly once.
+        """
+        for language, texts, wanted in self._heldout_parts(batch, examples):
+            for rows in islice(self._read_out(texts, batch), wanted):
+                rows.languages[:] = language
+                yield rows
+
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """How many rows ``heldout`` yields."""
+        parts = self._heldout_parts(batch, examples)
+        return batch * sum(
+            min(wanted, -(-_lane(sum(map(len, texts)), batch) // self.seq))
+            for _, texts, wanted in parts
+        )
+
+    def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
+        """Each language with its held-out texts, and how many batches of them are wanted."""
+        sizes = tuple(map(len, self.heldout_texts))
+        for language, own, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in own)
+            yield language, texts, max(1, math.ceil(examples * share / batch))
+
+    def _read_out(self, texts: Texts, batch: int) -> Iterator[RawBatch]:
+        text = endless(texts, (1.0,) * len(texts))
+        total = text.tokens
+        part = _lane(total, batch)
+        begins_b = np.arange(batch) * part
+        own_b = np.clip(total - 1 - begins_b, 0, part)
+        lane_s = np.arange(self.seq + 1)
+        for start in range(0, part, self.seq):
+            starts_b = (begins_b + start) % total
+            read_bs = text.read(starts_b[:, None] + lane_s)
+            yield self._rows(read_bs, starts_b, np.clip(own_b - start, 0, self.seq))
+
+    def _rows(
+        self,
+        read_bs: NDArray[np.int64],
+        places_b: NDArray[np.int64],
+        lengths_b: NDArray[np.int64],
+    ) -> RawBatch:
+        batch = empty_batch(len(read_bs), self.seq, 1, self.vocabulary.pad)
+        batch.token_ids[:], batch.following[:] = read_bs[:, :-1], read_bs[:, -1]
+        batch.example_ids[:], batch.lengths[:], batch.starts[:] = places_b, lengths_b, 0
+        return batch
+
+
+def _lane(tokens: int, batch: int) -> int:
+    """Tokens that each row of a batch tells of a text; nothing tells its first."""
+    return -(-(tokens - 1) // batch)

@@ -1,0 +1,231 @@
+"""The batches of a stage whose rows are text as it runs on, then two segments.
+
+Axes: b rows, s positions of a row, w places after one, n random numbers of a row. Places are
+counted in the direction that a row reads in: backward, place p is that of the text's token -1 - p.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.batches.batch import RawBatch, empty_batch
+from bertc.data.batches.endless import Endless, by_language, endless
+from bertc.data.rows.tokens import Tokens
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.ir.address import key
+
+SPECIALS = 3
+"""A separator after each segment, and [CLS]."""
+
+
+class Segments(NamedTuple):
+    """The two segments of each row (b,): A begins where the text before it ends."""
+
+    a_length: NDArray[np.int64]
+    b_place: NDArray[np.int64]
+    b_length: NDArray[np.int64]
+    elsewhere: NDArray[np.bool_]  # whether B is from anywhere, and not what follows A
+
+
+class Lanes(NamedTuple):
+    """Where the rows of a batch begin, and which way they read."""
+
+    places: NDArray[np.int64]  # (b,)
+    backward: NDArray[np.bool_]  # (b,)
+
+    def of_tokens(self, places_bw: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in the text the tokens at places (b, w) stand."""
+        return np.where(self.backward[:, None], -1 - places_bw, places_bw)
+
+    def of_cuts(self, places_bw: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where in the text what is cut off before places (b, w) is cut."""
+        return np.where(self.backward[:, None], -places_bw, places_bw)
+
+
+@dataclass(eq=False)
+class StreamPairs:
+    """Training and held-out batches of one stage; batch k is a function of the seed and of k.
+
+    As ``RunningData``, but that rows go on after their first ``reuse`` tokens. Where they read
+    ``both_ways``, odd ones go through the text from its end to its beginning.
+    """
+
+    vocabulary: Vocabulary
+    seed: int
+    batch: int
+    seq: int
+    reuse: int
+    both_ways: bool
+    train_texts: tuple[Tokens, ...]
+    heldout_texts: tuple[Tokens, ...]
+    languages: tuple[int, ...]
+    weights: tuple[float, ...]
+    static_copies: int = 0
+    lost: int = 0
+
+    @cached_property
+    def _text(self) -> Endless:
+        return _endless(self.train_texts, self.weights)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one pass."""
+        return self._text.tokens
+
+    @property
+    def examples(self) -> int:
+        """Rows of one pass, begun ones too."""
+        return -(-self.tokens // self.reuse)
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step of this stage, of several from there on, or some rows of each."""
+        own, text = rows or slice(None), self._text
+        first = self._lanes(text, self.batch)
+        lanes = Lanes(
+            np.concatenate([first.places[own] + k * self.reuse for k in range(step, step + steps)]),
+            np.tile(first.backward[own], steps),
+        )
+        bits_bn = [self._bits(self.batch, "train", k)[own] for k in range(step, step + steps)]
+        batch = self._rows(text, lanes, np.concatenate(bits_bn))
+        if self.static_copies:
+            batch.copies[:] %= self.static_copies
+        sources = text.sources(lanes.of_tokens(lanes.places[:, None])[:, 0])
+        batch.languages[:] = np.array(self.languages)[sources][:, None]
+        return batch
+
+    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
+        """Batches of ``batch`` rows, each of which reads on in its part of the held-out text.
+
+        About ``examples`` rows in all, of each language its share, but at least one batch.
+        """
+        for language, texts, wanted in self._heldout_parts(batch, examples):
+            for rows in islice(self._read_out(texts, batch, language), wanted):
+                rows.languages[:] = language
+                yield rows
+
+    def heldout_rows(self, batch: int, examples: int) -> int:
+        """How many rows ``heldout`` yields."""
+        parts = self._heldout_parts(batch, examples)
+        return batch * sum(
+            min(wanted, self._batches_of(sum(len(text.ids) for text in texts), batch))
+            for _, texts, wanted in parts
+        )
+
+    def _heldout_parts(
+        self, batch: int, examples: int
+    ) -> Iterator[tuple[int, tuple[Tokens, ...], int]]:
+        """Each language with its held-out texts, and how many batches of them are wanted."""
+        sizes = tuple(len(text.ids) for text in self.heldout_texts)
+        for language, own, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in own)
+            yield language, texts, max(1, math.ceil(examples * share / batch))
+
+    def _batches_of(self, tokens: int, batch: int) -> int:
+        """Batches that read a text once, in each direction that there is."""
+        lanes_each_way = -(-batch // 2) if self.both_ways else batch
+        return -(-tokens // (lanes_each_way * self.reuse))
+
+    def _read_out(self, texts: tuple[Tokens, ...], batch: int, language: int) -> Iterator[RawBatch]:
+        text = _endless(texts, (1.0,) * len(texts))
+        lanes = self._lanes(text, batch)
+        for k in range(self._batches_of(text.tokens, batch)):
+            places_b = lanes.places + k * self.reuse
+            bits_bn = self._bits(batch, "heldout", language, k)
+            yield self._rows(text, lanes._replace(places=places_b), bits_bn)
+
+    def _lanes(self, text: Endless, batch: int) -> Lanes:
+        """The first batch: those of one direction begin at equal distances."""
+        ways = 2 if self.both_ways else 1
+        number_b, way_b = np.divmod(np.arange(batch), ways)
+        many_b = np.bincount(way_b, minlength=ways)[way_b]
+        return Lanes(number_b * text.tokens // many_b, way_b == 1)
+
+    def _bits(self, batch: int, *address: str | int) -> NDArray[np.uint64]:
+        """Three random numbers (b, n) for each row, at an address of their own."""
+        drawn = np.random.Philox(key=key(self.seed, "segments", *address)).random_raw(3 * batch)
+        return np.asarray(drawn, dtype=np.uint64).reshape(batch, 3)
+
+    def _rows(self, text: Endless, lanes: Lanes, bits_bn: NDArray[np.uint64]) -> RawBatch:
+        reuse, seq = self.reuse, self.seq
+        room = seq - reuse - SPECIALS
+        begins = lanes._replace(places=lanes.places + reuse)
+        a_b, place_b, _, elsewhere_b = cut_segments(text, begins, room, bits_bn)
+        lane_s, middle_b1 = np.arange(seq), (reuse + a_b)[:, None]
+        in_b_bs = lane_s > middle_b1
+        places_bs = np.where(
+            in_b_bs, place_b[:, None] + lane_s - middle_b1 - 1, lanes.places[:, None] + lane_s
+        )
+        batch = empty_batch(len(a_b), seq, 1, self.vocabulary.pad)
+        batch.token_ids[:] = text.read(lanes.of_tokens(places_bs))
+        batch.token_ids[lane_s == middle_b1] = self.vocabulary.sep
+        batch.token_ids[:, -2:] = self.vocabulary.sep, self.vocabulary.cls
+        batch.segment_ids[:] = in_b_bs
+        batch.segment_ids[:, -1] = 2
+        batch.lengths[:], batch.starts[:], batch.pair_labels[:, 0] = seq, 0, elsewhere_b
+        own_b = lanes.of_tokens(lanes.places[:, None])[:, 0]
+        batch.copies[:], batch.example_ids[:] = np.divmod(own_b, text.tokens)
+        batch.backward[:] = lanes.backward
+        return batch
+
+
+def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uint64]) -> Segments:
+    """Two segments of ``room`` tokens in all, A from where each lane is (_split_a_and_b).
+
+    A ends with a sentence; B reads on to the end of one. Where there is none to end with, or as
+    often, B is whole sentences from anywhere in the text of the same source. What is too long loses
+    its end.
+    """
+    cuts_bw = text.begins(lanes.of_cuts(lanes.places[:, None] + np.arange(1, 2 * room + 1)))
+    cuts_bw[:, -1] = True  # the end of a longer sentence is not looked for
+    end_b = room + cuts_bw[:, room - 1 :].argmax(1)
+    inner_bw = cuts_bw[:, : room - 1]
+    count_b = inner_bw.sum(1)
+    chosen_b = bits_bn[:, 0] % np.maximum(count_b, 1).astype(np.uint64)
+    a_b = (inner_bw.cumsum(1) <= chosen_b[:, None].astype(np.int64)).sum(1) + 1
+    a_b = np.where(count_b > 0, a_b, end_b)
+    elsewhere_b = (count_b == 0) | (bits_bn[:, 1] >> np.uint64(63) == 0)
+    wanted_b = np.maximum(1, room - a_b)
+    place_b, b_b = _anywhere(text, lanes, room, wanted_b, bits_bn[:, 2])
+    place_b = np.where(elsewhere_b, place_b, lanes.places + a_b)
+    b_b = np.where(elsewhere_b, b_b, end_b - a_b)
+    # The longer one is cut, of two equal ones the second.
+    over_b = a_b + b_b - room
+    from_a_b = np.clip(a_b - b_b, 0, over_b)
+    from_b_b = np.clip(b_b - a_b, 0, over_b)
+    equal_b = over_b - from_a_b - from_b_b
+    a_b, b_b = a_b - from_a_b - equal_b // 2, b_b - from_b_b - (equal_b + 1) // 2
+    return Segments(a_b, place_b, b_b, elsewhere_b)
+
+
+def _anywhere(
+    text: Endless,
+    lanes: Lanes,
+    room: int,
+    wanted_b: NDArray[np.int64],
+    bits_b: NDArray[np.uint64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where whole sentences of at least so many tokens begin, and how many they are (b,)."""
+    here_b = lanes.of_tokens(lanes.places[:, None])[:, 0]
+    source_b = text.sources(here_b)
+    begin_b = here_b // text.tokens * text.tokens + (text.ends - text.quotas)[source_b]
+    drawn_b = begin_b + (bits_b % text.quotas[source_b].astype(np.uint64)).astype(np.int64)
+    drawn_b = lanes.of_tokens(drawn_b[:, None])[:, 0]
+    back_bw = drawn_b[:, None] - np.arange(room + 1)
+    before_bw = text.begins(lanes.of_cuts(back_bw))
+    on_bw = (drawn_b + wanted_b)[:, None] + np.arange(room + 1)
+    after_bw = text.begins(lanes.of_cuts(on_bw))
+    # Of a sentence longer than a row no more than a row is looked at.
+    before_bw[:, -1] = after_bw[:, -1] = True
+    first_b = drawn_b - before_bw.argmax(1)
+    return first_b, drawn_b + wanted_b + after_bw.argmax(1) - first_b
+
+
+def _endless(texts: tuple[Tokens, ...], weights: tuple[float, ...]) -> Endless:
+    ids, sentences = (tuple(getattr(text, name) for text in texts) for name in ("ids", "sentences"))
+    return endless(ids, weights, sentences)

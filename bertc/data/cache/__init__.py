@@ -1,0 +1,1 @@
+"""Prepared data on disk, and the processes that prepare it."""

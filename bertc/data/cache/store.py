@@ -1,0 +1,137 @@
+"""Folders that are either whole or not there: made aside, synced, renamed, checked when opened."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from bertc.data.cache.progress import Progress
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.storage import durable
+from bertc.storage.paths import is_taken
+from bertc.storage.plain_file import read_text, size_bytes
+
+MANIFEST = "manifest.json"
+CHECKED_BYTES = 64 << 20
+"""Files up to this size are hashed at every opening; of larger ones the size is checked."""
+WAIT_SECONDS = 0.2
+LARGEST_MANIFEST_BYTES = 64 << 20
+ELSEWHERE = "choose another place with BERTC_CACHE=FOLDER"
+
+Facts = Mapping[str, Any]
+
+
+def fingerprint(*facts: Any) -> str:
+    """sha256 of plain values, written canonically."""
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def obtain(
+    folder: Path, make: Callable[[Path], Facts], progress: Progress, expected_bytes: int = 0
+) -> Facts:
+    """The facts kept in ``folder``, which ``make`` fills first if it is missing or damaged.
+
+    ``make`` writes into a temporary folder and returns the facts to keep. One process makes, the
+    others wait. A folder left by a process that died has another name and is never read.
+
+    Raises:
+        CannotWriteError: the folder cannot be written; says what is needed and what is free.
+    """
+    if (facts := _intact(folder)) is not None:
+        return facts
+    with durable.writing(folder, expected_bytes, ELSEWHERE):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return _obtained_alone(folder, make, progress)
+
+
+def _obtained_alone(folder: Path, make: Callable[[Path], Facts], progress: Progress) -> Facts:
+    with _alone(folder, progress):
+        if (facts := _intact(folder)) is not None:
+            return facts
+        if is_taken(folder):
+            progress.note(f"{folder} is damaged and made anew")
+            durable.remove(folder)
+        for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
+            durable.remove(leftover)
+        temporary = folder.parent / f"{folder.name}.tmp-{os.getpid()}"
+        temporary.mkdir()
+        try:
+            facts = make(temporary)
+            _seal(temporary, facts)
+            durable.rename(temporary, folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    return facts
+
+
+def verify(folder: Path) -> Facts:
+    """The facts of a folder, after reading every byte of it.
+
+    Raises:
+        DataError: something in it is missing or not what was written.
+    """
+    if (facts := _intact(folder, limit_bytes=None)) is None:
+        raise DataError(f"{folder} is damaged", "delete it; it is made again when needed")
+    return facts
+
+
+def _seal(folder: Path, facts: Facts) -> None:
+    """Write the manifest and push everything to the disk."""
+    files = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        durable.sync(path)
+        files[path.relative_to(folder).as_posix()] = [path.stat().st_size, durable.digest(path)]
+    content = json.dumps({"facts": facts, "files": files}, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    (folder / MANIFEST).write_text(f"{digest}\n{content}\n", encoding="utf-8")
+    durable.sync(folder / MANIFEST)
+    durable.sync(folder)
+
+
+def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
+    """The facts of a folder whose files are those of its manifest, else None."""
+    try:
+        text = read_text(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
+        digest, content, end = text.split("\n")
+        if end or hashlib.sha256(content.encode()).hexdigest() != digest:
+            return None
+        manifest = json.loads(content)
+        for name, (size, expected) in manifest["files"].items():
+            path = folder / name
+            if size_bytes(path) != size:
+                return None
+            small = limit_bytes is None or size <= limit_bytes
+            if small and durable.digest(path) != expected:
+                return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MissingInputError, DataError):
+        return None
+    return dict(manifest["facts"])
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock of a folder; the system drops it when the process ends, however it ends."""
+    with (folder.parent / f"{folder.name}.lock").open("a") as lock:
+        if not _locked(lock):
+            progress.begin(f"waiting for the process that prepares {folder}", 0, "")
+            while not _locked(lock):
+                time.sleep(WAIT_SECONDS)
+                progress.advance(0)  # may be told to stop
+            progress.end()
+        yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

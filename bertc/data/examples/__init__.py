@@ -1,0 +1,1 @@
+"""Labelled examples as rows and batches."""

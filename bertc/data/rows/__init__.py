@@ -1,0 +1,1 @@
+"""Tokenised text, and which part of it stands in which row."""

@@ -1,0 +1,55 @@
+"""A held-out part always: what is done when the hash of the documents leaves one part empty."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bertc.data.rows.tokens import FILES, DType, Tokens, open_tokens
+
+LARGEST_LAST = 0.1
+"""The last document is held out whole if it makes up at most this part of the text."""
+
+
+def ensure_both_parts(
+    folder: Path, dtype: DType, separator: int, holdout: float, whole: bool = False
+) -> None:
+    """Hold out the last document, or its last sentences if it is long, when nothing else is.
+
+    Needs at least two sentences in both parts together; two documents if they stay ``whole``.
+    """
+    if not len(open_tokens(folder, "train", dtype).ids):
+        for name in FILES:
+            spare = folder / f"spare.{name}"
+            (folder / f"train.{name}").rename(spare)
+            (folder / f"heldout.{name}").rename(folder / f"train.{name}")
+            spare.rename(folder / f"heldout.{name}")
+    if len(open_tokens(folder, "heldout", dtype).ids):
+        return
+    train = open_tokens(folder, "train", dtype)
+    cut = int(train.documents[-2]) if whole else _cut(train, holdout)
+    at = int(train.sentences[cut])
+    inside = cut not in train.documents
+    documents = train.documents[train.documents < cut]
+    (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
+    (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
+    later = train.documents[train.documents > cut] - cut
+    (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
+    kept = np.append(train.sentences[:cut], at + inside)
+    (folder / "train.sentences").write_bytes(kept.tobytes())
+    (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
+    with (folder / "train.ids").open("r+b") as ids:
+        ids.seek(at * np.dtype(dtype).itemsize)
+        if inside:
+            ids.write(dtype(separator).tobytes())
+        ids.truncate(ids.tell())
+
+
+def _cut(train: Tokens, holdout: float) -> int:
+    """The first sentence to hold out."""
+    last = int(train.documents[-2])
+    total, begins = len(train.ids), int(train.sentences[last])
+    if last and total - begins <= LARGEST_LAST * total:
+        return last
+    sentences = len(train.sentences) - 1
+    wanted = int(np.searchsorted(train.sentences, total * (1 - holdout)))
+    return min(max(wanted, last + 1 if last + 1 < sentences else last, 1), sentences - 1)

@@ -1,0 +1,212 @@
+"""Which text stands in which row: an index for each format, built once and memory-mapped."""
+
+import itertools
+import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.rows.pairs import Fitting, Pair, segment_pairs, sentence_pairs
+from bertc.data.rows.tokens import Offsets, Tokens, mapped
+from bertc.ir.address import key
+from bertc.ir.data import (
+    PAIRED,
+    Blocks,
+    DocSentences,
+    Format,
+    FullSentences,
+    SegmentPair,
+    SentencePair,
+    SingleSegment,
+    Stream,
+    StreamPair,
+)
+from bertc.ir.learning.objective import Pairs
+
+ROW = np.dtype(
+    [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
+)
+"""Where the first text starts, where the second does, their lengths, and the pair label.
+
+A row without a second text has b_length 0.
+"""
+
+TRANSLATION = 2
+"""The label of a row whose texts say the same in two languages."""
+
+ROWS_AT_ONCE = 1 << 16
+FILE = "rows"
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """What decides the rows of one copy of the data.
+
+    ``paired`` documents are rows themselves, ``turned`` so that their second text comes first.
+    """
+
+    format: Format
+    pairs: Pairs
+    seq: int
+    seed: int
+    copy: int
+    paired: bool = False
+    turned: bool = False
+
+    @property
+    def drawn(self) -> bool:
+        """Whether chance has a part in it, so that another copy has other rows."""
+        if self.paired:
+            return False
+        match self.format:
+            case SegmentPair() | SingleSegment():
+                return True
+            case SentencePair():
+                return self.pairs in ("random-next", "swapped")
+            case FullSentences() | Blocks() | DocSentences() | Stream() | StreamPair():
+                return False
+
+
+def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:
+    """Write the index of all rows of a part; say how many, with how many tokens, and how many lost.
+
+    Tokens are lost where a text is cut to its row.
+    """
+    rng = random.Random(key(how.seed, "rows", how.copy))
+    fitting = Fitting(how.seq - 3 if how.format.kind in PAIRED else how.seq - 2, rng)
+    count = read = 0
+    with (folder / FILE).open("wb") as file:
+        for block in _blocks(tokens, how, fitting):
+            file.write(block.tobytes())
+            count += len(block)
+            read += int(block["a_length"].sum()) + int(block["b_length"].sum())
+    return {"rows": count, "tokens": read, "lost": fitting.lost}
+
+
+def open_rows(folder: Path) -> NDArray[Any]:
+    """The index as a read-only array of ``ROW``."""
+    return mapped(folder / FILE, ROW)
+
+
+def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    if how.paired:
+        pairs = _translations(tokens, how.seq - 4, fitting)
+        yield from map(_turned, pairs) if how.turned else pairs
+        return
+    if isinstance(how.format, FullSentences):
+        yield from _full_sentences(tokens, fitting.room)
+        return
+    if isinstance(how.format, Blocks):
+        yield from _even(tokens, fitting.room)
+        return
+    rows = _rows(tokens, how, fitting)
+    while block := list(itertools.islice(rows, ROWS_AT_ONCE)):
+        yield np.array(block, dtype=ROW)
+
+
+def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArray[Any]]:
+    """A row a document of two sentences; of those too long the longer one is cut at its end.
+
+    A document of another number lost a sentence that has no tokens.
+    """
+    for begin in range(0, len(tokens.documents) - 1, ROWS_AT_ONCE):
+        firsts = np.array(tokens.documents[begin : begin + ROWS_AT_ONCE + 1])
+        first = firsts[:-1][np.diff(firsts) == 2]
+        block = np.zeros(len(first), dtype=ROW)
+        block["a"], block["b"] = tokens.sentences[first], tokens.sentences[first + 1]
+        a_length = block["b"] - block["a"]
+        b_length = tokens.sentences[first + 2] - 1 - block["b"]  # the separator
+        over = np.maximum(a_length + b_length - room, 0)
+        from_a = np.clip(a_length - b_length, 0, over)
+        from_b = np.clip(b_length - a_length, 0, over)
+        equal = over - from_a - from_b
+        block["a_length"] = a_length - from_a - equal // 2
+        block["b_length"] = b_length - from_b - (equal + 1) // 2
+        block["label"] = TRANSLATION
+        fitting.lost += int(over.sum())
+        yield block
+
+
+def _turned(block: NDArray[Any]) -> NDArray[Any]:
+    """Rows with their two texts in the other order."""
+    other = block.copy()
+    for one, two in (("a", "b"), ("a_length", "b_length")):
+        other[one], other[two] = block[two], block[one]
+    return other
+
+
+def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
+    match how.format:
+        case SegmentPair() as form:
+            return segment_pairs(tokens, how.pairs, form, fitting)
+        case SentencePair():
+            return sentence_pairs(tokens, how.pairs, fitting)
+        case SingleSegment(short=short):
+            return _single_segments(tokens, short, fitting)
+        case _:
+            return _doc_sentences(tokens, fitting.room)
+
+
+def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
+    """As many whole sentences as fit, one row after the other through all documents.
+
+    The last row of some sentences is told once it is known what follows them.
+    """
+    starts = ends = np.empty(0, dtype=np.int64)
+    for more_starts, more_ends in tokens.pieces(room):
+        starts, ends = np.append(starts, more_starts), np.append(ends, more_ends)
+        beyond = np.searchsorted(ends, starts + room, side="right").tolist()
+        firsts = [0]
+        while (following := beyond[firsts[-1]]) < len(beyond):
+            firsts.append(following)
+        first = np.array(firsts)
+        yield _running(starts[first[:-1]], ends[first[1:] - 1])
+        starts, ends = starts[firsts[-1] :], ends[firsts[-1] :]
+    yield _running(starts[:1], ends[-1:])
+
+
+def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
+    """Rows of one text each."""
+    block = np.zeros(len(starts), dtype=ROW)
+    block["a"], block["a_length"] = starts, ends - starts
+    return block
+
+
+def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
+    """Rows of ``room`` tokens, one after the other through all documents, all of them full.
+
+    The last one starts early enough to be full. A part shorter than a row is read round and round.
+    """
+    total = len(tokens.ids) - 1  # a row ends with a separator of its own
+    for start in range(0, max(total, 1), room * ROWS_AT_ONCE):
+        starts = np.arange(start, min(total, start + room * ROWS_AT_ONCE), room)
+        starts = np.minimum(starts, max(0, total - room))
+        yield _running(starts, starts + room)
+
+
+def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:
+    """As many whole sentences of one document as fit."""
+    for _, bounds in tokens.bounds(room):
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            end = bisect_right(bounds, bounds[start] + room, start + 1) - 1
+            yield bounds[start], 0, bounds[end] - bounds[start], 0, 0
+            start = end
+
+
+def _single_segments(tokens: Tokens, short: float, fitting: Fitting) -> Iterator[Pair]:
+    """Sentences of one document until the row is full, what is over cut from both ends."""
+    rng, room = fitting.rng, fitting.room
+    for _, bounds in tokens.bounds(room):
+        target = rng.randint(2, room) if rng.random() < short else room
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
+            begins, length = fitting.one(bounds[start], bounds[end] - bounds[start])
+            yield begins, 0, length, 0, 0
+            start = end

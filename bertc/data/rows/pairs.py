@@ -1,0 +1,126 @@
+"""Rows of two texts, as BERT's create_pretraining_data.py and ALBERT's make them."""
+
+import random
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bertc.data.rows.tokens import Tokens
+from bertc.ir.data import SegmentPair
+from bertc.ir.learning.objective import Pairs
+
+TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
+
+Pair = tuple[int, int, int, int, int]
+"""(a, b, a_length, b_length, label), the fields of ``rows.ROW``."""
+
+
+@dataclass
+class Fitting:
+    """Cuts texts to ``room`` tokens, each token from the front or the back with probability 1/2."""
+
+    room: int
+    rng: random.Random
+    lost: int = 0
+    """Tokens cut off so far."""
+
+    def one(self, start: int, length: int) -> tuple[int, int]:
+        """A text that fits."""
+        over = length - self.room
+        return self._shorter(start, length, over) if over > 0 else (start, length)
+
+    def two(self, a: tuple[int, int], b: tuple[int, int], label: int) -> Pair:
+        """A pair that fits; tokens go from the longer text, of equal ones from the second."""
+        over = a[1] + b[1] - self.room
+        if over > 0:
+            from_a = min(max(a[1] - b[1], 0), over)
+            from_b = min(max(b[1] - a[1], 0), over)
+            equal = over - from_a - from_b
+            a = self._shorter(*a, from_a + equal // 2)
+            b = self._shorter(*b, from_b + (equal + 1) // 2)
+        return a[0], b[0], a[1], b[1], label
+
+    def _shorter(self, start: int, length: int, by: int) -> tuple[int, int]:
+        self.lost += by
+        return start + (self.rng.getrandbits(by).bit_count() if by else 0), length - by
+
+
+def segment_pairs(
+    tokens: Tokens, pairs: Pairs, form: SegmentPair, fitting: Fitting
+) -> Iterator[Pair]:
+    """Runs of sentences up to a target length, parted in two at a random sentence.
+
+    Where the second text comes from another document, the sentences it replaces open the next row.
+    """
+    rng, room = fitting.rng, fitting.room
+    for document, bounds in tokens.bounds(room):
+        target = rng.randint(2, room) if rng.random() < form.short else room
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            if start and form.short_per == "example":
+                target = rng.randint(2, room) if rng.random() < form.short else room
+            end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
+            middle = start + (rng.randint(1, end - start - 1) if end - start > 1 else 1)
+            first = (bounds[start], bounds[middle] - bounds[start])
+            follows = (bounds[middle], bounds[end] - bounds[middle])
+            match _relation(pairs, end - start, rng):
+                case "other":
+                    other = _other(tokens, document, target - first[1], rng)
+                    yield fitting.two(first, other, 1)
+                    end = middle
+                case "swapped":
+                    yield fitting.two(follows, first, 1)
+                case _:
+                    yield fitting.two(first, follows, 0)
+            start = end
+
+
+def sentence_pairs(tokens: Tokens, pairs: Pairs, fitting: Fitting) -> Iterator[Pair]:
+    """Two sentences: neighbours, or the second from another document."""
+    rng = fitting.rng
+    for document, bounds in tokens.bounds(fitting.room):
+        start, last = 0, len(bounds) - 1
+        while start < last:
+            end = min(start + 2, last)
+            first = (bounds[start], bounds[start + 1] - bounds[start])
+            follows = (bounds[start + 1], bounds[end] - bounds[start + 1])
+            match _relation(pairs, end - start, rng):
+                case "other":
+                    other = _other(tokens, document, 1, rng)
+                    yield fitting.two(first, other, 1)
+                    end = start + 1
+                case "swapped":
+                    yield fitting.two(follows, first, 1)
+                case _:
+                    yield fitting.two(first, follows, 0)
+            start = end
+
+
+def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
+    """Where the second text comes from; a lone sentence has nothing that follows it."""
+    if pairs == "random-next":
+        return "other" if sentences == 1 or rng.random() < 0.5 else "next"
+    if pairs == "swapped":
+        if sentences == 1:
+            return "other"  # ALBERT's released code, with the label of a swap
+        return "swapped" if rng.random() < 0.5 else "next"
+    return "next"
+
+
+def _other(tokens: Tokens, document: int, wanted: int, rng: random.Random) -> tuple[int, int]:
+    """(start, length) of at least ``wanted`` tokens from a random sentence of another document.
+
+    Shorter where that document ends first; the same document if ten tries find no other.
+    """
+    count = len(tokens.documents) - 1
+    for _ in range(TRIES):
+        if (other := rng.randrange(count)) != document:
+            break
+    first, last = int(tokens.documents[other]), int(tokens.documents[other + 1])
+    sentence = rng.randrange(first, last)
+    start = int(tokens.sentences[sentence])
+    end = tokens.sentence_end(sentence, last)
+    while end - start < wanted and sentence + 1 < last:
+        sentence += 1
+        end = tokens.sentence_end(sentence, last)
+    return start, end - start

@@ -1,0 +1,184 @@
+"""A source to token ids, once: split, encode on all cores, write, part training from held-out."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from bertc.data.cache.progress import Progress
+from bertc.data.cache.workers import processes, spread
+from bertc.data.rows.holdout import ensure_both_parts
+from bertc.data.rows.tokens import PARTS, TokenWriter, open_tokens, token_dtype
+from bertc.data.sources.sentences import split
+from bertc.data.sources.source import Source
+from bertc.data.vocab.vocabulary import Vocabulary
+from bertc.diagnostics import DataError
+from bertc.ir.data import Sentences
+
+BATCH_CHARACTERS = 1 << 19
+WORTH_BYTES = 4 << 20
+"""Text that keeps a process busy for longer than it takes to start."""
+
+
+_Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
+"""Token ids in a row, the length of each sentence, the sentences of each piece."""
+
+
+@dataclass
+class _Batch:
+    """What pieces on their way are: (starts a document, part), and how much was read for them."""
+
+    runs: list[tuple[bool, str]] = field(default_factory=list)
+    amount: int = 0
+
+
+def tokenise(
+    folder: Path, source: Source, vocabulary: Vocabulary, holdout: float, progress: Progress
+) -> dict[str, Any]:
+    """Write both parts of a source into ``folder``; memory does not grow with the source.
+
+    A document is held out if the hash of its text falls into the lowest ``holdout`` of all.
+    Equal documents therefore stand in the same part.
+
+    Raises:
+        DataError: the source holds fewer than two sentences.
+    """
+    dtype = token_dtype(vocabulary.size)
+    digest = hashlib.sha256()
+    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in PARTS}
+    progress.begin(f"tokenising {source.name}", source.total, source.unit)
+    try:
+        encode = _Encode(vocabulary.tokenizer.to_str(), source.sentences)
+        number = processes(source.text_bytes, WORTH_BYTES)
+        batches = _batches(source, holdout, digest)
+        with closing(spread(encode, batches, number)) as finished:
+            for batch, encoded in finished:
+                _write(writers, batch, encoded)
+                progress.advance(batch.amount)
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    progress.end()
+    if sum(writer.sentences for writer in writers.values()) < (4 if source.paired else 2):
+        raise DataError(
+            f"{source.name} holds fewer than two {'pairs' if source.paired else 'sentences'}",
+            "one is needed to train on and one to evaluate on; they end with . ! or ?, "
+            "with sentences=lines wherever a line does",
+        )
+    ensure_both_parts(folder, dtype, vocabulary.sep, holdout, source.paired)
+    return _facts(folder, source, vocabulary, digest.hexdigest())
+
+
+def _facts(folder: Path, source: Source, vocabulary: Vocabulary, content: str) -> dict[str, Any]:
+    """Counts of the finished parts; the training tokens' frequencies go to a file of their own."""
+    dtype = token_dtype(vocabulary.size)
+    facts: dict[str, Any] = {"name": source.name, "content": content}
+    for part in PARTS:
+        tokens = open_tokens(folder, part, dtype)
+        facts[part] = {
+            "tokens": tokens.count,
+            "sentences": len(tokens.sentences) - 1,
+            "documents": len(tokens.documents) - 1,
+        }
+    train = open_tokens(folder, "train", dtype)
+    counts = np.zeros(vocabulary.size, dtype=np.int64)
+    for start in range(0, len(train.ids), BATCH_CHARACTERS):
+        chunk = train.ids[start : start + BATCH_CHARACTERS]
+        counts += np.bincount(chunk, minlength=vocabulary.size)
+    counts[vocabulary.special] = 0
+    (folder / "train.counts").write_bytes(counts.tobytes())
+    return facts
+
+
+def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: _Encoded) -> None:
+    ids, lengths, counts = encoded
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    at = 0
+    for (first, part), count in zip(batch.runs, counts, strict=True):
+        if first:
+            writers[part].begin()
+        own = lengths[at : at + count]
+        writers[part].add(ids[ends[at] : ends[at + count]], own[own > 0])
+        at += count
+
+
+@dataclass(frozen=True)
+class _Encode:
+    """Pieces of text, each with whether text of its document stands before, to token ids."""
+
+    spelling: str
+    sentences: Sentences
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        tokenizer = Tokenizer.from_str(self.spelling)
+        tokenizer.encode_special_tokens = True  # text that spells a special token is text
+        return tokenizer
+
+    @cached_property
+    def _spaced(self) -> bool:
+        return self.sentences != "whole" and continues_with_space(self._tokenizer)
+
+    def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
+        found = [split(text, self.sentences) for text, _ in pieces]
+        sentences = [
+            f" {sentence}" if self._spaced and (inside or place) else sentence
+            for (_, inside), of_piece in zip(pieces, found, strict=True)
+            for place, sentence in enumerate(of_piece)
+        ]
+        encodings = self._tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+        ids = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))
+        return flat, lengths, [len(of_piece) for of_piece in found]
+
+
+def _batches(
+    source: Source, holdout: float, digest: Any
+) -> Iterator[tuple[_Batch, list[tuple[str, bool]]]]:
+    """Pieces of about ``BATCH_CHARACTERS`` in all, and what is to be remembered of them."""
+    batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
+    part, inside = "train", False
+    for text, first, amount, kin in source.read():
+        raw = text.encode("utf-8", "surrogatepass")
+        digest.update(b"\0" * first + raw)
+        if first:
+            part, inside = part_of(kin.encode() or raw, holdout), False
+        batch.runs.append((first, part))
+        batch.amount += amount
+        pieces.append((text, inside))
+        inside = inside or not (not text or text.isspace())
+        characters += len(text)
+        if characters >= BATCH_CHARACTERS:
+            yield batch, pieces
+            batch, pieces, characters = _Batch(), [], 0
+    yield batch, pieces
+
+
+def part_of(text: bytes, holdout: float) -> str:
+    """Which part a document belongs to, by the hash of its (first piece of) text."""
+    digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
+    return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
+
+
+def continues_with_space(tokenizer: Tokenizer) -> bool:
+    """Whether a sentence that follows another is to be encoded with the space between them.
+
+    Byte-level vocabularies hold the space in the word after it; others add or ignore it.
+    """
+    node = json.loads(tokenizer.to_str())["pre_tokenizer"] or {}
+    return any(
+        step.get("type") == "ByteLevel" and not step.get("add_prefix_space")
+        for step in node.get("pretokenizers", [node])
+    )

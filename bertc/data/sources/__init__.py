@@ -1,0 +1,1 @@
+"""Text as it comes: files, tables, data sets, documentation strings, parallel text."""

@@ -1,0 +1,151 @@
+"""The documentation strings of Python's standard library and of installed packages.
+
+Source files are parsed, never imported, so nobody's code runs. One document a module: its strings
+in the order they stand, those of at most 80 characters left out, and any met before left out too.
+"""
+
+import ast
+import gc
+import hashlib
+import inspect
+import site
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from bertc.data.cache.workers import processes, spread
+from bertc.data.sources.source import Piece, Source, whole
+from bertc.diagnostics import MissingInputError
+from bertc.ir.data import Docstrings
+
+SHORTEST_CHARACTERS = 81
+LARGEST_FILE_BYTES = 4 << 20
+FILES_AT_ONCE = 32
+WORTH_BYTES = 16 << 20
+"""Source files that keep a process busy for longer than it takes to start."""
+SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
+
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def open_docstrings(corpus: Docstrings) -> Source:
+    """Find the source files of the named packages, or of all.
+
+    Raises:
+        MissingInputError: a named package is not installed, or has no source files.
+    """
+    files = [found for root in _roots() for found in _modules(root, corpus.packages)]
+    present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in files}
+    if missing := [name for name in corpus.packages if name not in present]:
+        raise MissingInputError(
+            f"no Python source of package {missing[0]!r} is installed",
+            "name the top-level module as in an import statement, or write data=docstrings",
+        )
+    total = sum(size for _, _, size in files)
+    return Source(
+        name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
+        identity=("docstrings", *((f, size, p.stat().st_mtime_ns) for p, f, size in files)),
+        sentences="split",
+        total=total,
+        unit="bytes",
+        text_bytes=total // 4,
+        read=partial(_documents, files),
+        slow=True,
+    )
+
+
+def _roots() -> list[Path]:
+    """The standard library first, then where packages are installed."""
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
+    paths += [sysconfig.get_path("platlib"), *site.getsitepackages()]
+    return [path for path in dict.fromkeys(Path(p).resolve() for p in paths) if path.is_dir()]
+
+
+def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[Path, str, int]]:
+    """(path, path below the root, bytes) of the source files below a root, in order of name."""
+    folders = [root]
+    while folders:
+        folder = folders.pop()
+        below: list[Path] = []
+        for path in sorted(folder.iterdir()):
+            name = path.name.removesuffix(".py")
+            top = folder == root
+            if top and packages and name not in packages:
+                continue
+            if path.is_dir() and name not in SKIPPED and (name.isidentifier() or not top):
+                below.append(path)
+            elif path.suffix == ".py" and 0 < (size := path.stat().st_size) <= LARGEST_FILE_BYTES:
+                yield path, path.relative_to(root).as_posix(), size
+        folders += reversed(below)
+
+
+def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
+    number = processes(sum(size for _, _, size in files), WORTH_BYTES)
+    seen: set[bytes] = set()
+    amount = 0
+    with closing(spread(_read, _batches(files), number)) as read:
+        for sizes, documents in read:
+            for size, texts in zip(sizes, documents, strict=True):
+                amount += size
+                if text := "\n\n".join(_new(texts, seen)):
+                    yield from whole(text, amount)
+                    amount = 0
+    if amount:
+        yield Piece("", True, amount)
+
+
+def _batches(files: list[tuple[Path, str, int]]) -> Iterator[tuple[list[int], list[Path]]]:
+    """Sizes and paths of a few files at a time."""
+    for first in range(0, len(files), FILES_AT_ONCE):
+        some = files[first : first + FILES_AT_ONCE]
+        yield [size for _, _, size in some], [path for path, _, _ in some]
+
+
+def _read(paths: list[Path]) -> list[list[str]]:
+    return [list(_docstrings(path)) for path in paths]
+
+
+def _new(texts: list[str], seen: set[bytes]) -> Iterator[str]:
+    for text in texts:
+        digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+        if digest not in seen:
+            seen.add(digest)
+            yield text
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    """The longer documentation strings of a file, in order; none of a file Python cannot parse."""
+    collecting = gc.isenabled()
+    gc.disable()  # a tree has no cycles, and looking for them takes three quarters of the time
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes and the like, in others' code
+            tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
+        return
+    finally:
+        if collecting:
+            gc.enable()
+    for node in _in_order(tree):
+        body = node.body[0] if node.body else None
+        if (
+            isinstance(body, ast.Expr)
+            and isinstance(body.value, ast.Constant)
+            and isinstance(text := body.value.value, str)
+            and len(clean := inspect.cleandoc(text)) >= SHORTEST_CHARACTERS
+        ):
+            yield clean.encode("utf-8", "replace").decode()
+
+
+def _in_order(tree: ast.Module) -> Iterator[_Documented]:
+    """The nodes that may have a documentation string, in the order they stand in the file."""
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, _Documented):
+            yield node
+        if not isinstance(node, ast.expr):
+            stack += reversed(list(ast.iter_child_nodes(node)))

@@ -1,0 +1,148 @@
+"""Files as documents: text, JSON lines, tables and Parquet, each also packed."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from bertc.data.sources.cells import text
+from bertc.data.sources.source import Piece, Source, whole
+from bertc.data.sources.streams import (
+    LONGEST_LINE_BYTES,
+    Opened,
+    chunks,
+    decode,
+    lines,
+    opened,
+)
+from bertc.data.sources.tables import Columns, Wanted, records
+from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
+from bertc.ir.data import Files, Sentences
+from bertc.passes.inputs import instead_of
+from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
+from bertc.storage.paths import files_matching
+
+SAMPLED_BYTES = 1 << 16
+"""Bytes of each end of a file that its identity takes in, beside its name, size and time."""
+
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+
+
+def open_files(corpus: Files) -> Source:
+    """Find the files that match the glob, in order of name.
+
+    Raises:
+        MissingInputError: none does.
+        DataError: one has an ending of what is neither text nor rows of columns.
+    """
+    paths = found(corpus.path)
+    sizes = [path.stat().st_size for path in paths]
+    packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
+    return Source(
+        name=corpus.path,
+        identity=("files", corpus.column, corpus.sentences, *(identity(p) for p in paths)),
+        sentences=corpus.sentences,
+        total=sum(sizes),
+        unit="bytes",
+        text_bytes=sum(sizes) * (3 if packed else 1),
+        read=partial(_read, paths, corpus.column, corpus.sentences),
+    )
+
+
+def found(name: str) -> list[Path]:
+    """The files that match a glob, in order of name.
+
+    Raises:
+        MissingInputError: none does.
+        DataError: one has an ending of what is neither text nor rows of columns.
+    """
+    paths = sorted(files_matching(name), key=str)
+    if not paths:
+        raise MissingInputError(*instead_of(name))
+    for path in paths:
+        if suffix(path) in NO_TEXT:
+            raise DataError(*no_text(path))
+    return paths
+
+
+def columned(path: Path) -> bool:
+    """Whether its rows have columns; else it is text."""
+    return suffix(path) in FORMATS
+
+
+def identity(path: Path) -> tuple[object, ...]:
+    """Plain values that change when a file does.
+
+    Raises:
+        MissingInputError: it cannot be read.
+    """
+    stat = path.stat()
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            digest.update(stream.read(SAMPLED_BYTES))
+            if stat.st_size > 2 * SAMPLED_BYTES:
+                stream.seek(-SAMPLED_BYTES, 2)
+            digest.update(stream.read(SAMPLED_BYTES))
+    except OSError as error:
+        raise MissingInputError(f"cannot read {path}: {error.strerror}") from None
+    return path.as_posix(), stat.st_size, stat.st_mtime_ns, digest.hexdigest()
+
+
+def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piece]:
+    for path in paths:
+        with opened(path) as file:
+            if not columned(path):
+                yield from _lines(file) if sentences == "lines" else _text(file)
+                continue
+            try:
+                for (cell,) in rows(file, (column,)):
+                    yield from whole(cell, file.amount())
+            except MissingColumnError as error:
+                help = f'files("{path.name}", column=...) names the column of the text'
+                raise DataError(error.message, f"{help}: {error.help}") from None
+
+
+def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
+    """Some columns of each row of a .jsonl, .csv, .tsv or .parquet file; an absent cell is empty.
+
+    Raises:
+        DataError: a row lacks one, or the file is damaged; says where.
+    """
+    for row in records(file, Wanted(required=columns)):
+        cells = zip(row.cells, columns, strict=True)
+        yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)
+
+
+def _text(file: Opened) -> Iterator[Piece]:
+    """A text file is one document; a piece ends at a blank line, else a line, else a space."""
+    first, line, rest = True, 1, b""
+    for chunk in chunks(file):
+        rest += chunk
+        blank = max((m.end() for m in _BLANK_LINE.finditer(rest)), default=0)
+        cut = blank or rest.rfind(b"\n") + 1 or rest.rfind(b" ") + 1
+        if not cut and len(rest) > LONGEST_LINE_BYTES:
+            raise DataError(f"{file.path}:{line}: {len(rest):,} bytes without a space")
+        if cut:
+            yield Piece(decode(rest[:cut], file.path, line), first, file.amount())
+            first, line, rest = False, line + rest.count(b"\n", 0, cut), rest[cut:]
+    if rest or first:
+        yield Piece(decode(rest, file.path, line), first, file.amount())
+
+
+def _lines(file: Opened) -> Iterator[Piece]:
+    """BERT's input format: a sentence a line, blank lines between documents."""
+    block: list[str] = []
+    characters, first = 0, True
+    for _, line in lines(file):
+        ended = not line.strip()
+        if not ended:
+            block.append(line)
+            characters += len(line)
+        if block and (ended or characters > 1 << 20):
+            yield Piece("\n".join(block), first, file.amount())
+            block, characters, first = [], 0, False
+        first = first or ended
+    if block:
+        yield Piece("\n".join(block), first, file.amount())

@@ -1,0 +1,179 @@
+"""Data sets read through the ``datasets`` library: from the hub, its cache, or a local folder."""
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bertc.data.sources.source import Piece, Source, whole
+from bertc.data.sources.streams import chunks, opened
+from bertc.diagnostics import DataError, MissingInputError, listed
+from bertc.ir.data import Hf
+from bertc.storage.endings import PACKED, suffix
+from bertc.storage.foreign import told_as
+from bertc.storage.paths import is_folder, is_taken
+from bertc.storage.plain_file import size_bytes
+
+ROWS_AT_ONCE = 256
+_NULL_ROW = re.compile(rb"(?m)^\s*null\s*$")
+_UNKNOWN = re.compile(
+    r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
+)
+"""How ``datasets`` says that there is no such split or configuration, and what there is."""
+
+
+def open_hf(corpus: Hf) -> Source:
+    """Find a data set; what is on the hub is downloaded, unless ``HF_HUB_OFFLINE`` is set.
+
+    Raises:
+        MissingInputError: it is not there, or cannot be reached.
+        DataError: it is damaged, or has no such configuration, split or column of text.
+    """
+    rows = load(corpus)
+    where = f"hf({corpus.name!r}, split={corpus.split})"
+    with guarded(where):
+        names, count = list(rows.column_names), int(rows.num_rows)
+        files = sorted(str(entry["filename"]) for entry in rows.cache_files)
+        said = rows.dataset_size
+    if corpus.column not in names:
+        raise DataError(
+            f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
+            f"column={names[0]}" if names else "",
+        )
+    stored = [_stored(name) for name in files]
+    known = isinstance(said, int) and said > 0
+    with guarded(where):
+        column = rows.select_columns([corpus.column])
+    return Source(
+        name=where,
+        identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
+        sentences=corpus.sentences,
+        total=count,
+        unit="rows",
+        text_bytes=said if known else sum(size for _, size, _ in stored),
+        read=partial(_documents, column, corpus.column, where),
+    )
+
+
+def _stored(name: str) -> tuple[str, int, int]:
+    size = size_bytes(name)
+    return name, size, Path(name).stat().st_mtime_ns
+
+
+def guarded(where: str) -> AbstractContextManager[None]:
+    """Around what ``datasets`` and pyarrow do with the files of a data set."""
+    return told_as(
+        f"{where} cannot be read: its files are damaged, or none of a data set",
+        "copy or save it again; files of text and tables are also read by files(...)",
+    )
+
+
+def load(corpus: Hf) -> Any:
+    """The rows of a split.
+
+    Raises:
+        MissingInputError: it is not there, or cannot be reached.
+        DataError: it is damaged, or has no such configuration or split.
+    """
+    import datasets
+
+    where, folder = f"hf({corpus.name!r})", Path(corpus.name)
+    if is_folder(folder):
+        _refuse_odd_files(folder)
+    if _saved(folder):
+        with guarded(where), _silent(datasets):
+            found = datasets.load_from_disk(corpus.name)
+        if not isinstance(found, datasets.DatasetDict):
+            return found
+        if corpus.split not in found:
+            raise _no_such(where, corpus.split, ", ".join(found))
+        return found[corpus.split]
+    if is_folder(folder):
+        _refuse_null_rows(folder)
+    with guarded(where), _silent(datasets):
+        try:
+            return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)
+        except (FileNotFoundError, ConnectionError):
+            raise MissingInputError(
+                f"{where} cannot be found: no such folder with files of data, and no such data "
+                "set in the local cache or on a hub that can be reached",
+                "check the name; with HF_HUB_OFFLINE=1 only what is in the local cache is found",
+            ) from None
+        except ValueError as error:
+            if unknown := _UNKNOWN.search(str(error)):
+                raise _no_such(where, unknown[1], unknown[2]) from None
+            raise
+
+
+@contextmanager
+def _silent(datasets: Any) -> Iterator[None]:
+    """Without progress bars and without what the library logs about damaged files."""
+    shown, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        datasets.logging.set_verbosity(level)
+        if not shown:
+            datasets.enable_progress_bars()
+
+
+def _no_such(where: str, asked: str, known: str) -> DataError:
+    there = listed([name.strip(" '\"") for name in known.split(",")])
+    return DataError(f"{where}: no split or configuration {asked!r}; there are {there}")
+
+
+def _saved(folder: Path) -> bool:
+    """Whether a folder was written by ``save_to_disk``."""
+    return is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json")
+
+
+def _refuse_odd_files(folder: Path) -> None:
+    """Refuse pipes and devices, on which the library would wait, and links that lead nowhere.
+
+    Raises:
+        MissingInputError: naming the first.
+    """
+    for path in sorted(folder.rglob("*")):
+        if not is_folder(path):
+            size_bytes(path)
+
+
+def _refuse_null_rows(folder: Path) -> None:
+    """Refuse a row ``null`` in JSON: where a block of rows begins with one, pyarrow (25) crashes.
+
+    Raises:
+        DataError: naming the file.
+    """
+    for path in sorted(folder.rglob("*.json*")):
+        if suffix(path) not in (".json", ".jsonl") or path.suffix not in (*PACKED, suffix(path)):
+            continue
+        rest = b""
+        with opened(path) as file:
+            for chunk in chunks(file):
+                whole_lines, ended, rest = (rest + chunk).rpartition(b"\n")
+                _refuse_null(whole_lines, path)
+                rest = rest if len(rest) < 4096 else b"-"  # a long line is none of these
+        _refuse_null(rest, path)
+
+
+def _refuse_null(lines: bytes, path: Path) -> None:
+    if lines and _NULL_ROW.search(lines):
+        raise DataError(f"{path}: a row is null, a JSON object expected", "remove that line")
+
+
+def _documents(rows: Any, column: str, where: str) -> Iterator[Piece]:
+    batches = _batches(rows, where)
+    for batch in batches:
+        for text in batch[column]:
+            if text is not None and not isinstance(text, str):
+                raise DataError(f"{where}: column {column!r} does not hold text")
+            yield from whole(text or "", 1)
+
+
+def _batches(rows: Any, where: str) -> Iterator[Any]:
+    with guarded(where):
+        yield from rows.iter(batch_size=ROWS_AT_ONCE)

@@ -1,0 +1,94 @@
+"""Parallel text: two files line by line, or two columns of one file, as pairs or as one side."""
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+
+from bertc.data.sources.files import columned, found, identity, rows
+from bertc.data.sources.source import Piece, Source
+from bertc.data.sources.streams import Opened, lines, opened
+from bertc.diagnostics import DataError
+from bertc.ir.data import Parallel
+
+Both = tuple[str, str]
+
+
+def open_parallel(corpus: Parallel, side: int | None) -> Source:
+    """Find parallel text: each pair a document of two sentences, or those of one ``side``.
+
+    Raises:
+        MissingInputError: a file is not there.
+        DataError: one cannot be read in this way.
+    """
+    languages, wheres = zip(*corpus.sides, strict=True)
+    paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
+    for path in paths:
+        if columned(path) != bool(corpus.path):
+            raise DataError(
+                f"{path}: " + ("text has no columns" if corpus.path else "a file of columns"),
+                'pairs(en="a.en", fr="a.fr") reads lines, '
+                'pairs("a.tsv", en="english", fr="french") columns',
+            )
+    size_bytes = sum(path.stat().st_size for path in paths)
+    return Source(
+        name=_name(languages, wheres, corpus.path, side),
+        identity=("pairs", corpus.path and list(wheres), side, *(identity(p) for p in paths)),
+        sentences="lines",
+        total=size_bytes,
+        unit="bytes",
+        text_bytes=size_bytes,
+        read=partial(_read, paths, wheres if corpus.path else None, side),
+        paired=side is None,
+    )
+
+
+def _name(languages: Both, wheres: Both, path: str, side: int | None) -> str:
+    if side is None:
+        return f"{'-'.join(languages)} of {path or ' and '.join(wheres)}"
+    return f"{languages[side]} of {path or wheres[side]}"
+
+
+def _only(pattern: str) -> Path:
+    """The one file of a name.
+
+    Raises:
+        DataError: there are several, so nothing says which lines belong together.
+    """
+    paths = found(pattern)
+    if len(paths) > 1:
+        raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
+    return paths[0]
+
+
+def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator[Piece]:
+    """Pairs without an empty side. A side goes to the part that its pair belongs to."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(opened(path)) for path in paths]
+        both = rows(files[0], columns) if columns else _aligned(files)
+        for pair in both:
+            first, second = (" ".join(text.split()) for text in pair)
+            if first and second:
+                text = f"{first}\n{second}"
+                own = text if side is None else (first, second)[side]
+                yield Piece(own, True, sum(file.amount() for file in files), text)
+
+
+def _aligned(files: list[Opened]) -> Iterator[Both]:
+    """The lines of two files side by side.
+
+    Raises:
+        DataError: one has more lines; says how many each has.
+    """
+    ends = [0, 0]
+    for number, pair in enumerate(zip_longest(*map(lines, files)), 1):
+        ends = [number if line else end for line, end in zip(pair, ends, strict=True)]
+        if all(pair):
+            yield pair[0][1], pair[1][1]
+    if ends[0] != ends[1]:
+        (one, other), (first, second) = (file.path for file in files), ends
+        raise DataError(
+            f"{one} has {first:,} lines, {other} has {second:,}",
+            "line n of one must be the translation of line n of the other",
+        )

@@ -1,0 +1,181 @@
+"""Rows of tables with their place: .tsv, .csv, .jsonl and .parquet, each also packed."""
+
+import csv
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bertc.data.sources.streams import LONGEST_LINE_BYTES, Opened, lines
+from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
+from bertc.storage.endings import PACKED, suffix
+from bertc.storage.foreign import told_as
+
+Columns = tuple[str, ...]
+Record = tuple[int, list[str]]
+
+
+class Row(NamedTuple):
+    """Cells of the columns wanted, and where they stand; an absent or empty one is None."""
+
+    place: str
+    cells: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which columns are read.
+
+    ``unnamed`` are the names of all columns of a file whose first line has none of them, one tuple
+    for each number of columns. ``spellings`` are other names. Rows with too few fields are left out
+    where ``short`` allows it.
+    """
+
+    required: Columns
+    optional: Columns = ()
+    unnamed: tuple[Columns, ...] = ()
+    spellings: Mapping[str, str] = field(default_factory=dict)
+    short: bool = False
+
+    @property
+    def numbered(self) -> bool:
+        """Whether columns are numbers from 0, so that the first line is a row like all others."""
+        return all(name.isdecimal() for name in (*self.required, *self.optional) if name)
+
+
+def records(file: Opened, wanted: Wanted) -> Iterator[Row]:
+    """The rows of a .tsv, .csv, .jsonl or .parquet file; cells of the first two are text.
+
+    Raises:
+        DataError: a column is missing, or the file is damaged; says where.
+    """
+    match suffix(file.path):
+        case ".tsv":
+            return _fields(_tabs(file), file.path, wanted)
+        case ".csv":
+            return _fields(_commas(file), file.path, wanted)
+        case ".jsonl":
+            return _jsonl(file, wanted)
+        case _:
+            return _parquet(file, wanted)
+
+
+def _tabs(file: Opened) -> Iterator[Record]:
+    """Tabs part the fields and quotes mean nothing, as in GLUE's files."""
+    for number, line in lines(file):
+        if line:
+            yield number, line.split("\t")
+
+
+def _commas(file: Opened) -> Iterator[Record]:
+    csv.field_size_limit(LONGEST_LINE_BYTES)
+    reader = csv.reader((line + "\n" for _, line in lines(file)), strict=True)
+    begins = 1
+    try:
+        for record in reader:
+            if record:
+                yield begins, record
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{file.path}:{begins}: no row of comma-separated values: {error}",
+            'a field with a comma, a quote or a line break stands in "...", quotes in it doubled',
+        ) from None
+
+
+def _fields(records: Iterator[Record], path: Path, wanted: Wanted) -> Iterator[Row]:
+    first = next(records, None)
+    if first is None:
+        raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
+    begins, fields = first
+    where = str(path)
+    names = _names(fields, f"{path}:{begins}", wanted)
+    at = found_at(names, f"{path}:{begins}", wanted)
+    if names is not fields:
+        yield Row(f"{path}:{begins}", tuple(fields[i] if i >= 0 else None for i in at))
+    for number, fields in records:
+        if len(fields) != len(names):
+            if wanted.short and len(fields) < len(names):
+                continue
+            raise DataError(
+                f"{path}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
+                "each row needs a field for every column",
+            )
+        yield Row(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
+
+
+def _names(fields: list[str], place: str, wanted: Wanted) -> Sequence[str]:
+    """The names of the columns: the first line itself if it has them."""
+    if wanted.numbered:
+        return [str(number) for number in range(len(fields))]
+    official = {*wanted.required, *wanted.optional, *wanted.spellings}.union(*wanted.unnamed)
+    if not wanted.unnamed or official & set(fields):
+        return fields
+    for names in wanted.unnamed:
+        if len(names) == len(fields):
+            return names
+    named = wanted.unnamed[0]
+    raise DataError(
+        f"{place}: {len(fields)} columns without names, {len(named)} expected",
+        f"the columns are {listed(named)}",
+    )
+
+
+def found_at(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
+    """Where the wanted columns stand, -1 for one that need not be there and is not.
+
+    Raises:
+        MissingColumnError: one is missing; names those that are there.
+    """
+    spelled = [wanted.spellings.get(name, name) for name in names]
+    for name in wanted.required:
+        if name and name not in spelled:
+            near = nearest(name, spelled)
+            raise MissingColumnError(
+                f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
+                f"the nearest is {near!r}" if near else "name one of those",
+            )
+    every = (*wanted.required, *wanted.optional)
+    return [spelled.index(name) if name and name in spelled else -1 for name in every]
+
+
+def _jsonl(file: Opened, wanted: Wanted) -> Iterator[Row]:
+    for number, line in lines(file):
+        if not line.strip():
+            continue
+        place = f"{file.path}:{number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg.lower() if isinstance(error, json.JSONDecodeError) else "too deep"
+            raise DataError(f"{place}: not JSON: {reason}", "one JSON object a line") from None
+        if not isinstance(row, dict):
+            raise DataError(f"{place}: not a JSON object", "one JSON object a line")
+        names = list(row)
+        at = found_at(names, place, wanted)
+        yield Row(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
+
+
+def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
+    from pyarrow import parquet
+
+    with tempfile.TemporaryFile() as plain:
+        stream = file.stream
+        if file.path.suffix in PACKED:  # the format is read from its end
+            shutil.copyfileobj(file.stream, plain)
+            stream = plain
+        with told_as(f"{file.path}: not a whole Parquet file", "copy it again, or write it again"):
+            found = parquet.ParquetFile(stream)
+            names = found.schema_arrow.names
+            at = found_at(names, str(file.path), wanted)
+            columns = [names[i] for i in at if i >= 0]
+            number = 0
+            for batch in found.iter_batches(batch_size=256, columns=columns):
+                file.done = (number + batch.num_rows) / found.metadata.num_rows
+                for row in batch.to_pylist():
+                    number += 1
+                    cells = tuple(row[names[i]] if i >= 0 else None for i in at)
+                    yield Row(f"{file.path}: row {number}", cells)

@@ -1,0 +1,1 @@
+"""Vocabularies: learned, existing, or made from the files of a folder."""

@@ -1,0 +1,50 @@
+"""Existing vocabularies: a tokenizer's files, or the folder of a run or model that has them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bertc.data.vocab.made import make_tokenizer
+from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer, put_around
+from bertc.diagnostics import DataError
+from bertc.ir.data import TokenizerFile
+from bertc.passes.vocabulary import tokenizer_folder
+from bertc.storage.paths import is_file, user_path
+from bertc.storage.plain_file import read_bytes
+from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES
+from bertc.tokenizer_files.facts import read_facts
+
+
+def vocabulary_of(run: Path, rows: int) -> Vocabulary:
+    """The vocabulary of a run or a model folder, whose token table has so many rows.
+
+    Raises:
+        MissingInputError, DataError: as ``load_vocabulary``; if a token has no row.
+    """
+    return load_vocabulary(TokenizerFile(path=str(tokenizer_folder(run))), rows)
+
+
+def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
+    """Read a tokenizer's files, for a token table of so many ``rows`` where it is known.
+
+    Raises:
+        MissingInputError: they are not there.
+        DataError: they cannot be read as their class reads them; a token has no row in the table.
+    """
+    facts = read_facts(user_path(node.path))
+    if not node.lower and "do_lower_case" in facts.options:
+        facts = replace(facts, options={**facts.options, "do_lower_case": False})
+    tokenizer = make_tokenizer(facts)
+    named = {role: word.content for role, word in facts.named.items()}
+    beside = facts.file.with_name("spiece.model")
+    files = {beside.name: read_bytes(beside, LARGEST_FILE_BYTES)} if is_file(beside) else {}
+    found = from_tokenizer(tokenizer, str(facts.file), named, facts.kept, extra_files=files)
+    if rows and found.size > rows:
+        raise DataError(
+            f"{facts.file} has {found.size:,} tokens, the model only {rows:,}: token "
+            f"{found.token(rows)!r} has no row",
+            "leave the size of the vocabulary out, so that it is read from the file; of a model "
+            "folder take all files from one source",
+        )
+    if tokenizer.post_processor is None:  # a tokenizer.json that says nothing of rows
+        put_around(tokenizer, found.cls, found.sep)
+    return found

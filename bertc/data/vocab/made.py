@@ -1,0 +1,287 @@
+"""Tokenizers made of a vocabulary and of facts, each as its class of transformers 5 makes it.
+
+A tokenizer.json gives its tokens alone, but for kind ``written``: what lower-cases or parts text is
+made anew by the settings of tokenizer_config.json, which the two may tell otherwise.
+"""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+from bertc.diagnostics import DataError
+from bertc.passes.vocabulary import sentencepiece_model, word_list
+from bertc.storage.foreign import told_as
+from bertc.storage.plain_file import read_text
+from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, NAMED, Kind
+from bertc.tokenizer_files.facts import TokenizerFacts
+from bertc.tokenizer_files.sentencepiece import CONTROL, UNKNOWN, USER_DEFINED
+from bertc.tokenizer_files.special_words import Word, read_object
+
+BLANK = "\u2581"
+UNKNOWN_IDS: Mapping[Kind, int] = {"albert": 1, "xlm-roberta": 3}
+"""Where classes look for the unknown piece, whatever the vocabulary says."""
+AGAIN = "copy it again from its source"
+
+
+def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
+    """The tokenizer of a folder, with its special and added tokens and what stands around a text.
+
+    Raises:
+        MissingInputError: if a file is not there.
+        DataError: if the vocabulary is none, or not that of its class.
+    """
+    match facts.kind:
+        case "written":
+            tokenizer, extra = _as_written(facts), facts.extra or ()
+        case "bert":
+            tokenizer, extra = _bert(facts), facts.extra or ()
+        case "roberta":
+            tokenizer, extra = _roberta(facts), facts.extra or ()
+        case "albert" | "xlnet" | "xlm-roberta":
+            tokenizer, extra = _unigram(facts)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    _refuse_nameless(tokenizer, facts)
+    _add(tokenizer, facts, extra)
+    _put_around(tokenizer, facts)
+    return tokenizer
+
+
+def _as_written(facts: TokenizerFacts) -> Tokenizer:
+    text = read_text(facts.file, LARGEST_FILE_BYTES)
+    with told_as(f"{facts.file}: not a tokenizer.json", AGAIN):
+        return Tokenizer.from_str(text)
+
+
+def _bert(facts: TokenizerFacts) -> Tokenizer:
+    if facts.file.name == "tokenizer.json":
+        ids = _ids(facts, _model(facts, "WordPiece")["vocab"])
+    else:
+        ids = word_list(facts.file)
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token=_name(facts, "unk")))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(facts.options["tokenize_chinese_chars"]),
+        strip_accents=facts.options["strip_accents"],
+        lowercase=bool(facts.options["do_lower_case"]),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    return tokenizer
+
+
+def _roberta(facts: TokenizerFacts) -> Tokenizer:
+    if facts.file.name == "tokenizer.json":
+        model = _model(facts, "BPE")
+        ids, merges = _ids(facts, model["vocab"]), _merges(facts, model.get("merges"))
+    else:
+        ids = _ids(facts, read_object(facts.file))
+        merges = _merges(facts, _merge_lines(facts.file.with_name("merges.txt")))
+    with told_as(f"{facts.file}: its merges are not of its tokens", AGAIN):
+        bpe = models.BPE(ids, merges, continuing_subword_prefix="", end_of_word_suffix="")
+    tokenizer = Tokenizer(bpe)
+    spaced = bool(facts.options["add_prefix_space"])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _merge_lines(file: Path) -> list[str]:
+    lines = read_text(file, LARGEST_FILE_BYTES).split("\n")
+    return [line for line in lines if line and not line.startswith("#version")]
+
+
+def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
+    extra, unknown = facts.extra or (), UNKNOWN_IDS.get(facts.kind, facts.unknown)
+    if facts.file.name == "tokenizer.json":
+        pieces = _pieces(facts, _model(facts, "Unigram")["vocab"])
+        charsmap = _charsmap(read_object(facts.file).get("normalizer"))
+    else:
+        model = sentencepiece_model(facts.file)
+        pieces, charsmap = model.pieces, model.charsmap
+        if facts.kind == "xlnet":
+            unknown = model.unknown
+        unlike = [n for n, kind in enumerate(model.types) if kind == UNKNOWN and n != unknown]
+        if unlike:
+            raise DataError(
+                f"{facts.file}: its unknown piece has id {unlike[0]}, and {facts.kind}'s class "
+                f"takes {unknown} for it",
+                "save the tokenizer with a tokenizer.json",
+            )
+        if facts.extra is None:
+            extra = tuple(
+                Word(piece, {"normalized": False, "special": kind == CONTROL})
+                for (piece, _), kind in zip(pieces, model.types, strict=True)
+                if kind in (CONTROL, USER_DEFINED)
+            )
+    with told_as(f"{facts.file}: not a unigram vocabulary", AGAIN):
+        tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
+        if steps := _normal(facts, charsmap):
+            tokenizer.normalizer = normalizers.Sequence(steps)
+    scheme = "always" if facts.options.get("add_prefix_space", True) else "never"
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement=BLANK, prepend_scheme=scheme),
+        ]
+    )
+    tokenizer.decoder = decoders.Metaspace(replacement=BLANK, prepend_scheme=scheme)
+    return tokenizer, extra
+
+
+def _normal(facts: TokenizerFacts, charsmap: bytes) -> list[normalizers.Normalizer]:
+    mapped: list[normalizers.Normalizer] = [normalizers.Precompiled(charsmap)] if charsmap else []
+    if facts.kind == "xlm-roberta":
+        return mapped
+    steps: list[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+    ]
+    if not facts.options.get("keep_accents"):
+        steps += [normalizers.NFKD(), normalizers.StripAccents()]
+    if facts.options["do_lower_case"]:
+        steps.append(normalizers.Lowercase())
+    return [*steps, *mapped]
+
+
+def _charsmap(normalizer: Any) -> bytes:
+    """The characters that a tokenizer.json maps as SentencePiece does."""
+    if not isinstance(normalizer, dict):
+        return b""
+    steps = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else [normalizer]
+    for step in steps or ():
+        if isinstance(step, dict) and step.get("type") == "Precompiled":
+            with told_as("a tokenizer.json with a damaged map of characters", AGAIN):
+                return base64.b64decode(str(step.get("precompiled_charsmap") or ""))
+    return b""
+
+
+def _model(facts: TokenizerFacts, kind: str) -> Mapping[str, Any]:
+    """The model of a tokenizer.json, which is of the kind that its class makes."""
+    model = read_object(facts.file).get("model")
+    if not isinstance(model, dict) or "vocab" not in model:
+        raise DataError(f"{facts.file}: it has no model.vocab", AGAIN)
+    if model.get("type", kind) != kind:
+        raise DataError(
+            f"{facts.file} is of kind {model['type']}, and the class that "
+            "tokenizer_config.json names makes it one of kind " + kind,
+            "tokenizer_class = PreTrainedTokenizerFast reads it as it is written",
+        )
+    return model
+
+
+def _ids(facts: TokenizerFacts, vocabulary: Any) -> dict[str, int]:
+    if isinstance(vocabulary, dict) and all(type(n) is int for n in vocabulary.values()):
+        return vocabulary
+    raise DataError(f"{facts.file}: its vocabulary is no list of tokens and ids", AGAIN)
+
+
+def _pieces(facts: TokenizerFacts, vocabulary: Any) -> list[tuple[str, float]]:
+    try:
+        return [(str(piece), float(score)) for piece, score in vocabulary]
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{facts.file}: its vocabulary is no list of pieces and scores", AGAIN
+        ) from None
+
+
+def _merges(facts: TokenizerFacts, merges: Any) -> list[tuple[str, str]]:
+    try:
+        pairs = [m.split(" ") if isinstance(m, str) else m for m in merges or ()]
+        return [(str(left), str(right)) for left, right in pairs]
+    except (TypeError, ValueError):
+        raise DataError(f"{facts.file}: its merges are not pairs of tokens", AGAIN) from None
+
+
+def _name(facts: TokenizerFacts, role: str) -> str:
+    if role not in facts.named:
+        raise DataError(
+            f"{facts.file}: no token for {role}",
+            f"name it in tokenizer_config.json, as {role}_token",
+        )
+    return facts.named[role].content
+
+
+def _add(tokenizer: Tokenizer, facts: TokenizerFacts, extra: tuple[Word, ...]) -> None:
+    """Added tokens by their ids, then special ones, in the order of TokenizersBackend."""
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    added = [facts.added[number] for number in sorted(facts.added)]
+    named = [facts.named[role] for role in NAMED if role in facts.named]
+    seen, first = known | {word.content for word in added}, added
+    for word in (*named, *extra):
+        if word.content not in seen:
+            first.append(word)
+            seen.add(word.content)
+    called = {word.content for word in named}
+    tokenizer.add_tokens([_token(w, special=w.content in called) for w in first])
+    for number, word in facts.added.items():
+        if (there := tokenizer.token_to_id(word.content)) != number:
+            raise DataError(
+                f"{facts.file}: {word.content!r} has id {there} there, and {number} in the files "
+                "beside it",
+                "save the tokenizer again, with the program that made it",
+            )
+
+
+def _refuse_nameless(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
+    """Special tokens stand in the vocabulary: an id of their own would have no row of the table."""
+    listed = {word.content for word in facts.added.values()}
+    for role, word in facts.named.items():
+        if tokenizer.token_to_id(word.content) is None and word.content not in listed:
+            raise DataError(
+                f"{facts.file}: no token {word.content} for {role}",
+                f"name the one it has in tokenizer_config.json, as {role}_token",
+            )
+
+
+def _token(word: Word, special: bool) -> AddedToken:
+    flags = dict(word.flags)
+    if special:
+        flags["special"] = True
+    return AddedToken(word.content, **flags)
+
+
+def _put_around(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
+    """The special tokens around one text or two, as the class has them."""
+    if facts.kind == "written":
+        return
+    if facts.kind == "albert" and facts.file.name == "tokenizer.json":  # the class keeps its own
+        tokenizer.post_processor = _as_written(facts).post_processor
+        if tokenizer.post_processor is not None:
+            return
+    cls, sep = _name(facts, "cls"), _name(facts, "sep")
+    known = tokenizer.get_vocab(with_added_tokens=True)
+    ids = {token: known[token] for token in (cls, sep)}
+    if facts.kind == "roberta":
+        tokenizer.post_processor = processors.RobertaProcessing(
+            (sep, ids[sep]),
+            (cls, ids[cls]),
+            trim_offsets=bool(facts.options["trim_offsets"]),
+            add_prefix_space=bool(facts.options["add_prefix_space"]),
+        )
+        return
+    if facts.kind == "xlm-roberta":
+        first, last = _name(facts, "bos"), _name(facts, "eos")
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[first, "$A", last],
+            pair=[first, "$A", last, last, "$B", last],
+            special_tokens=[(token, known[token]) for token in {first, last}],
+        )
+        return
+    single, pair = f"{cls}:0 $A:0 {sep}:0", f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1"
+    if facts.kind == "xlnet":
+        single, pair = f"$A:0 {sep}:0 {cls}:2", f"$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2"
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=list(ids.items())
+    )

@@ -1,0 +1,1 @@
+"""Several processes for one run: starting them, what they tell each other, torch's engines."""

@@ -1,0 +1,273 @@
+"""The moments of a training step at which its memory may be fullest, in the order they come.
+
+Backward lets go of what a layer kept while it adds the gradients of that layer's weights, so the
+peak is wherever their sum is largest: at the scores over the vocabulary, within a layer, at the
+gradient of the token table, or at the update. What is kept is what autograd keeps without a
+compiler: the inputs of every product, norm and activation, dropout masks, the weights as cast, and
+the scores at predicted positions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import assert_never
+
+from bertc.estimate.batch import batch_bytes
+from bertc.estimate.cuda import CUBLAS_BYTES
+from bertc.estimate.figures import Parameters
+from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
+from bertc.ir.base import Kept
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.head_cost import head_kept, vocabulary_heads
+from bertc.ir.program.resolved import Network, Stage
+
+MOMENTS_BYTES = 8
+"""Per weight: two moments in fp32 (Adam, LAMB)."""
+CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
+"""Scores that the cross entropy of an eager step turns into fp32 at once; on a CPU a row or, where
+no compiler is, 2 MB."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Bytes in use at one point of a step: whatever the micro-batch, and for each example of it."""
+
+    fixed: int
+    per_example: int
+
+    def __add__(self, other: "Moment") -> "Moment":
+        return Moment(self.fixed + other.fixed, self.per_example + other.per_example)
+
+    def at(self, examples: int) -> int:
+        """With that many examples at once."""
+        return self.fixed + examples * self.per_example
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One network's part of a step: what it has in memory from its forward to its backward."""
+
+    stage: Stage
+    network: Network
+    room: Room
+    layers: tuple[LayerBytes, ...]
+    recompute: bool
+
+    @property
+    def encoder(self) -> Encoder:
+        """The network itself."""
+        return self.network.encoder
+
+    @cached_property
+    def kept(self) -> int:
+        """Bytes that forward leaves of one example for backward."""
+        return self.body_kept + self.room.bytes_of(head_kept(self.stage, self.network))
+
+    @cached_property
+    def body_kept(self) -> int:
+        """Of them those without the heads'."""
+        if not self.network.terms:
+            return 0
+        rows = self.stage.rows_an_example
+        around = rows * self.room.bytes_of(embeddings_kept(self.stage, self.network))
+        if self.recompute:
+            return around + len(self.layers) * self.input
+        return around + sum(layer.kept for layer in self.layers)
+
+    @property
+    def input(self) -> int:
+        """Of a layer."""
+        rows = self.stage.rows_an_example
+        return rows * self.stage.seq * self.encoder.hidden * self.room.value_bytes
+
+    @cached_property
+    def copies(self) -> int:
+        """Of the layers' weights, kept from forward on."""
+        if self.recompute or not self.network.terms:
+            return 0
+        return sum(layer.copies for layer in self.layers)
+
+    @cached_property
+    def heads(self) -> int:
+        """Weights of its heads, and of what they read beside the states."""
+        weights = {  # mlm and tlm have one head
+            weight.name: weight.numel
+            for term in self.network.terms
+            for weight in term.objective.weights(self.encoder)
+        }
+        return sum(weights.values()) + sum(weight.numel for weight in self.encoder.pooler_weights())
+
+    @cached_property
+    def reads(self) -> int:
+        """Heads over the vocabulary."""
+        return vocabulary_heads(self.stage, self.network)
+
+    @property
+    def table(self) -> int:
+        """Numbers in the token table."""
+        return self.encoder.table_elements
+
+    @property
+    def scores(self) -> int:
+        """Of one example."""
+        return self.encoder.scores(self.stage.predictions())
+
+    @cached_property
+    def gradients(self) -> int:
+        """Bytes of the gradients of its own layers and heads."""
+        gradients = Gradients(self.encoder, accumulating=False)
+        made = 0
+        for number, layer in enumerate(self.layers):
+            gradients.add("ffn", number, layer.ffn_weights)
+            made = gradients.add("attention", number, layer.attention_weights)
+        return made + self.heads * FP32
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the memory of a step follows from. ``parameters`` are those of the whole run.
+
+    ``accumulating``: the gradients of earlier micro-batches are there. ``recompute``: a layer keeps
+    its input alone, and the rest is computed anew when backward comes to it.
+    """
+
+    stage: Stage
+    parameters: Parameters
+    room: Room
+    layers: tuple[tuple[LayerBytes, ...], ...]
+    accumulating: bool
+    recompute: bool
+
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """Of the networks, in the order in which they read."""
+        return tuple(
+            Pass(self.stage, network, self.room, layers, self.recompute)
+            for network, layers in zip(self.stage.networks(), self.layers, strict=True)
+        )
+
+    @cached_property
+    def kept(self) -> int:
+        """Bytes that forward leaves of one example for backward."""
+        return sum(one.kept for one in self.passes)
+
+    def moments(self) -> tuple[Moment, ...]:
+        """In the order of time: backward comes to the networks from the last one on."""
+        found = []
+        for place, one in enumerate(self.passes):
+            earlier, later = self.passes[:place], self.passes[place + 1 :]
+            # Those that read earlier still have all they kept; those that read later, gradients.
+            fixed = self._start + sum(each.copies for each in earlier)
+            if not self.accumulating:
+                fixed += sum(each.gradients for each in later)
+            # The gradient of a table that both read waits until both have added to it.
+            fixed += sum(each.table * FP32 for each in later[:1])
+            others = Moment(fixed, sum(each.kept for each in earlier))
+            own = (*self._scores(one), *(self._layers(one) if one.network.terms else ()))
+            found += [others + moment for moment in own]
+        return (*found, *self._end())
+
+    @cached_property
+    def _start(self) -> int:
+        """Weights, moments, the batch, and the gradients of earlier micro-batches."""
+        gradients = FP32 if self.accumulating else 0
+        states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
+        workspace = CUBLAS_BYTES if self.room.device == "cuda" else 0
+        batch = batch_bytes(self.stage, self.room) + memory_bytes(self.stage, self.room)
+        return states + workspace + batch
+
+    def _scores(self, one: Pass) -> Iterator[Moment]:
+        """At the scores, and where the gradient of their table becomes fp32."""
+        room, stage = self.room, self.stage
+        fixed = one.copies
+        if room.precision == "bf16":
+            fixed += (one.heads + one.reads * one.table) * room.value_bytes
+        if not one.reads and one.network.terms:
+            yield Moment(fixed, one.kept)
+            return
+        slope = one.table * room.value_bytes
+        if room.compiled:
+            # The compiled form makes their gradient beside them, on a CPU through fp32.
+            beside = room.value_bytes + (FP32 if room.device == "cpu" else 0)
+            yield Moment(fixed + slope, one.kept + one.scores * beside)
+        else:
+            # A chunk before and after its bias is added (in fp32 there is no before), and the last.
+            at_once = 1 if room.precision == "fp32" else 2
+            scores = (stage.microbatch or stage.batch) * one.scores
+            chunks = min((at_once + 1) * CHUNK[room.device], at_once * scores) * FP32
+            yield Moment(fixed + max(slope, chunks), one.kept)
+        if room.precision == "bf16":
+            # The table as cast is gone by then: its gradient stands in its place.
+            yield Moment(one.copies + one.table * FP32, one.body_kept)
+
+    def _layers(self, one: Pass) -> Iterator[Moment]:
+        """In each layer, the last first: at its feed-forward part, then at its attention."""
+        left, copied = one.body_kept, one.copies
+        gradients = Gradients(one.encoder, self.accumulating)
+        # The gradient of the token table waits for its second half until the embeddings' turn.
+        fixed = one.table * FP32 if one.reads else 0
+        for number in reversed(range(len(one.layers))):
+            layer = one.layers[number]
+            if self.recompute:
+                left += layer.kept - one.input
+                copied += layer.copies
+            made = gradients.add("ffn", number, layer.ffn_weights)
+            yield Moment(fixed + copied + made, left + layer.ffn_working)
+            left -= layer.ffn_kept
+            made = gradients.add("attention", number, layer.attention_weights)
+            yield Moment(fixed + copied + made, left + layer.attention_working)
+            left -= layer.attention_kept
+            copied -= layer.copies
+
+    def _end(self) -> Iterator[Moment]:
+        """At the gradient of the token table, dense like the table, and at the update."""
+        gradients = self.parameters.total * FP32
+        first = self.passes[0]
+        begun = 0 if self.accumulating else gradients - first.table * FP32
+        # That of a head waits for that of the embeddings.
+        halves = 2 if first.reads else 1
+        embedded = self.stage.seq * first.encoder.embedding * FP32
+        yield Moment(self._start + begun + halves * first.table * FP32, embedded)
+        held = 0 if self.accumulating else gradients
+        yield Moment(self._start + held + self._update_bytes(), 0)
+
+    def _update_bytes(self) -> int:
+        """What the rule makes of all weights at once: divisors and updates where it is eager."""
+        match self.stage.optimizer:
+            case Adam():
+                return 0
+            case Lamb():
+                # Compiled it is on a CPU alone.
+                by_tensor = self.room.compiled and self.room.device == "cpu"
+                return self.parameters.total * FP32 * (1 if by_tensor else 2)
+            case unreachable:
+                assert_never(unreachable)
+
+
+def memory_bytes(stage: Stage, room: Room) -> int:
+    """What the rows of a batch remember, and beside it what they will."""
+    layer = stage.batch * stage.memory * stage.encoder.hidden
+    return 2 * len(stage.encoder.layers) * layer * room.value_bytes
+
+
+def embeddings_kept(stage: Stage, network: Network) -> Kept:
+    """What the embeddings keep of one example, and the states after the last layer."""
+    encoder, seq, asked = network.encoder, stage.seq + network.unseen, network.asked
+    hidden, embedding = encoder.hidden, encoder.embedding
+    dropped = 1 if encoder.dropout.hidden else 0
+    states = seq if asked is None else asked
+    # One head alone takes what was asked for as it is.
+    own = states if asked is None or len(network.terms) > 1 else 0
+    total = Kept(values=own * hidden, masks=dropped * seq * embedding)
+    if encoder.norms_embeddings:
+        total += Kept(values=seq * embedding, fp32=2 * seq)
+    elif encoder.norm.kind == "pre":
+        total += Kept(values=states * hidden, fp32=2 * states)
+    if encoder.factorised:
+        total += Kept(values=seq * embedding)
+    last = len(encoder.layers) - 1
+    rows = {encoder.queries(layer, stage.seq, asked, network.unseen) for layer in (0, last)}
+    context = stage.remembered(network.name) + stage.seq
+    common = sum(encoder.attention.common_kept(context, queries) for queries in rows)
+    return total + Kept(values=common)

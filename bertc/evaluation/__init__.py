@@ -1,0 +1,1 @@
+"""Held-out evaluation of objectives and of tasks."""

@@ -1,0 +1,15 @@
+"""A trained model put to use: where it is computed."""
+
+import torch
+
+from bertc.host.machine import make_plan
+from bertc.nn import Model
+
+
+def placed(model: Model, device: str) -> None:
+    """Put a model where it is used, in the arithmetic that is fast there."""
+    run = model.resolved.run.model_copy(update={"device": device})
+    plan = make_plan(model.resolved.model_copy(update={"run": run}))
+    model.to(plan.device).compute_dtype = (
+        torch.bfloat16 if plan.precision == "bf16" else torch.float32
+    )

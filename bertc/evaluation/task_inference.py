@@ -1,0 +1,280 @@
+"""What a model answers to the examples of a task.
+
+Axes: r rows of a batch, w windows, p likeliest beginnings, e ends of each, s tokens.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
+from bertc.data.examples.task import in_order_of_length
+from bertc.data.layouts.example import Asked, Example
+from bertc.host.signals import Stop
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask, Read
+from bertc.ir.learning.task import Squad
+from bertc.ir.program.resolved import Stage
+from bertc.nn import Model
+from bertc.nn.exact import exact
+from bertc.objectives import (
+    ENDS,
+    Columns,
+    SpanScores,
+    TermLoss,
+    answer_loss,
+    answer_scores,
+    span_scores,
+)
+from bertc.step.step import answered
+from bertc.step.task_feed import to_columns
+from bertc.tasks.gold import Given
+from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
+
+TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
+ROWS_AT_ONCE = 256
+
+
+Within = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What makes of a function that reads the model one that may be called."""
+
+Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """An answer to each example. ``probabilities`` are those of labels or choices, in their order,
+    or of the tag of each word; ``spans`` are what is known of spans beside their text. ``loss`` is
+    the mean over what is asked, of which ``accuracy`` is told right; 0 where nobody knows.
+    """
+
+    given: list[Given]
+    probabilities: list[tuple[float, ...]] = field(default_factory=list)
+    spans: list[Decoded] = field(default_factory=list)
+    loss: float = 0.0
+    accuracy: float = 0.0
+
+
+@torch.no_grad()
+def answer(
+    model: Model,
+    stage: Stage,
+    own: TaskSet,
+    examples: Sequence[Example],
+    rows: TaskRows,
+    pad: int,
+    stop: Stop | None = None,
+    at_once: int = ROWS_AT_ONCE,
+    within: Within = lambda function: function,
+    progress: Progress | None = None,
+) -> Answers:
+    """What the model says, all examples read once, those of like length together.
+
+    ``within`` is an engine's ``reading``; ``progress`` is told how many rows were read.
+
+    Raises:
+        StoppedError: if someone asked the run to stop meanwhile.
+    """
+    training, device = model.training, next(model.parameters()).device
+    model.eval()
+    try:
+        totals = exact(torch.zeros(3, device=device))
+        told = within(partial(outputs, model, stage, own.task))
+        said = _said(told, own, rows, pad, totals, stop, at_once, progress or Silent())
+        found = _read_off(own, examples, rows, said)
+    finally:
+        model.train(training)
+    loss, hits, count = totals.tolist()
+    return replace(found, loss=loss / max(count, 1.0), accuracy=hits / max(count, 1.0))
+
+
+def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: Said) -> Answers:
+    match own.task.answer:
+        case Labels() as asked:
+            return _labels(asked, said, len(examples))
+        case Score():
+            return _scores(said, len(examples))
+        case Choice() as asked:
+            return _choices(asked, said, len(examples))
+        case Tags() as asked:
+            return _tags(asked, rows, said)
+        case Span() as asked:
+            return _spans(asked, own.task, examples, rows, said)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _said(
+    told: Callable[[Columns], tuple[Tensor | SpanScores, TermLoss]],
+    own: TaskSet,
+    rows: TaskRows,
+    pad: int,
+    totals: Tensor,
+    stop: Stop | None,
+    at_once: int,
+    progress: Progress,
+) -> Said:
+    """Batches and the scores of their rows; losses, hits and counts add up in ``totals`` (3,)."""
+    device = totals.device
+    tokens = TOKENS_AT_ONCE[device.type]
+    for batch in in_order_of_length(own, rows, tokens, at_once, pad):
+        if stop:
+            stop.check()
+        scores, term = told(to_columns(batch, device))
+        totals += exact(torch.stack([term.sum, term.correct, term.count]))
+        yield batch, scores
+        progress.advance(len(batch.rows))
+
+
+def outputs(
+    model: Model, stage: Stage, task: AnyTask, columns: Columns
+) -> tuple[Tensor | SpanScores, TermLoss]:
+    """The scores of a task's head for some rows, and its loss."""
+    hidden, weights = model.read(columns.reading), model.head_weights()
+    states, asked = answered(model, stage, columns, hidden), columns.answers
+    assert asked is not None, "a task without its columns"
+    loss = answer_loss(task.answer, stage.encoder, asked, states, weights)
+    if not isinstance(task.answer, Span):
+        return answer_scores(task.answer, task.title, states, weights), loss
+    return span_scores(task.answer, stage.encoder, asked, states, weights), loss
+
+
+def _plain(scores: Tensor | SpanScores) -> Tensor:
+    assert isinstance(scores, Tensor), "only spans have two ends"
+    return scores
+
+
+def _in_place(said: Said, count: int) -> NDArray[np.float64]:
+    """Scores by example, in the order of the examples; each has one row."""
+    found: NDArray[np.float64] | None = None
+    for batch, scores in said:
+        values = _plain(scores).cpu().double().numpy()
+        found = np.zeros((count, values.shape[1])) if found is None else found
+        found[batch.rows] = values
+    return np.zeros((count, 1)) if found is None else found
+
+
+def _labels(asked: Labels, said: Said, count: int) -> Answers:
+    parts = _softmax(_in_place(said, count))
+    given: list[Given] = [asked.names[best] for best in parts.argmax(1)]
+    return Answers(given, [tuple(row) for row in parts.tolist()])
+
+
+def _scores(said: Said, count: int) -> Answers:
+    return Answers([float(score) for score in _in_place(said, count)[:, 0]])
+
+
+def _choices(asked: Choice, said: Said, count: int) -> Answers:
+    found = np.full((count, asked.most), -np.inf)
+    for batch, scores in said:
+        there = batch.weights.reshape(-1, asked.most) > 0
+        values = _plain(scores).cpu().double().numpy()
+        found[batch.rows[:: asked.most] // asked.most] = np.where(there, values, -np.inf)
+    parts = _softmax(found)
+    given: list[Given] = [int(best) for best in parts.argmax(1)]
+    return Answers(given, [tuple(row) for row in parts.tolist()])
+
+
+def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
+    """A word without a state of its own has the tag that says the least."""
+    counts = np.diff(rows.word_begins)
+    other = "O" if "O" in asked.names else asked.names[0]
+    given: list[Given] = [() for _ in counts]
+    sure: list[tuple[float, ...]] = [() for _ in counts]
+    for batch, scores in said:
+        values = _softmax(_plain(scores).cpu().double().numpy())
+        for nth, row in enumerate(batch.rows.tolist()):
+            words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
+            best = values[nth, : len(words)].argmax(1)
+            names = (
+                asked.names[b] if at >= 0 else other for b, at in zip(best, words, strict=True)
+            )
+            given[row] = tuple(names)
+            sure[row] = tuple(values[nth, : len(words)].max(1).tolist())
+    return Answers(given, sure)
+
+
+def _spans(
+    asked: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
+) -> Answers:
+    assert isinstance(task, Squad | Read), "who reads has a passage"
+    windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
+    for batch, scores in said:
+        assert isinstance(scores, SpanScores), "spans have two ends"
+        arrays = _arrays(scores)
+        for nth, row in enumerate(batch.rows.tolist()):
+            windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
+    decoded = [
+        _decoded(asked, task, example, rows, sorted(windows[number], key=lambda w: w[0]))
+        for number, example in enumerate(examples)
+    ]
+    return Answers([found.text for found in decoded], spans=decoded)
+
+
+def _arrays(scores: SpanScores) -> tuple[NDArray[np.float64], ...]:
+    """Starts and ends (r, s); or of the likeliest beginnings and ends their logarithms and places,
+    and the log odds of there being no answer.
+    """
+    if scores.likeliest is None:
+        found = [scores.starts, scores.ends]
+    else:
+        start_rp = scores.starts.log_softmax(1).gather(1, scores.likeliest)
+        end_rps = scores.ends.log_softmax(2)
+        end_rpe, at_rpe = end_rps.topk(min(ENDS, end_rps.shape[2]), dim=2)
+        found = [start_rp, scores.likeliest, end_rpe, at_rpe]
+        if scores.answered is not None:
+            found.append(-scores.answered)
+    return tuple(one.cpu().double().numpy() for one in found)
+
+
+def _decoded(
+    asked: Span,
+    task: Squad | Read,
+    example: Example,
+    rows: TaskRows,
+    windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
+) -> Decoded:
+    assert isinstance(example, Asked), "who reads has a question"
+    places = [
+        Window(
+            int(rows.owners[row]),
+            int(rows.firsts[row]),
+            rows.offsets[rows.begins[row] : rows.begins[row + 1]],
+        )
+        for row, _ in windows
+    ]
+    if asked.head.kind == "plain":
+        lengths = [len(place.offsets) for place in places]
+        starts, ends = (
+            [found[which][:length] for (_, found), length in zip(windows, lengths, strict=True)]
+            for which in (0, 1)
+        )
+        return decode_plain(
+            example.passage, places, starts, ends, best=task.best, longest=task.longest,
+            unanswerable=asked.unanswerable, threshold=task.threshold,
+        )  # fmt: skip
+    stacked = [_stacked([found[which] for _, found in windows]) for which in range(4)]
+    none_w = np.array([float(found[4]) for _, found in windows]) if asked.unanswerable else None
+    return decode_conditioned(
+        example.passage, places, stacked[0], stacked[1].astype(np.int64), stacked[2],
+        stacked[3].astype(np.int64), none_w, best=task.best, longest=task.longest,
+        threshold=task.threshold,
+    )  # fmt: skip
+
+
+def _stacked(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Windows of which short ones have fewer beginnings: only those that all have are looked at."""
+    fewest = min(len(part) for part in parts)
+    return np.stack([part[:fewest] for part in parts])
+
+
+def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(powers / powers.sum(-1, keepdims=True))

@@ -1,0 +1,141 @@
+"""Evaluation of tasks: what a model answers to the parts they are judged by, and how well."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
+from bertc.data.examples.task_sets import judged_on, unread
+from bertc.data.layouts import named, scored_examples, scored_parts
+from bertc.diagnostics import MissingInputError
+from bertc.evaluation.device import placed
+from bertc.evaluation.held_out import Evaluation
+from bertc.evaluation.task_inference import Within, answer
+from bertc.evaluation.task_lookup import columns_told, names_files, task_of
+from bertc.host.signals import Stop
+from bertc.interop.loading import load
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.task import Glue
+from bertc.ir.program.resolved import Stage
+from bertc.nn import Model
+from bertc.tasks.gold import Given
+from bertc.tasks.metrics import judge
+
+
+def evaluate_tasks(
+    model: Model,
+    stage: Stage,
+    data: TaskData,
+    stop: Stop | None = None,
+    within: Within = lambda function: function,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Evaluate on every part of every task, all of it; of many processes each does all of it.
+
+    ``progress`` is told how many rows are read.
+
+    Raises:
+        StoppedError: if someone asked the run to stop meanwhile.
+    """
+    losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
+    progress = progress or Silent()
+    for own in data.sets:
+        found, parts = {}, []
+        for part, (examples, rows) in own.parts.items():
+            pad, title = data.vocabulary.pad, own.task.title
+            what = f"answering {len(examples):,} examples of {title} {part}"
+            progress.begin(what, len(rows.owners), "rows")
+            answers = answer(
+                model, stage, own, examples, rows, pad, stop, within=within, progress=progress
+            )
+            progress.end()
+            found[part] = judge(own.task, examples, answers.given)
+            if (said := _one_for_all(answers.given)) is not None:
+                always.setdefault(own.task.title, {})[part] = said
+            parts.append((len(examples), answers))
+            total += len(examples)
+        if not parts:
+            continue
+        title, count = own.task.title, sum(size for size, _ in parts)
+        losses[title] = math.fsum(size * a.loss for size, a in parts) / count
+        accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
+        scores[title] = found
+    weights = {term.name: term.weight for term in stage.objective}
+    loss = math.fsum(weights[name] * value for name, value in losses.items())
+    return Evaluation(loss, losses, accuracy, total, scores=scores, always=always)
+
+
+def _one_for_all(given: Sequence[Given]) -> str | None:
+    """The label, tag or span that is all that several examples were given."""
+    said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
+    only = said.pop() if len(said) == 1 and len(given) > 1 else None
+    return only if isinstance(only, str) else None
+
+
+def evaluate_files(
+    run: Path,
+    told: str,
+    device: str = "auto",
+    *,
+    part: str = "",
+    most: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Evaluation, tuple[str, ...]]:
+    """What a model makes of the parts that a task names (``scored_parts``), and what was read.
+
+    ``most`` examples of each, where that is told.
+
+    Raises:
+        UsageError, SpecError: as ``task_of``.
+        MissingInputError: if there is no model, or no part to judge by.
+        DataError: if a file is not in the layout of the task, or has no answers.
+    """
+    model = load(run)
+    stage, task = task_of(model.resolved, told)
+    vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
+    seq, segments = stage.seq, stage.encoder.kinds_of_segments
+    sources, rows, notes = scored_parts(task, part, names_files(told)), {}, []
+    if not sources:
+        raise nothing_to_judge_by(task)
+    for name, source in sources.items():
+        with columns_told(task, judged=True):
+            every = scored_examples(task, source)
+        found = judged_on(task, name, every, most)
+        read = encode(task, found, vocabulary, seq, segments)
+        rows[name] = found, read
+        notes.append(_read_from(task, name, named(source.source), len(found), len(every)))
+        lost = unread(task, read, len(found), f"{name} ", seq)
+        notes += [f"{task.title}: {note}" for note in lost]
+    placed(model, device)
+    own = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)
+    only = stage.model_copy(
+        update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
+    )
+    data = TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0)
+    return evaluate_tasks(model, only, data, progress=progress), tuple(notes)
+
+
+def sources_told(data: TaskData) -> tuple[str, ...]:
+    """Which files the parts of all tasks were read from, a line each."""
+    lines = []
+    for own in data.sets:
+        parts = scored_parts(own.task)
+        for name, (examples, _) in own.parts.items():
+            lines.append(_read_from(own.task, name, named(parts[name].source), len(examples)))
+    return tuple(lines)
+
+
+def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
+    """No dev part was named, nor is one there."""
+    first = f"{task.task}, " if isinstance(task, Glue) else ""
+    return MissingInputError(
+        f"{task.title}: no part to be judged by",
+        help=f"--task \"{task.kind}({first}'FILE')\" scores a file, --part test or --part train "
+        "another part that the run names",
+    )
+
+
+def _read_from(task: AnyTask, part: str, source: str, count: int, every: int = 0) -> str:
+    of = f" of {every:,}" if count < every else ""
+    where = "" if source == part else f" of {source}"
+    return f"{task.title} {part}: {count:,}{of} examples{where}"

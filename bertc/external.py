@@ -1,0 +1,272 @@
+"""What a program leaves to files outside it: the network of its ``init``, and of its tasks the
+labels, the number of examples and their length.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import Diagnostics, MissingInputError
+from bertc.interop.folders import read_resolved
+from bertc.ir.data import TokenizerFile
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.objective import Plm, Rtd, Sbo, Term, Tlm
+from bertc.ir.learning.task import Family, Tagging, Task
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.growth import FromRun
+from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.written import Given, Program
+from bertc.passes.extends import extends
+from bertc.passes.recipes import as_published
+from bertc.passes.stages import stage_views
+from bertc.storage.paths import is_taken
+
+NETWORK = (
+    "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
+    "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
+    "dropout", "initializer", "recipe",
+)  # fmt: skip
+"""The settings that say which network it is; those that a spec leaves out are those of ``init``."""
+
+
+def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
+    """A program of which nothing has to be looked up any more.
+
+    Raises:
+        MissingInputError, DataError: if a file that it names is not there, or cannot be read.
+    """
+    program = extends(program, diagnostics)
+    init = program.settings.get("init")
+    if init is not None and isinstance(init.value, FromRun):
+        program = _as_there(program, init)
+    program = as_published(program)
+    program = program.with_settings(_counted(program.settings))
+    stages = (replace(stage, settings=_counted(stage.settings)) for stage in program.stages)
+    return replace(program, stages=tuple(stages))
+
+
+def _as_there(program: Program, init: Given) -> Program:
+    """The network of ``init`` where the program does not say another."""
+    found = network_of(Path(init.value.path))
+    origin = replace(init.origin, kind="derived", source="that of init")
+    open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
+    return program.with_settings(open_)
+
+
+def network_of(folder: Path) -> dict[str, Any]:
+    """The settings of the network in a run folder or a Hugging Face folder; none if neither is.
+
+    What is wrong with the folder is told where its weights are read.
+    """
+    resolved, config = folder / "resolved.json", folder / "config.json"
+    if is_taken(resolved):
+        return _of_run(read_resolved(resolved))
+    if is_taken(config):
+        return _of_config(folder)
+    return {}
+
+
+def _of_config(folder: Path) -> dict[str, Any]:
+    from bertc.interop.config import read_config
+    from bertc.interop.program import to_program
+
+    config = read_config(folder / "config.json")
+    settings = to_program(config, frozenset(), {}, folder, folder).settings
+    found = {name: settings[name].value for name in NETWORK if name in settings}
+    if not found["languages"]:
+        del found["languages"]
+    return {**found, "recipe": config.model_type}
+
+
+def _of_run(resolved: Resolved) -> dict[str, Any]:
+    encoder = resolved.encoder
+    settings: dict[str, Any] = {
+        "layers": len(encoder.layers),
+        "hidden": encoder.hidden,
+        "heads": _one_or_all(encoder, "heads"),
+        "head_dim": encoder.layers[0].head_dim,
+        "ffn": _one_or_all(encoder, "ffn"),
+        "embedding": encoder.embedding,
+        "table": encoder.table,
+        "share": _sharing(encoder),
+        "attention": encoder.attention,
+        "activation": encoder.ffn.activation,
+        "norm": encoder.norm,
+        "positions": encoder.positions,
+        "segments": encoder.segments,
+        "head": encoder.head,
+        "dropout": encoder.dropout,
+        "initializer": encoder.initializer,
+        "recipe": _family(resolved),
+    }
+    if resolved.languages:
+        settings |= {
+            "languages": resolved.languages,
+            "language_embeddings": bool(encoder.languages),
+        }
+    return settings
+
+
+def _one_or_all(encoder: Encoder, width: str) -> int | tuple[int, ...]:
+    found = tuple(getattr(layer, width) for layer in encoder.layers)
+    return found[0] if len(set(found)) == 1 else found
+
+
+def _sharing(encoder: Encoder) -> Sharing:
+    depth = len(encoder.layers)
+    owners = encoder.attention_owner, encoder.ffn_owner
+    for scheme in (ShareNone(), ShareAll()):
+        parts = (
+            tuple(scheme.owner(part, layer, depth) for layer in range(depth))
+            for part in ("attention", "ffn")
+        )
+        if owners == tuple(parts):
+            return scheme
+    return ShareMap(attention=owners[0], ffn=owners[1])
+
+
+def _family(resolved: Resolved) -> Family:
+    """The system that a run is most like."""
+    objectives = [term.objective for stage in resolved.stages for term in stage.objective]
+    encoder = resolved.encoder
+    if any(isinstance(objective, Task) for objective in objectives):
+        return resolved.run.recipe
+    if any(isinstance(objective, Rtd) for objective in objectives):
+        return "electra"
+    if any(isinstance(objective, Plm) for objective in objectives):
+        return "xlnet"
+    if any(isinstance(objective, Sbo) for objective in objectives):
+        return "spanbert"
+    if encoder.norm.kind == "pre" and not encoder.norm.affine:
+        return "stackingbert"
+    alone = not encoder.segments and not encoder.causal and encoder.attention.kind == "full"
+    translates = any(isinstance(objective, Tlm) for objective in objectives)
+    if translates or encoder.languages or (alone and encoder.head.kind == "linear"):
+        return "xlm"
+    if len(set(encoder.attention_owner)) < len(encoder.layers):
+        return "albert"
+    return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
+
+
+def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """With the labels and the number of training examples of every task."""
+    given = settings.get("objective")
+    if given is None:
+        return dict(settings)
+    terms = tuple(_read(term) for term in given.value)
+    return {**settings, "objective": Given(terms, given.origin)}
+
+
+def _read(term: Term) -> Term:
+    task = term.objective
+    if not isinstance(task, Task):
+        return term
+    asks = isinstance(task, Classify | Tagging | Tag) and not task.labels
+    imported = isinstance(task, Classify | Regress | Choose | Tag | Read) and not task.train
+    if not asks and (task.examples or imported):
+        return term
+    from bertc.data.examples.task_sets import learned_from
+    from bertc.data.layouts import found_labels, training_examples
+
+    examples = training_examples(task)
+    found: dict[str, Any] = {"examples": len(learned_from(task, examples))}
+    if asks:
+        found["labels"] = found_labels(task, examples)
+    return term.model_copy(update={"objective": task.model_copy(update=found)})
+
+
+def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
+    """Of each program the tokens of a row, stage by stage.
+
+    Of tasks it is the mean, if vocabulary and examples are there; what several programs read is
+    read once.
+
+    Raises:
+        DataError: if a file cannot be read.
+    """
+    once = cache(_row_length)
+    return [
+        tuple(
+            once(
+                stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
+            )
+            if stage.tasks and isinstance(vocabulary := program.vocabulary, TokenizerFile)
+            else stage.seq
+            for stage in program.stages
+        )
+        for program in programs
+    ]
+
+
+def _row_length(
+    tasks: tuple[Any, ...], smoothing: float, seq: int, segments: int, vocabulary: TokenizerFile
+) -> int:
+    from bertc.data.examples.task_sets import mean_length
+    from bertc.data.vocab.existing import load_vocabulary
+
+    try:
+        known = load_vocabulary(vocabulary)
+        lengths = [mean_length(task, known, seq, segments) for task in tasks]
+    except MissingInputError:  # a spec may say how many examples there are without having them
+        return seq
+    # Several are drawn in proportion to their size as the spec has it.
+    sizes: list[float] = [task.examples**smoothing for task in tasks]
+    mean: float = sum(map(mul, sizes, lengths)) / sum(sizes)
+    return math.ceil(mean)
+
+
+def begun_from(resolved: Resolved) -> None:
+    """Hold the network of ``init`` against the one that is to begin as it, by shapes alone.
+
+    Raises:
+        DataError: if its weights would not fit.
+    """
+    from bertc.compress import fit, refusal
+
+    init, first = resolved.run.init, resolved.stages[0]
+    old = _program_of(Path(init.path)) if isinstance(init, FromRun) else None
+    if old is None or not isinstance(init, FromRun):
+        return
+    new = resolved.as_in(first)
+    assert first.grow is not None, "a stage that begins from another network says how"
+    # Which heads are there, and whether there is a pooler, only its weights say.
+    names = (weight.name for weight in model_weights(old))
+    body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
+    _, misfits = fit(old, body, new, first.grow)
+    if misfits:
+        raise refusal(Path(init.path), misfits, old, new)
+
+
+def _program_of(folder: Path) -> Resolved | None:
+    """The network in a run folder or a Hugging Face folder; None if neither is."""
+    if is_taken(folder / "resolved.json"):
+        return read_resolved(folder / "resolved.json")
+    if not is_taken(folder / "config.json"):
+        return None
+    from bertc.interop.config import read_config
+    from bertc.interop.program import to_program
+    from bertc.passes import resolve
+
+    config = read_config(folder / "config.json")
+    return resolve(to_program(config, frozenset(), {}, folder, folder))
+
+
+def judged_by(program: Program) -> None:
+    """Read the files that the tasks of a program are judged by.
+
+    Raises:
+        MissingInputError, DataError: if one is not there, or says what training files do not.
+    """
+    from bertc.data.layouts import judged_parts, part_examples
+
+    terms = (term for stage in stage_views(program) for term in stage.value("objective"))
+    tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
+    for task in tasks:
+        for part in judged_parts(task):
+            part_examples(task, part)

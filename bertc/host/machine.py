@@ -1,0 +1,272 @@
+"""What this machine offers a run."""
+
+import os
+import platform
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertc.data import Corpus, TaskData
+from bertc.diagnostics import MachineError
+from bertc.estimate import Estimate, estimate, largest_microbatches, layout
+from bertc.estimate.accelerators import accelerator_called
+from bertc.estimate.devices import this_cpu
+from bertc.host.speed import device_here
+from bertc.ir.program.resolved import Resolved, Run
+from bertc.native import missing
+from bertc.planning import ALONE, Machine, Plan, World, plan
+from bertc.planning.cores import available_cores
+
+
+def detect(wanted: str = "auto", processes: int = 1) -> Machine:
+    """The device a run would use: CUDA where there is one, unless ``wanted`` is another.
+
+    Apple's GPU is used where it is asked for alone, because nothing was tried there yet.
+
+    Its memory is what is free of it. Main memory is shared by the ``processes`` of this machine.
+    """
+    cores = available_cores()
+    if wanted == "mps" and torch.backends.mps.is_available():
+        return Machine(
+            device="mps",
+            name=_processor(),
+            memory_bytes=torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory(),
+            fast_bf16=torch.backends.mps.is_macos_or_newer(14, 0),
+            cores=cores,
+        )
+    if wanted in ("auto", "cuda") and torch.cuda.is_available():
+        name, (free, _) = torch.cuda.get_device_name(), torch.cuda.mem_get_info()
+        known = accelerator_called(name)
+        return Machine(
+            device="cuda",
+            name=name,
+            memory_bytes=free,
+            fast_bf16=torch.cuda.is_bf16_supported(including_emulation=False),
+            cores=cores,
+            fp16_gain=known.fp16_flops / known.fp32_flops if known else 0.0,
+            devices=torch.cuda.device_count(),
+        )
+    fast_bf16 = this_cpu().bf16_flops > 0
+    return Machine(
+        device="cpu",
+        name=_processor(),
+        memory_bytes=_free_memory_bytes() // processes,
+        fast_bf16=fast_bf16,
+        cores=cores,
+        without_kernels=missing("bf16" if fast_bf16 else "fp32"),
+    )
+
+
+def cost_here(resolved: Resolved, corpus: Corpus, world: World) -> Estimate:
+    """What a run is expected to cost on this machine; a GPU that nobody knows is measured first."""
+    machine = detect(resolved.run.device, world.per_host)
+    lengths = [
+        data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
+    ]
+    device = device_here(machine, world.per_host)
+    return estimate(resolved, device, devices=world.size, lengths=lengths)
+
+
+def _threads() -> int:
+    """As many as torch has taken, but no more than there are cores to run them.
+
+    It does not know of quotas, beyond which all threads of a group wait for the next period.
+    """
+    taken = torch.get_num_threads()
+    return taken if os.environ.get("OMP_NUM_THREADS") else min(taken, available_cores())
+
+
+def _processor() -> str:
+    """The name of the processor."""
+    if sys.platform == "darwin":
+        named = subprocess.run(
+            ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return named.stdout.strip() or platform.machine()
+    lines = _read("/proc/cpuinfo").splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _free_memory_bytes() -> int:
+    """Main memory that can be had without swapping, within the limit of the control group."""
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    free = pages * page_bytes
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    if limit.strip().isdigit() and used.strip().isdigit():
+        free = min(free, int(limit) - int(used))
+    return free
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def refuse_too_few_devices(wanted: str, processes: int) -> None:
+    """Every process of a machine is to have a GPU of its own, if it is to have one at all.
+
+    Raises:
+        MachineError: if there are more.
+    """
+    if processes > 1 and wanted == "mps":
+        raise MachineError(
+            "several processes cannot train together on Apple's GPU: torch has no messages for it",
+            help="leave --nproc out",
+        )
+    if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
+        return
+    devices = torch.cuda.device_count()
+    if processes > devices:
+        raise MachineError(
+            f"{processes} processes take a GPU each, and this machine has {devices}",
+            help=f"--nproc {devices}" if devices > 1 else "leave --nproc out",
+        )
+
+
+def make_plan(
+    resolved: Resolved, world: World = ALONE.world, least: Callable[[int], int] = int
+) -> Plan:
+    """How the program runs here.
+
+    ``least`` is the smallest of all processes' numbers: all plan for the memory that each has.
+
+    Raises:
+        MachineError: if the machine lacks the device or the memory.
+        UsageError: if there are more processes than examples in a batch.
+    """
+    machine = detect(resolved.run.device, world.per_host)
+    machine = replace(machine, memory_bytes=least(machine.memory_bytes))
+    laid_out = layout(resolved, machine, world)
+    return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
+
+
+@contextmanager
+def kernels(run: Run) -> Iterator[None]:
+    """Inside, torch has those kernels that a run may train with."""
+    compiled = run.compile != "off" and detect(run.device).device == "cuda"
+    with determinism(in_one_order(run)), right_dropout(compiled):
+        yield
+
+
+def in_one_order(run: Run) -> bool:
+    """Whether every sum of a run has one order: on a CPU always, elsewhere where asked for."""
+    return run.deterministic == "yes" or detect(run.device).device == "cpu"
+
+
+@contextmanager
+def determinism(asked: bool = True) -> Iterator[None]:
+    """The same sums in the same order in every run, at the price of slower kernels, if asked for.
+
+    On a GPU the backward of attention then works in one block a head, scattered values are sorted
+    first, and the compiler neither pads nor tunes (torch, attention_backward.cu and _inductor).
+
+    Raises:
+        MachineError: if torch has no kernel of that kind for something.
+    """
+    # MKL: naming the number of threads forbids it to take fewer.
+    torch.set_num_threads(_threads())
+    with ExitStack() as stack:
+        # Nothing here writes into what a part of a layer returns.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
+        if asked:
+            stack.enter_context(_surroundings_of_sums())
+            stack.enter_context(_one_order())
+        yield
+
+
+ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
+SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
+"""Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no scheduling
+by load, and no choice of a kernel by address (Developer Guide, "Obtaining Numerically Reproducible
+Results"). The compiler has a mode of its own."""
+
+
+@contextmanager
+def _surroundings_of_sums() -> Iterator[None]:
+    """Inside, the environment asks the libraries for one order, where it says nothing else."""
+    unsaid = SUMS.keys() - os.environ.keys()
+    os.environ.update((name, SUMS[name]) for name in unsaid)
+    # torch.use_deterministic_algorithms would load the compiler, which takes longer than all else
+    # that a run begins with.
+    compiler = _loaded_compiler()
+    ordered = compiler.deterministic if compiler else ONE_ORDER not in unsaid
+    if compiler:
+        compiler.deterministic = os.environ[ONE_ORDER] == "1"
+    try:
+        yield
+    finally:
+        for name in unsaid:
+            del os.environ[name]
+        if compiler := _loaded_compiler():
+            compiler.deterministic = ordered
+
+
+def _loaded_compiler() -> Any:
+    return sys.modules.get("torch._inductor.config")
+
+
+@contextmanager
+def _one_order() -> Iterator[None]:
+    """Inside, torch refuses every kernel that adds in any order."""
+    before = torch.get_deterministic_debug_mode()
+    fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.set_deterministic_debug_mode("error")
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    except RuntimeError as error:
+        name, refused, _ = str(error).partition(" does not have a deterministic implementation")
+        if not refused:
+            raise
+        raise MachineError(
+            f"deterministic=yes: torch has no such kernel for {name}",
+            help="deterministic=no, in a new run",
+        ) from None
+    finally:
+        torch.set_deterministic_debug_mode(before)
+        torch.utils.deterministic.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
+
+
+@contextmanager
+def right_dropout(compiled: bool) -> Iterator[None]:
+    """Inside, no kernel serves whose dropout, or gradient under a mask, is wrong on a GPU.
+
+    cuDNN's attention knows sixteenths only, 0.1 among none of them, and its backward gives NaN
+    under some masks (pytorch PR 174245, issue 196678). From torch 2.13 on the compiler makes four
+    draws at once and repeats them where neighbours are no neighbours in memory (issue 198333), but
+    not where it draws as eager steps do. ``compiled``: a step may be.
+    """
+    attention = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        with _single_draws() if compiled else nullcontext():
+            yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(attention)
+
+
+def _single_draws() -> AbstractContextManager[object]:
+    from torch._inductor import config
+    from torch._inductor.codegen.triton import TritonOverrides
+
+    if not hasattr(TritonOverrides, "_can_use_4x_random"):
+        return nullcontext()
+    patched: AbstractContextManager[object] = config.patch(align_random_eager=True)
+    return patched

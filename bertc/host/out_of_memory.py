@@ -1,0 +1,54 @@
+"""What to say when memory runs out in the middle of a step."""
+
+from collections.abc import Callable
+
+import torch
+
+from bertc.diagnostics import MachineError
+from bertc.ir.program.resolved import Stage
+
+WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
+"""What plain RuntimeErrors say: a CPU's allocator, CUDA outside its own (a kernel that is loaded,
+pinned memory), and the libraries of products (CUBLAS_STATUS_ALLOC_FAILED)."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device or the main memory is full."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
+
+
+def out_of_memory(
+    stage: Stage, microbatch: int, rehearse: Callable[[int], None] | None
+) -> MachineError:
+    """The error that names the largest micro-batch below ``microbatch`` that can be run.
+
+    ``rehearse`` runs forward and backward of that many examples; without it the next smaller one is
+    named. Micro-batches divide the batch.
+    """
+    smaller = [n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0]
+    rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)
+    what = f"stage {stage.name}: {microbatch} examples of {stage.seq} tokens at once do not fit"
+    if not rows:
+        return MachineError(
+            f"{what}, nor does one", help="a smaller model, a shorter seq, or a larger device"
+        )
+    does = "do" if rehearse else "might"
+    return MachineError(
+        f"{what} in memory; {rows} {does}", help=f"--resume --set microbatch={rows}"
+    )
+
+
+def _fits(rehearse: Callable[[int], None], rows: int) -> bool:
+    try:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        elif torch.backends.mps.is_available():
+            torch.mps.empty_cache()
+        rehearse(rows)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            return False
+        raise
+    return True

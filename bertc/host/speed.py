@@ -1,0 +1,89 @@
+"""How fast the device is that is here: by its name, or measured for an instant."""
+
+import time
+
+import torch
+
+from bertc.estimate import Device
+from bertc.estimate.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
+from bertc.estimate.devices import this_cpu
+from bertc.planning import Machine
+
+MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}
+"""The width of a product, and how many are timed at once."""
+MATMUL_SECONDS = 0.3
+COPIED_NUMBERS = 1 << 26
+SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
+"""An A100's large products get 0.79 of its data sheet's peak; of what was measured, steps get more.
+"""
+
+
+def device_here(machine: Machine, processes: int = 1) -> Device:
+    """The figures of the device that a run would use, which so many processes of a machine share.
+
+    One whose name says nothing is measured, for about a second.
+    """
+    if machine.device == "cpu":
+        return this_cpu(processes)
+    known = accelerator_called(machine.name)
+    if known and known.fp32_flops:
+        return known.model_copy(update={"memory_bytes": machine.memory_bytes})
+    return measured(machine)
+
+
+def measured(machine: Machine) -> Device:
+    """What large products and copies reach on a GPU that is here."""
+    device = torch.device(machine.device)
+    fp32 = matmul_flops_per_second(device, torch.float32)
+    bf16 = matmul_flops_per_second(device, torch.bfloat16) if machine.fast_bf16 else 0.0
+    return Device(
+        name=machine.name,
+        kind=machine.device,
+        memory_bytes=machine.memory_bytes,
+        bf16_flops=bf16,
+        fp32_flops=fp32,
+        bandwidth_bytes=copied_bytes_per_second(device),
+        product_share=SHARE_OF_MEASURED,
+        launch_seconds=LAUNCH_SECONDS,
+        source="of large products and copies that were measured here; shares as on an A100",
+    )
+
+
+def finish(device: torch.device) -> None:
+    """Wait until the device has done all that it was given."""
+    match device.type:
+        case "cuda":
+            torch.cuda.synchronize(device)
+        case "mps":
+            torch.mps.synchronize()
+
+
+def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
+    """The best rate of a large square matrix product, which no step can exceed."""
+    n, products = MATMUL[device.type]
+    left, right = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
+    result = left @ right
+    finish(device)
+    best, until = 0.0, time.perf_counter() + MATMUL_SECONDS
+    while time.perf_counter() < until or not best:
+        started = time.perf_counter()
+        for _ in range(products):
+            torch.mm(left, right, out=result)
+        finish(device)
+        best = max(best, products * 2 * n**3 / (time.perf_counter() - started))
+    return best
+
+
+def copied_bytes_per_second(device: torch.device) -> float:
+    """The best rate at which memory is read and written by a copy, both counted."""
+    source = torch.zeros(COPIED_NUMBERS, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    finish(device)
+    best, until = 0.0, time.perf_counter() + MATMUL_SECONDS
+    while time.perf_counter() < until or not best:
+        started = time.perf_counter()
+        target.copy_(source)
+        finish(device)
+        best = max(best, 2 * source.nbytes / (time.perf_counter() - started))
+    return best

@@ -1,0 +1,1 @@
+"""A trained model in use: filling masks, predicting, evaluating, previews of batches."""

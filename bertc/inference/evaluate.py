@@ -1,0 +1,147 @@
+"""``bertc eval``: what a finished, stopped or imported run knows of its held-out text."""
+
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from bertc.data import RunningData, TaskData, TextData, prepare
+from bertc.diagnostics import DataError
+from bertc.distributed.process_group import Ranks
+from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
+from bertc.evaluation.options import Manner, read_data, slide
+from bertc.evaluation.tasks import (
+    evaluate_files,
+    evaluate_tasks,
+    nothing_to_judge_by,
+    sources_told,
+)
+from bertc.host.display import Display, choose
+from bertc.host.machine import determinism, in_one_order
+from bertc.host.signals import Stop
+from bertc.interop.loading import load
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.nn import Model
+from bertc.nn.exact import preparing
+from bertc.planning import World
+from bertc.runs.checkpoints import PROGRESS, newest
+from bertc.runs.folder import RunFolder
+from bertc.step.step import make_objective
+from bertc.step.vocabulary import vocabulary_tables
+from bertc.storage.paths import cache_folder
+from bertc.train.report import Report
+from bertc.train.resumed_plan import plan_of
+from bertc.train.session import Watched
+from bertc.train.state import Progress
+
+
+def evaluate_run(
+    run: Path,
+    manner: Manner | None = None,
+    *,
+    task: str = "",
+    part: str = "",
+    cache: Path | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Evaluate the newest good checkpoint, as training does and on the same examples.
+
+    Or read the held-out text in a ``manner`` of its own, or the files of a ``task`` (``task_of``),
+    or another ``part`` of it, such as ``test``.
+
+    Raises:
+        MissingInputError: if the folder holds no run, or no model yet.
+        DataError: if the run's files are damaged, or its text is no longer the same.
+        UsageError: if its text cannot be read in this manner, or as ``task_of``.
+    """
+    manner = manner or Manner()
+    folder = RunFolder(run)
+    resolved = folder.read_resolved()
+    done = _progress(folder)
+    with closing(choose(quiet)) as display:
+        if task or part or (manner.examples and resolved.trained_at(done.step).tasks):
+            manner.refuse_for_tasks()
+            found, notes = evaluate_files(
+                run, task, part=part, most=manner.examples, progress=display
+            )
+        else:
+            found, notes = _as_in_training(folder, resolved, manner, cache, display, done)
+    return Report(run, done.step, resolved.steps, done.tokens, done.seconds, found, notes)
+
+
+def _as_in_training(
+    folder: RunFolder,
+    resolved: Resolved,
+    manner: Manner,
+    cache: Path | None,
+    display: Display,
+    progress: Progress,
+) -> tuple[Evaluation, tuple[str, ...]]:
+    """On what the run itself is judged by, with a line or more on what that was."""
+    with Stop() as stop, determinism(in_one_order(resolved.run)):
+        lock = folder.read_lock()
+        ranks = Ranks(0, World(), stop)
+        plan = plan_of(resolved, lock, display)
+        model, device = load(folder.path), torch.device(plan.device)
+        if lacking := model.lacking():
+            raise DataError(
+                f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
+                help=f'train one from it: init="{folder.path}" objective={"+".join(lacking)}',
+            )
+        model.to(device).compute_dtype = (
+            torch.bfloat16 if plan.precision == "bf16" else torch.float32
+        )
+        if not lock:
+            kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
+            display.note(f"an imported model names no text of its own: reading {', '.join(kinds)}")
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+        if lock and lock.data != corpus.fingerprint:
+            raise DataError(
+                "the text is not the one that this run was trained on",
+                help="restore the files, so that held-out text is text the model has not seen",
+            )
+        stage = resolved.trained_at(progress.step)
+        index = resolved.stages.index(stage)
+        stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
+        data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
+        if isinstance(data, TaskData):
+            if not any(own.parts for own in data.sets):
+                raise nothing_to_judge_by(stage.tasks[0])
+            return evaluate_tasks(model, stage, data, stop, progress=display), sources_told(data)
+        found = _of_text(model, stage, data, manner.sliding, examples, microbatch, ranks, display)
+        return found, (manner.told(stage),)
+
+
+def _of_text(
+    model: Model,
+    stage: Stage,
+    data: TextData,
+    sliding: int,
+    examples: int,
+    microbatch: int,
+    ranks: Ranks,
+    display: Display,
+) -> Evaluation:
+    device, vocabulary = next(model.parameters()).device, data.vocabulary
+    nats_v = unigram_nats(vocabulary, data.tokens, device)
+    if sliding and isinstance(data, RunningData):
+        return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
+    read = read_data(data, stage)
+    rows = heldout_rows(stage, microbatch, ranks)
+    return evaluate(
+        model,
+        stage,
+        make_objective(model, stage, compiled=False),
+        counted(read, rows, examples, display),
+        vocabulary_tables(vocabulary, preparing(device)),
+        nats_v,
+        microbatch,
+        model.resolved.run.seed,
+        ranks,
+    )
+
+
+def _progress(folder: RunFolder) -> Progress:
+    """How far the run got; an imported one has not begun."""
+    found, _ = newest(folder.checkpoints, *folder.identities())
+    return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()

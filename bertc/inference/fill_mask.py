@@ -1,0 +1,297 @@
+"""``bertc fill``: what a trained model puts in the place of masks, or after a text.
+
+Axes: m masks, s sequence, h hidden, v vocabulary.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from bertc.data import Vocabulary, vocabulary_of
+from bertc.diagnostics import DataError, UsageError
+from bertc.interop.loading import load
+from bertc.ir.learning.objective import Mlm
+from bertc.ir.program.resolved import NetworkName, learner
+from bertc.nn import Model, Order, Reading
+from bertc.objectives import mlm_logits, rtd_logits
+
+MASK = "[MASK]"
+"""How a text may spell the mask, whatever the vocabulary calls it."""
+TELLING = ("mlm", "tlm", "plm", "clm")
+"""Objectives that teach to tell a token, the first of which answers."""
+ROWS, MOST_MASKS = 16, 256
+LONGEST_ROW = 2048
+"""Tokens of a row where the model has no limit of its own: memory grows with their square."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token and its probability."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A token of the text as it was read, and how likely a discriminator thinks it replaced."""
+
+    token: str
+    replaced: float
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The likeliest tokens for each mask of a text, or after it, in the order of the text.
+
+    ``verdicts`` are a discriminator's, on the text with the likeliest tokens in it. ``notes`` say
+    what of the answer was not asked for.
+    """
+
+    text: str
+    masks: tuple[tuple[Candidate, ...], ...]
+    verdicts: tuple[Verdict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> str:
+        """All of it as one JSON object."""
+        return json.dumps({"schema": 1, **asdict(self)}, indent=1, ensure_ascii=False)
+
+    def summary(self) -> str:
+        """A block of lines a mask, a candidate a line, the likeliest first; then verdicts."""
+        blocks = []
+        for index, candidates in enumerate(self.masks):
+            heading = [f"mask {index + 1}:"] if len(self.masks) > 1 else []
+            lines = [f"{c.probability:7.2%}  {c.token}" for c in candidates]
+            blocks.append("\n".join([*heading, *lines]))
+        if self.verdicts:
+            lines = [f"{v.replaced:7.2%}  {v.token}" for v in self.verdicts]
+            blocks.append("\n".join(["replaced, thinks the discriminator:", *lines]))
+        return "\n".join([*blocks, *(f"note: {note}" for note in self.notes)])
+
+
+def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
+    """Fill the masks of ``text``, written [MASK] or as the run's tokenizer writes its mask.
+
+    In a text longer than the model can read, each mask is seen with the text around it. What
+    learned clm tells the token after the text. A discriminator says of every token whether it
+    thinks it replaced, and then a text needs no mask. A model that was told languages is told that
+    of the text, or none.
+
+    Raises:
+        UsageError: if the text has no mask, or one that the model cannot tell; if the model does
+            not know the language.
+        DataError: if the model never learned to tell tokens, or came without the head for it.
+        MissingInputError: if there is no model yet.
+    """
+    model = load(run)
+    vocabulary = vocabulary_of(run, model.resolved.encoder.vocab_size)
+    return filled(model, vocabulary, text, top, language)
+
+
+def filled(
+    model: Model, vocabulary: Vocabulary, text: str, top: int = 5, language: str = ""
+) -> Filled:
+    """As ``fill``, of a model that is there already.
+
+    Raises:
+        TypeError: if the text is something else.
+        UsageError, DataError: as ``fill``.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
+    learned = _learned(model)
+    head = next((each for each in TELLING if each in learned), "")
+    reader = _Reader(model, vocabulary, _tongue(model, language))
+    if head == "clm":
+        ids, places = _beginning(vocabulary, text), [0]
+    else:
+        ids, places = _encode(vocabulary, text, maskless="rtd" in learned)
+    if places and not head:
+        raise UsageError(
+            "this run learned which tokens are replaced, and not what stands in their place",
+            help="a text without [MASK]: each of its tokens is judged",
+        )
+    masks: list[tuple[Candidate, ...]] = []
+    for start in range(0, len(places), ROWS):
+        part = places[start : start + ROWS]
+        found = reader.next(ids) if head == "clm" else reader.masked(ids, part, head == "plm")
+        masks += [_best(vocabulary, row_v, top) for row_v in found.softmax(dim=1)]
+        if "rtd" in learned:
+            for place, best in zip(part, found.argmax(dim=1).tolist(), strict=True):
+                reader.filled[place] = best
+    verdicts = reader.verdicts(ids) if "rtd" in learned else ()
+    return Filled(text, tuple(masks), verdicts, _notes(model, masks, language))
+
+
+def _learned(model: Model) -> set[str]:
+    """The objectives whose heads are trained, of which one at least is of tokens.
+
+    Raises:
+        DataError: if none is.
+    """
+    asked: set[str] = {term.objective.kind for term in model.resolved.terms()}
+    fresh = set(model.lacking())
+    if learned := (asked - fresh) & {*TELLING, "rtd"}:
+        return learned
+    if untold := [kind for kind in TELLING if kind in fresh]:
+        raise DataError(
+            f"the folder has no head for {untold[0]}: its guesses would be random",
+            help=f'train one from it: init="FOLDER" objective={untold[0]}',
+        )
+    raise DataError(
+        f"this run has learned {' + '.join(sorted(asked))}, and no objective of tokens",
+        help="fill tells what mlm, tlm, plm, clm or rtd teach",
+    )
+
+
+def _notes(model: Model, masks: list[tuple[Candidate, ...]], language: str) -> tuple[str, ...]:
+    notes, known = [], model.resolved.encoder.languages
+    if masks and learner(Mlm(), model.resolved.generator) == "generator":
+        notes.append("the generator tells the masks; the encoder learned to find what is replaced")
+    if known and not language:
+        notes.append(f"read as text of no language; --language tells it one of {', '.join(known)}")
+    return tuple(notes)
+
+
+def _tongue(model: Model, language: str) -> int:
+    """The number of a language; one beyond the last where none is told.
+
+    Raises:
+        UsageError: if the model does not know it.
+    """
+    known = model.resolved.encoder.languages
+    if language and language not in known:
+        raise UsageError(
+            f"the model does not know {language} as a language",
+            help=f"it knows {', '.join(known)}" if known else "it is told none; leave it out",
+        )
+    return known.index(language) if language else len(known)
+
+
+def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int], list[int]]:
+    """Token ids of a text without special tokens around it, and where its masks are."""
+    mask = vocabulary.token(vocabulary.mask)
+    *before, last = text.replace(MASK, mask).split(mask)
+    if not before and not maskless:
+        raise UsageError(f"nothing to fill: the text has no {MASK}", help=f"write {MASK} in it")
+    # A space before a word belongs to the word, so one before a mask is part of what is masked.
+    joined = mask.join([*(part.rstrip() for part in before), last])
+    ids = _ids(vocabulary, joined)
+    places = [place for place, token in enumerate(ids) if token == vocabulary.mask]
+    if len(places) > MOST_MASKS:
+        raise UsageError(
+            f"the text has {len(places):,} masks, at most {MOST_MASKS} are filled at once",
+            help="fill it in parts",
+        )
+    return ids, places
+
+
+def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Token ids of a text whose next token is asked for."""
+    mask = vocabulary.token(vocabulary.mask)
+    begun = text.replace(MASK, mask).rstrip().removesuffix(mask).rstrip()
+    if mask in begun:
+        raise UsageError(
+            f"{MASK} in the middle of a text, and the model reads from left to right",
+            help="end the text where the next token is asked for",
+        )
+    if not (ids := _ids(vocabulary, begun)):
+        raise UsageError("the text is empty", help="write how it begins")
+    return ids
+
+
+def _ids(vocabulary: Vocabulary, text: str) -> list[int]:
+    tokenizer = vocabulary.tokenizer
+    tokenizer.encode_special_tokens = False
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+    return ids
+
+
+class _Reader:
+    """A model and how it reads a text: in windows, in rows as in its last stage."""
+
+    def __init__(self, model: Model, vocabulary: Vocabulary, tongue: int) -> None:
+        self.model, self.vocabulary, self.tongue = model, vocabulary, tongue
+        self.filled: dict[int, int] = {}
+        """The likeliest token of each mask, by its place in the text."""
+        running = model.resolved.stages[-1].format.kind == "stream"
+        self.first = [] if running else [vocabulary.cls]
+        self.last = [] if running else [vocabulary.sep]
+
+    def room(self, ids: list[int]) -> int:
+        """Tokens of the text in a row."""
+        around = len(self.first) + len(self.last)
+        most = self.model.resolved.encoder.positions.room or LONGEST_ROW
+        return min(most, len(ids) + around) - around
+
+    @torch.inference_mode()
+    def masked(self, ids: list[int], places: list[int], ordered: bool) -> torch.Tensor:
+        """Scores (m, v) of every token at each of ``places``.
+
+        ``ordered``: told by one who stands there and sees all but masks (XLNet's second stream).
+        """
+        rows, asked, room = [], [], self.room(ids)
+        for place in places:
+            # As much before the mask as after, but no room left unused at an end of the text.
+            start = max(0, min(place - room // 2, len(ids) - room))
+            rows.append([*self.first, *ids[start : start + room], *self.last])
+            asked.append(len(self.first) + place - start)
+        rows_ms, asked_m = torch.tensor(rows), torch.tensor(asked)
+        if ordered:
+            rank_ms = (rows_ms == self.vocabulary.mask).long()
+            order = Order(rank_ms, torch.ones_like(rank_ms), asked_m[:, None])
+            hidden_msh = self.model.read(self._reading(rows_ms)._replace(order=order))
+            return self._scores(hidden_msh[:, -1], "encoder", "plm")
+        name = learner(Mlm(), self.model.resolved.generator)
+        hidden_msh = self.model.read(self._reading(rows_ms), name)
+        return self._scores(hidden_msh[torch.arange(len(rows)), asked_m], name, "mlm")
+
+    @torch.inference_mode()
+    def next(self, ids: list[int]) -> torch.Tensor:
+        """Scores (1, v) of the token after a text."""
+        row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
+        return self._scores(self.model.read(self._reading(row_1s))[:, -1], "encoder", "clm")
+
+    @torch.inference_mode()
+    def verdicts(self, ids: list[int]) -> tuple[Verdict, ...]:
+        """Of every token of a text with its masks filled, how likely it is a replacement."""
+        text = [self.filled.get(place, token) for place, token in enumerate(ids)]
+        found: list[Verdict] = []
+        for start in range(0, len(text), room := self.room(ids)):
+            part = text[start : start + room]
+            row_1s = torch.tensor([[*self.first, *part, *self.last]])
+            hidden_1sh = self.model.read(self._reading(row_1s))
+            logits_s = rtd_logits(
+                self.model.encoder.node, hidden_1sh, self.model.head_weights()
+            ).float()[0, len(self.first) :]
+            chances = logits_s.sigmoid().tolist()
+            found += [
+                Verdict(_readable(self.vocabulary, token), chance)
+                for token, chance in zip(part, chances, strict=False)
+            ]
+        return tuple(found)
+
+    def _reading(self, rows_ms: torch.Tensor) -> Reading:
+        tongues_ms = torch.full_like(rows_ms, self.tongue)
+        return Reading(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
+
+    def _scores(self, hidden_mh: torch.Tensor, name: NetworkName, head: str) -> torch.Tensor:
+        node, weights = self.model.network(name).node, self.model.head_weights(name)
+        return mlm_logits(node, hidden_mh, weights, head).float()
+
+
+def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tuple[Candidate, ...]:
+    values, ids = probabilities_v.topk(min(top, len(probabilities_v)))
+    return tuple(
+        Candidate(_readable(vocabulary, token_id), value)
+        for token_id, value in zip(ids.tolist(), values.tolist(), strict=True)
+    )
+
+
+def _readable(vocabulary: Vocabulary, token_id: int) -> str:
+    """The token as text; special tokens and halves of characters as the vocabulary spells them."""
+    text = str(vocabulary.tokenizer.decode([token_id])).strip()
+    return text if text and "\ufffd" not in text else vocabulary.token(token_id)

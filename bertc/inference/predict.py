@@ -1,0 +1,158 @@
+"""``bertc predict``: what a fine-tuned model answers to the rows of a file."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
+from bertc.data.examples.task_sets import unread
+from bertc.data.layouts import read_examples
+from bertc.data.layouts.example import Example
+from bertc.diagnostics import DataError, UsageError
+from bertc.evaluation.device import placed
+from bertc.evaluation.task_inference import ROWS_AT_ONCE, Answers, answer
+from bertc.evaluation.task_lookup import columns_told, task_of
+from bertc.host.display import choose
+from bertc.interop.loading import load
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.task import Glue, Squad
+from bertc.ir.program.resolved import Stage
+from bertc.nn import Model
+from bertc.storage import durable
+from bertc.tasks.submit import glue, squad
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The answers to the rows of a file, in their order; ``seconds`` are those of the model."""
+
+    task: AnyTask
+    examples: list[Example]
+    answers: Answers
+    notes: tuple[str, ...]
+    seconds: float
+
+    def lines(self) -> Iterator[str]:
+        """A JSON object for each row."""
+        for example, said in zip(self.examples, self.each(), strict=True):
+            yield json.dumps({"id": example.key, **said}, ensure_ascii=False)
+
+    def each(self) -> Iterator[dict[str, Any]]:
+        """The answer to each row and what is known of it."""
+        yield from map(self._said, range(len(self.examples)))
+
+    def summary(self) -> str:
+        """How many, how fast."""
+        count = len(self.examples)
+        speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
+        said = f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}"
+        return "\n".join([said, *self.notes])
+
+    def files(self) -> dict[str, str]:
+        """The files in which GLUE and SQuAD take answers, their text by their name.
+
+        Raises:
+            UsageError: if the task is neither's.
+        """
+        match self.task:
+            case Glue() as task:
+                return glue(task.task, self.answers.given)
+            case Squad() as task:
+                return squad(self.examples, self.answers.spans, task.version == 2)
+            case task:
+                raise UsageError(
+                    f"{task.kind} has no official file for answers",
+                    help="without --official a JSON object is printed for each row",
+                )
+
+    def _said(self, number: int) -> dict[str, Any]:
+        given, asked = self.answers.given[number], self.task.answer
+        match asked:
+            case Labels():
+                parts = dict(zip(asked.names, self.answers.probabilities[number], strict=True))
+                return {"label": given, "probabilities": _rounded(parts)}
+            case Score():
+                return {"score": given}
+            case Choice():
+                return {"choice": given, "probabilities": _list(self.answers, number)}
+            case Tags():
+                return {"tags": given, "probabilities": _list(self.answers, number)}
+            case Span():
+                found = self.answers.spans[number]
+                best = [vars(candidate) for candidate in found.best]
+                return {"answer": given, "null_odds": found.odds, "best": best}
+            case _:
+                assert_never(asked)
+
+
+def _rounded(parts: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in parts.items()}
+
+
+def _list(answers: Answers, number: int) -> list[float]:
+    return [round(value, 6) for value in answers.probabilities[number]]
+
+
+def predict(
+    run: Path,
+    file: Path,
+    task: str = "",
+    at_once: int = ROWS_AT_ONCE,
+    device: str = "auto",
+    *,
+    quiet: bool = False,
+) -> Predicted:
+    """Answer the rows of a file in the layout of a task, whether they have labels or not.
+
+    Raises:
+        UsageError, SpecError: as ``task_of``.
+        MissingInputError: if there is no model or no file.
+        DataError: if the file is not in the layout of the task.
+    """
+    model = load(run)
+    stage, asked = task_of(model.resolved, task)
+    with columns_told(asked):
+        examples = read_examples(asked, file)
+    if not examples:
+        raise DataError(f"{file} has no rows", help="a row for each answer")
+    vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
+    placed(model, device)
+    with closing(choose(quiet)) as display:
+        return answered(model, stage, asked, examples, vocabulary, at_once, display)
+
+
+def answered(
+    model: Model,
+    stage: Stage,
+    asked: AnyTask,
+    examples: list[Example],
+    vocabulary: Vocabulary,
+    at_once: int = ROWS_AT_ONCE,
+    progress: Progress | None = None,
+) -> Predicted:
+    """Answer examples that are there already, of a task that the stage has learned."""
+    rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
+    started, progress = time.perf_counter(), progress or Silent()
+    own, pad = TaskSet(asked, rows, {}), vocabulary.pad
+    progress.begin(f"answering {len(examples):,} rows of {asked.title}", len(rows.owners), "rows")
+    answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=progress)
+    progress.end()
+    notes = tuple(unread(asked, rows, len(examples), "", stage.seq))
+    return Predicted(asked, examples, answers, notes, time.perf_counter() - started)
+
+
+def write_files(files: dict[str, str], folder: Path) -> None:
+    """Write each text under its name.
+
+    Raises:
+        CannotWriteError: if the folder cannot be made or written.
+    """
+    with durable.writing(folder, elsewhere="name another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")

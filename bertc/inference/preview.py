@@ -1,0 +1,109 @@
+"""``bertc show-batch``: examples as the model is asked about them, for a person to read."""
+
+import textwrap
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import assert_never
+
+import torch
+
+from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
+from bertc.data.examples.task import cut, gather
+from bertc.evaluation.held_out import named
+from bertc.host.display import choose
+from bertc.host.signals import Stop
+from bertc.inference.preview_rows import WIDTH, row_text
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.program.resolved import Resolved
+from bertc.objectives import corrupt, mask_key
+from bertc.step.feed import to_inputs
+from bertc.step.vocabulary import vocabulary_tables
+from bertc.storage.paths import cache_folder
+from bertc.train.session import Watched
+
+LEGEND = (
+    "«seen→asked»: the left token stands where the right one stood;\n"
+    "mlm, tlm and plm have to name the right one, rtd to find the left one"
+)
+
+
+def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
+    """The first examples of every stage with their masks, segments and labels.
+
+    Raises:
+        DataError, MissingInputError: if the text cannot be read.
+    """
+    display = choose(quiet=False)
+    with Stop() as stop:
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+    display.close()
+    device = torch.device("cpu")
+    tables = vocabulary_tables(corpus.vocabulary, device)
+    parts = [] if all(stage.tasks for stage in resolved.stages) else [LEGEND]
+    for index, stage in enumerate(resolved.stages):
+        data = corpus.stage(index)
+        if isinstance(data, TaskData):
+            parts.append(f"stage {stage.name}: {stage.batch} examples a step")
+            parts += _examples(data, examples)
+            continue
+        batch = data.train(0, slice(0, examples))
+        columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
+        parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
+        parts += [
+            row_text(title, stage, corpus.vocabulary, columns, batch, row, color)
+            for row, title in enumerate(_titles(resolved, batch))
+        ]
+    return "\n\n".join(parts)
+
+
+def _examples(data: TaskData, examples: int) -> list[str]:
+    """Rows of the first batch of every task, as they are read, and what is right."""
+    shown = []
+    for own in data.sets:
+        alone = replace(data, sets=(own,))
+        _, chosen = alone.drawn(0, slice(0, examples))
+        (rows,) = cut(own.train.lengths, chosen, own.rows_an_example, len(own.train.owners))
+        batch = gather(own.task, own.train, rows, data.vocabulary.pad)
+        shown += [_example(data.vocabulary, own, batch, row) for row in range(len(batch.rows))]
+    return shown
+
+
+def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -> str:
+    ids = batch.token_ids[row][batch.examples[row] > 0].tolist()
+    tokens = [*map(vocabulary.token, ids)]
+    targets = batch.targets[row].astype(int).tolist()
+    match own.task.answer:
+        case Labels(names=names):
+            right = names[targets[0]]
+        case Score():
+            right = f"{batch.targets[row, 0]:g}"
+        case Choice(most=most):
+            right = "this one" if row % most == targets[0] else "another one"
+        case Tags(names=names):
+            told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
+            right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in told if ask})
+        case Span():
+            ((first, last),) = targets
+            right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
+        case unreachable:
+            assert_never(unreachable)
+    shown = (f"{batch.task}: {' '.join(tokens)}", f"right: {right}")
+    return "\n".join(textwrap.fill(line, WIDTH) for line in shown)
+
+
+def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:
+    """Whole words, each with the tag that its first token is asked for."""
+    shown = []
+    for at, after in pairwise([*sorted(tags), len(ids)]):
+        own = [one for one in ids[at:after] if one == vocabulary.unk or not vocabulary.special[one]]
+        word = vocabulary.tokenizer.decode(own, skip_special_tokens=False).strip()
+        shown.append(f"{word}/{tags[at]}")
+    return " ".join(shown)
+
+
+def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:
+    """Each row by its number, and its language if any has one."""
+    tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
+    shown = [f" ({name})" if resolved.languages else "" for name in tongues]
+    return [f"row {number}{name}" for number, name in enumerate(shown, 1)]

@@ -1,0 +1,181 @@
+"""A trained model as Python users have it: with what it reads, fills in and answers.
+
+Axes: b batch, s tokens of the longest text.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, assert_never
+
+import torch
+from torch import Tensor
+
+from bertc.data import Vocabulary, encode, vocabulary_of
+from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.evaluation.task_lookup import imported, task_of
+from bertc.inference.fill_mask import Filled, filled
+from bertc.inference.predict import answered
+from bertc.interop.loading import load as load_model
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask, Classify
+from bertc.ir.program.resolved import Resolved
+from bertc.nn import Model
+
+Text = str | tuple[str, str]
+LONGEST = 1 << 20
+"""Tokens of a row where positions set no limit."""
+
+
+class Tokenizer:
+    """Makes of texts what ``Model.encode`` takes, as the model's own tasks read them."""
+
+    def __init__(self, vocabulary: Vocabulary, resolved: Resolved) -> None:
+        self.vocabulary = vocabulary
+        self._segments = resolved.encoder.kinds_of_segments
+        self.longest = resolved.encoder.positions.room or LONGEST
+        """Tokens of a row at most, special ones included."""
+
+    def __call__(self, texts: Text | Sequence[Text]) -> dict[str, Tensor]:
+        """Texts, or pairs of them, as rows with their special tokens, padded at the end.
+
+        ``token_ids`` and ``segment_ids`` are (b, s) int64, ``attention_mask`` is (b, s) bool and
+        true at tokens: ``model.encode(**tokenizer(texts))``. What is too long loses its end.
+
+        Raises:
+            TypeError: if they are no texts or pairs of texts.
+        """
+        one = isinstance(texts, str | tuple)
+        each = [_pair(text) for text in ([texts] if one else texts)]
+        examples = [Labelled(str(n), text, None) for n, text in enumerate(each)]
+        rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
+        shape = len(each), int(rows.lengths.max(initial=0))
+        token_ids_bs = torch.full(shape, self.vocabulary.pad)
+        segment_ids_bs = torch.zeros(shape, dtype=torch.long)
+        for row, (begin, length) in enumerate(zip(rows.begins, rows.lengths, strict=False)):
+            own = slice(begin, begin + length)
+            token_ids_bs[row, :length] = torch.from_numpy(rows.token_ids[own]).long()
+            segment_ids_bs[row, :length] = torch.from_numpy(rows.segment_ids[own]).long()
+        mask_bs = torch.arange(shape[1]) < torch.from_numpy(rows.lengths)[:, None]
+        return {
+            "token_ids": token_ids_bs,
+            "segment_ids": segment_ids_bs,
+            "attention_mask": mask_bs,
+        }
+
+
+class Trained(Model):
+    """A model with the folder that it was loaded from; its vocabulary is read when it is needed."""
+
+    def __init__(self, resolved: Resolved, folder: Path) -> None:
+        super().__init__(resolved)
+        self.folder = folder
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Makes of texts what ``encode`` takes.
+
+        Raises:
+            MissingInputError: if the folder has no vocabulary.
+        """
+        vocabulary = vocabulary_of(self.folder, self.resolved.encoder.vocab_size)
+        return Tokenizer(vocabulary, self.resolved)
+
+    def fill(self, text: str, top: int = 5, language: str = "") -> Filled:
+        """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.
+
+        Raises:
+            TypeError: if the text is something else.
+            UsageError: if the text has no mask; if the model does not know the language.
+            DataError: if it never learned to tell tokens.
+        """
+        return filled(self, self.tokenizer.vocabulary, text, top, language)
+
+    def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
+        """What a fine-tuned model answers to each row, as ``bertc predict`` prints it.
+
+        A row is a text, or a tuple of what the task reads: (text, pair) or (passage, question);
+        of choices (question, [choice, ...]), after the passage if there is one; of tags the words,
+        in a list or parted by spaces. ``task`` is the title of one of several.
+
+        Raises:
+            TypeError: if a row is something else.
+            UsageError: if the model has learned no task, or several and none is named.
+        """
+        stage, asked = task_of(self.resolved, task)
+        if isinstance(rows, str):
+            raise TypeError("rows is a str: a list of rows expected, predict([row])")
+        examples = [_example(asked, number, row) for number, row in enumerate(rows)]
+        if not examples:
+            return []
+        return [*answered(self, stage, asked, examples, self.tokenizer.vocabulary).each()]
+
+
+def load(folder: Path) -> Trained:
+    """The model of a run or of a model folder, in evaluation mode.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``interop.loading.load``.
+    """
+    found = load_model(folder)
+    with torch.device("meta"):
+        model = Trained(found.resolved, folder)
+    model.load_state_dict(found.state_dict(), assign=True)
+    model.untrained = found.untrained
+    return model.eval()
+
+
+def _pair(text: Any) -> tuple[str, ...]:
+    texts = (text,) if isinstance(text, str) else text
+    if not isinstance(texts, tuple) or len(texts) > 2 or not all(isinstance(t, str) for t in texts):
+        raise TypeError(f"{_shown(text)} is no text and no pair of texts")
+    return texts
+
+
+def _example(task: AnyTask, number: int, row: Any) -> Example:
+    """A row without its answer.
+
+    Raises:
+        TypeError: if it has not what the task reads.
+    """
+    key, answer = str(number), task.answer
+    if isinstance(answer, Tags):
+        words = row.split() if isinstance(row, str) else row
+        if not isinstance(words, list | tuple) or not _are_texts(words):
+            raise _unlike(task, number, row)
+        return Tagged(key, tuple(words), ())
+    parts = (row,) if isinstance(row, str) else row
+    if not isinstance(parts, tuple):
+        raise _unlike(task, number, row)
+    if isinstance(answer, Choice):
+        *texts, choices = parts
+        listed = isinstance(choices, list | tuple) and 2 <= len(choices) <= answer.most
+        if len(parts) != len(task.reads) or not listed or not _are_texts([*texts, *choices]):
+            raise _unlike(task, number, row)
+        return Chosen(key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None)
+    either = imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
+    if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
+        raise _unlike(task, number, row)
+    match answer:
+        case Labels():
+            return Labelled(key, parts, None)
+        case Score():
+            return Scored(key, parts, None)
+        case Span():
+            return Asked(key, parts[0], parts[1], (), None)
+        case _:
+            assert_never(answer)
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values)
+
+
+def _unlike(task: AnyTask, number: int, row: Any) -> TypeError:
+    most = f" of 2 to {task.answer.most} texts" if isinstance(task.answer, Choice) else ""
+    reads = f"({', '.join(task.reads)}{most})" if len(task.reads) > 1 else task.reads[0]
+    return TypeError(f"row {number}: {reads} expected, as {task.title} reads; {_shown(row)} given")
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r}"[:80]

@@ -1,0 +1,185 @@
+"""Tasks in files of one's own, whose columns are named."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.data import Hf
+from bertc.ir.learning.answer import (
+    MOST_CHOICES,
+    Answer,
+    Choice,
+    Labels,
+    Plain,
+    Score,
+    Span,
+    SpanHead,
+    Tags,
+)
+from bertc.ir.learning.task import (
+    UNKNOWN,
+    Glue,
+    Metric,
+    Name,
+    Names,
+    Race,
+    Squad,
+    Tagging,
+    Task,
+    Xnli,
+    names_spans,
+)
+
+Rows = str | Hf
+"""A .tsv, .csv, .jsonl or .parquet file, also .gz, or a part of a data set."""
+
+
+class _Own(Task):
+    """A task in files of one's own, whose columns are named (or numbered from 0 where no line
+    names them). Each of the files may be absent: nobody says what an imported head learned from.
+    """
+
+    name: Name
+    train: Rows = ""
+    dev: Rows = ""
+    test: Rows = ""
+
+    @property
+    def title(self) -> str:
+        """Its name."""
+        return self.name
+
+
+class Classify(_Own):
+    """One of several labels for a text, or for two."""
+
+    kind: Literal["classify"] = "classify"
+    name: Name = "classify"
+    text: str = "text"
+    pair: str = ""
+    label: str = "label"
+    labels: Names = ()
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A label."""
+        return Labels(names=self.labels or UNKNOWN)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A text, or two."""
+        return ("text", "pair") if self.pair else ("text",)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 is of the second of two labels."""
+        return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
+
+
+class Regress(_Own):
+    """A number for a text, or for two."""
+
+    kind: Literal["regress"] = "regress"
+    name: Name = "regress"
+    text: str = "text"
+    pair: str = ""
+    label: str = "label"
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A score."""
+        return Score()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A text, or two."""
+        return ("text", "pair") if self.pair else ("text",)
+
+
+class Choose(_Own):
+    """The right one of several texts, after a question and perhaps a passage.
+
+    ``choices`` are their columns, or one column that holds a list of them; ``label`` is the number
+    of the right one from 0, or its letter. ``first`` and ``keeps`` are as RACE's; without a passage
+    the question stands in its place.
+    """
+
+    kind: Literal["choose"] = "choose"
+    name: Name = "choose"
+    passage: str = ""
+    text: str = "question"
+    choices: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_CHOICES)] = ("choices",)
+    label: str = "label"
+    most: Annotated[int, Field(ge=2, le=MOST_CHOICES)] = 4
+    question: Annotated[int, Field(ge=1)] = 128
+    first: Literal["passage", "choice"] = "passage"
+    keeps: Literal["end", "beginning"] = "end"
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Choice:
+        """One of as many as there are at most."""
+        return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """A question with its choices, and perhaps a passage."""
+        return (*(("passage",) if self.passage else ()), "text", "choices")
+
+
+class Tag(_Own):
+    """A tag for each word: columns with lists of them, or of text parted by white space."""
+
+    kind: Literal["tag"] = "tag"
+    name: Name = "tag"
+    words: str = "words"
+    tags: str = "tags"
+    labels: Names = ()
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A tag a word."""
+        return Tags(names=self.labels or UNKNOWN)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """F1 of spans where there are any."""
+        return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
+
+
+class Read(_Own):
+    """Where a passage answers a question; ``start`` counts its characters before the answer.
+
+    A row with an empty answer has none, which ``unanswerable`` has to allow. Without a column
+    ``start``, that of the answer holds lists ``text`` and ``answer_start``, as in ``hf("squad")``.
+    """
+
+    kind: Literal["read"] = "read"
+    name: Name = "read"
+    passage: str = "context"
+    text: str = "question"
+    target: str = "answer"
+    start: str = "start"
+    unanswerable: bool = False
+    head: SpanHead = Plain()
+    stride: Annotated[int, Field(ge=1)] = 128
+    question: Annotated[int, Field(ge=1)] = 64
+    longest: Annotated[int, Field(ge=1)] = 30
+    best: Annotated[int, Field(ge=1, le=1000)] = 20
+    threshold: float = 0.0
+    positional = ("train", "dev", "test")
+
+    @property
+    def answer(self) -> Answer:
+        """A span of the passage."""
+        return Span(head=self.head, unanswerable=self.unanswerable)
+
+
+AnyTask = Annotated[
+    Glue | Xnli | Squad | Race | Tagging | Classify | Regress | Choose | Tag | Read,
+    Field(discriminator="kind"),
+]
+"""The closed union of tasks."""

@@ -1,0 +1,301 @@
+"""An encoder with every dimension known, and the statement of its weights and matmuls."""
+
+import re
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from bertc.ir.base import (
+    Axis,
+    Initializer,
+    Kept,
+    Matmul,
+    Node,
+    Probability,
+    Weight,
+    Width,
+    affine,
+    layer_norm,
+    of_positions,
+    unstated,
+)
+from bertc.ir.network.attention import Attention, RelativeAttention
+from bertc.ir.network.ffn import Ffn
+from bertc.ir.network.head import AdaptiveHead, Head
+from bertc.ir.network.norm import Norm
+from bertc.ir.network.positions import Positions
+from bertc.ir.network.table import AdaptiveTable, TokenTable
+
+_LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
+
+
+def layer_of(name: str) -> int | None:
+    """Where a weight of that name stands: 0 for embeddings, i + 1 for layer i, None above them."""
+    if found := _LAYER.search(name):
+        return int(found[1]) + 1
+    return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
+
+
+class Dropout(Node):
+    """Dropout rates in training. A bare number sets both."""
+
+    hidden: Probability = (
+        0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
+    )
+    attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
+    ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
+    last: Probability = 0.0  # what the last layer gives (Transformer-XL, XLNet)
+    positional = ("hidden", "attention", "ffn", "last")
+    bare_number = ("hidden", "attention")
+
+
+class LayerWidths(Node):
+    """The widths of one layer; layers may differ."""
+
+    heads: Annotated[int, Field(ge=1, le=10_000)]
+    head_dim: Width
+    ffn: Width
+
+
+class Encoder(Node):
+    """Token ids (batch, seq) to hidden states (batch, seq, hidden).
+
+    Each of ``languages`` has a vector in a table of its own (XLM).
+    ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses. In a
+    ``causal`` encoder a token sees itself and those before it. One of ``two_streams`` can be asked
+    about tokens that it does not see (XLNet 2.3).
+    """
+
+    vocab_size: Width
+    embedding: Width
+    hidden: Width
+    table: TokenTable
+    positions: Positions
+    segments: Annotated[int, Field(ge=0, le=1000)]
+    languages: tuple[str, ...] = ()
+    attention: Attention
+    ffn: Ffn
+    norm: Norm
+    layers: tuple[LayerWidths, ...]
+    attention_owner: tuple[int, ...]
+    ffn_owner: tuple[int, ...]
+    causal: bool
+    two_streams: bool
+    pooler: bool
+    head: Head
+    dropout: Dropout
+    initializer: Initializer
+
+    @model_validator(mode="after")
+    def _owners_fit(self) -> "Encoder":
+        for owners, part in ((self.attention_owner, "attention"), (self.ffn_owner, "ffn")):
+            if len(owners) != len(self.layers):
+                raise ValueError(f"{part}: {len(owners)} owners for {len(self.layers)} layers")
+        return self
+
+    @property
+    def factorised(self) -> bool:
+        """Whether the embedding tables are narrower or wider than the layers (ALBERT 3.1)."""
+        return self.embedding != self.hidden
+
+    @property
+    def norms_embeddings(self) -> bool:
+        """Whether the sum of the embeddings is normed."""
+        return self.norm.kind == "post" and self.norm.embeddings
+
+    @property
+    def kinds_of_segments(self) -> int:
+        """How many segments of a row it can tell apart; 256, any, where tokens compare theirs."""
+        compares = isinstance(self.attention, RelativeAttention) and self.attention.segments
+        return 256 if compares else self.segments
+
+    def embedding_weights(self) -> tuple[Weight, ...]:
+        """Tables, their norm, and the map to the hidden width where the two differ."""
+        width: tuple[Axis, int] = ("embedding", self.embedding)
+        tables: list[tuple[str, Axis, int]] = []
+        weights: list[Weight] = []
+        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
+            weights += self.table.weights(
+                self.vocab_size, self.embedding, self.hidden, self.initializer
+            )
+        else:
+            tables.append(("token", "vocab", self.vocab_size))
+        if self.positions.rows:
+            tables.append(("position", "positions", self.positions.rows))
+        if self.segments:
+            tables.append(("segment", "segments", self.segments))
+        if self.languages:
+            tables.append(("language", "languages", len(self.languages)))
+        weights += [
+            Weight(
+                f"embeddings.{name}.weight",
+                (rows, self.embedding),
+                (axis, "embedding"),
+                of_positions(self.initializer) if name == "position" else self.initializer,
+                "embeddings",
+                "table",
+            )
+            for name, axis, rows in tables
+        ]
+        if self.two_streams:
+            unseen = Weight(
+                "embeddings.unseen",
+                (self.embedding,),
+                ("embedding",),
+                unstated(self.initializer),
+                "embeddings",
+                "table",
+            )
+            weights.append(unseen)
+        if self.norms_embeddings:
+            weights += layer_norm("embeddings.norm", *width, part="embeddings")
+        if self.factorised:
+            hidden: tuple[Axis, int] = ("hidden", self.hidden)
+            init = unstated(self.initializer)
+            weights += affine("embeddings.project", hidden, width, init, "embeddings")
+        return tuple(weights)
+
+    def attention_weights(self, layer: int) -> tuple[Weight, ...]:
+        """Weights of one attention part and its norm, named by the layer that owns them."""
+        widths, name = self.layers[layer], f"attention.{layer}"
+        return (
+            *self.attention.weights(
+                name, self.hidden, widths.heads, widths.head_dim, self.initializer
+            ),
+            *self.norm_weights(f"{name}.norm"),
+        )
+
+    def ffn_weights(self, layer: int) -> tuple[Weight, ...]:
+        """Weights of one feed-forward part and its norm, named by the layer that owns them."""
+        name = f"ffn.{layer}"
+        return (
+            *self.ffn.weights(name, self.hidden, self.layers[layer].ffn, self.initializer),
+            *self.norm_weights(f"{name}.norm"),
+        )
+
+    def common_weights(self) -> tuple[Weight, ...]:
+        """What the attention of all layers has in common, whoever shares the rest."""
+        first = self.layers[0]
+        return self.attention.common_weights(first.heads, first.head_dim, self.initializer)
+
+    def pooler_weights(self) -> tuple[Weight, ...]:
+        """tanh(W h_first + b) of the first token, if the encoder has it."""
+        if not self.pooler:
+            return ()
+        hidden: tuple[Axis, int] = ("hidden", self.hidden)
+        return affine("pooler", hidden, hidden, self.initializer, "pooler")
+
+    def final_weights(self) -> tuple[Weight, ...]:
+        """The norm after the last layer, which only the pre-norm order needs."""
+        return self.norm_weights("norm") if self.norm.kind == "pre" else ()
+
+    def norm_weights(self, name: str) -> tuple[Weight, ...]:
+        """Scale and shift of a norm beside the residual stream, if it has them."""
+        bare = self.norm.kind == "pre" and not self.norm.affine
+        return () if bare else layer_norm(name, "hidden", self.hidden)
+
+    def head_weights(self, name: str) -> tuple[Weight, ...]:
+        """The weights of a head over the vocabulary, the tied table left out."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.weights(
+                name, self.hidden, self.vocab_size, self._adaptive, self.initializer
+            )
+        return self.head.weights(
+            name, self.hidden, self.embedding, self.vocab_size, self.initializer
+        )
+
+    def head_matmuls(self, rows: int) -> tuple[Matmul, ...]:
+        """The products of the head over the vocabulary for ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.matmuls(self.hidden, self.vocab_size, self._adaptive, rows)
+        return self.head.matmuls(self.hidden, self.embedding, self.vocab_size, rows)
+
+    def head_kept(self, rows: int) -> Kept:
+        """What the head over the vocabulary keeps of ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            return self.head.kept(self.hidden, self.vocab_size, self._adaptive, rows)
+        return self.head.kept(self.hidden, self.embedding, self.vocab_size, rows)
+
+    @property
+    def _adaptive(self) -> AdaptiveTable:
+        assert isinstance(self.table, AdaptiveTable), "the checks see to that"
+        return self.table
+
+    @property
+    def table_elements(self) -> int:
+        """Elements of the token tables."""
+        clusters = self.table.clusters(self.vocab_size, self.embedding)
+        return sum(cluster.size * cluster.width for cluster in clusters)
+
+    def scores(self, rows: int) -> int:
+        """Scores that the head over the vocabulary makes of ``rows`` states."""
+        if isinstance(self.head, AdaptiveHead):
+            first, *rarer = self.table.clusters(self.vocab_size, self.embedding)
+            judged = self.head.rows(self.vocab_size, self._adaptive, rows)
+            of_rarer = sum(own * c.size for own, c in zip(judged, rarer, strict=True))
+            return rows * (first.size + len(rarer)) + of_rarer
+        return rows * self.vocab_size
+
+    def weights(self) -> tuple[Weight, ...]:
+        """Every trainable tensor, shared ones once, in the order of the forward pass."""
+        layers: list[Weight] = []
+        for layer in range(len(self.layers)):
+            if self.attention_owner[layer] == layer:
+                layers += self.attention_weights(layer)
+            if self.ffn_owner[layer] == layer:
+                layers += self.ffn_weights(layer)
+        return (
+            *self.embedding_weights(),
+            *self.common_weights(),
+            *layers,
+            *self.final_weights(),
+            *self.pooler_weights(),
+        )
+
+    def queries(self, layer: int, seq: int, asked: int | None, unseen: int) -> int:
+        """States of a row that a layer makes: of all tokens and of the ``unseen`` ones once more.
+
+        Of the last layer only those that are asked for.
+        """
+        return seq + unseen if asked is None or layer < len(self.layers) - 1 else asked
+
+    def matmuls(
+        self,
+        batch: int,
+        seq: int,
+        asked: int | None = None,
+        memory: int = 0,
+        unseen: int = 0,
+        ways: int = 1,
+    ) -> tuple[Matmul, ...]:
+        """The products of one forward pass over (batch, seq) ids; table lookups are none.
+
+        With ``asked`` the last layer makes so many states a row. ``memory`` positions stand before
+        each. ``unseen`` tokens have a second state, that of who does not see them. Rows are read in
+        so many ``ways``.
+        """
+        ahead = 1 if self.causal else seq
+        products: list[Matmul] = []
+        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
+            tokens = batch * seq
+            products += self.table.matmuls(self.vocab_size, self.embedding, self.hidden, tokens)
+        if self.factorised:
+            products.append(
+                Matmul("embeddings", batch * (seq + unseen), self.embedding, self.hidden)
+            )
+        for layer, widths in enumerate(self.layers):
+            queries = self.queries(layer, seq, asked, unseen)
+            products += self.attention.matmuls(
+                self.hidden,
+                widths.heads,
+                widths.head_dim,
+                batch,
+                memory + seq,
+                queries,
+                ahead,
+                ways,
+            )
+            products += self.ffn.matmuls(self.hidden, widths.ffn, batch, queries)
+        if self.pooler:
+            products.append(Matmul("pooler", batch, self.hidden, self.hidden))
+        return tuple(products)

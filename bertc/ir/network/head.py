@@ -1,0 +1,139 @@
+"""How hidden states become scores over the vocabulary, whatever asks for them.
+
+The table is the encoder's token table: n states of width h meet it in its own width e.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import (
+    ZEROS,
+    Axis,
+    Drawn,
+    Kept,
+    Matmul,
+    Node,
+    Weight,
+    affine,
+    layer_norm,
+)
+from bertc.ir.network.table import AdaptiveTable, share_by_zipf
+
+
+class TransformHead(Node):
+    """Dense, activation and norm, then the tied table and a bias (BERT, modeling.py)."""
+
+    kind: Literal["transform"] = "transform"
+
+    def weights(
+        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
+    ) -> tuple[Weight, ...]:
+        """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
+        narrow: tuple[Axis, int] = ("embedding", embedding)
+        return (
+            *affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head"),
+            *layer_norm(f"{name}.norm", *narrow, part="head"),
+            affine(name, ("vocab", vocab), narrow, init, "head")[1],
+        )
+
+    def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
+        """The transform and the projection onto the vocabulary."""
+        return (
+            Matmul("head", rows, hidden, embedding),
+            Matmul("head", rows, embedding, vocab),
+        )
+
+    def kept(self, hidden: int, embedding: int, vocab: int, rows: int) -> Kept:
+        """States through the transform, their scores, and a sum a row."""
+        return Kept(values=rows * (hidden + 3 * embedding + vocab), fp32=rows)
+
+
+class LinearHead(Node):
+    """The tied table alone, with a bias or without (XLM, XLNet; GPT-2 has none).
+
+    Where the table is narrower than the states, a dense map comes first.
+    """
+
+    kind: Literal["linear"] = "linear"
+    bias: bool = True
+
+    def weights(
+        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
+    ) -> tuple[Weight, ...]:
+        """The map where the widths differ, and the bias over the vocabulary if there is one."""
+        narrow: tuple[Axis, int] = ("embedding", embedding)
+        dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
+        bias = affine(name, ("vocab", vocab), narrow, init, "head")[1:]
+        return (*(dense if embedding != hidden else ()), *(bias if self.bias else ()))
+
+    def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
+        """The projection onto the vocabulary, behind the map where there is one."""
+        dense = (Matmul("head", rows, hidden, embedding),) if embedding != hidden else ()
+        return (*dense, Matmul("head", rows, embedding, vocab))
+
+    def kept(self, hidden: int, embedding: int, vocab: int, rows: int) -> Kept:
+        """States, mapped where the widths differ, their scores, and a sum a row."""
+        mapped = embedding if embedding != hidden else 0
+        return Kept(values=rows * (hidden + mapped + vocab), fp32=rows)
+
+
+class AdaptiveHead(Node):
+    """The most frequent tokens and the clusters of rarer ones compete; then those of each cluster
+    among themselves (Grave et al. 2017; Transformer-XL, ProjectedAdaptiveLogSoftmax).
+
+    Tables are those that the tokens are read by, and so are the maps to the width of all clusters
+    but the first.
+    """
+
+    kind: Literal["adaptive"] = "adaptive"
+
+    def weights(
+        self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn
+    ) -> tuple[Weight, ...]:
+        """A bias for every token, a vector and a bias for every cluster, and the first map."""
+        first, *rarer = table.clusters(vocab, hidden)
+        shape = (len(rarer), first.width)
+        axes: tuple[Axis, Axis] = ("labels", "embedding")
+        return (
+            Weight(f"{name}.bias", (vocab,), ("vocab",), ZEROS, "head", "bias"),
+            Weight(f"{name}.cluster.weight", shape, axes, init, "head", "table"),
+            Weight(f"{name}.cluster.bias", (len(rarer),), ("labels",), ZEROS, "head", "bias"),
+            *(
+                (table.narrow_map(f"{name}.project", hidden, first.width, "head"),)
+                if table.narrows
+                else ()
+            ),
+        )
+
+    def rows(self, vocab: int, table: AdaptiveTable, rows: int) -> tuple[int, ...]:
+        """Of so many states those that each rarer cluster judges: as many as Zipf's law says."""
+        rarer = table.clusters(vocab, 0)[1:]
+        return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
+
+    def matmuls(
+        self, hidden: int, vocab: int, table: AdaptiveTable, rows: int
+    ) -> tuple[Matmul, ...]:
+        """The first cluster for all states, each of the others for those whose token is in it."""
+        first, *rarer = table.clusters(vocab, hidden)
+        judged = [(rows, first.width, first.size + len(rarer))]
+        for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
+            judged.append((own, cluster.width, cluster.size))
+        found: list[Matmul] = []
+        for own, width, size in judged:
+            if table.narrows:
+                found.append(Matmul("head", own, hidden, width))
+            found.append(Matmul("head", own, width, size))
+        return tuple(found)
+
+    def kept(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> Kept:
+        """States, mapped where the widths differ, their scores, and a sum a row."""
+        first, *rarer = table.clusters(vocab, hidden)
+        total = Kept(values=rows * (2 * hidden + first.size + len(rarer)), fp32=rows)
+        for own, c in zip(self.rows(vocab, table, rows), rarer, strict=True):
+            total += Kept(values=own * (hidden + c.width + c.size), fp32=own)
+        return total
+
+
+Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]
+"""The closed union of heads over the vocabulary."""

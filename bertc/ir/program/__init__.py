@@ -1,0 +1,1 @@
+"""Programs: as written, as settings, resolved, and as a weight table."""

@@ -1,0 +1,209 @@
+"""Every setting a spec may have, once: its type, bounds, alias, default and the default's source.
+
+A setting with a default here takes it when a spec is silent. One made with ``derived`` has no
+constant default: the dimensions pass computes it from others, as its text says.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
+from bertc.ir.data import (
+    Docstrings,
+    Format,
+    Language,
+    MixedRows,
+    Mixing,
+    Share,
+    Smoothing,
+    Vocabulary,
+    WordPiece,
+)
+from bertc.ir.learning.objective import Mlm, Term
+from bertc.ir.learning.optimizer import Adam, Optimizer
+from bertc.ir.learning.task import Family
+from bertc.ir.network.attention import Attention, FullAttention
+from bertc.ir.network.encoder import Dropout
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.generator import Generator, NoGenerator
+from bertc.ir.network.growth import Drawn, Growth, Init, Stack
+from bertc.ir.network.head import Head
+from bertc.ir.network.norm import Norm, PostNorm
+from bertc.ir.network.positions import Positions
+from bertc.ir.network.sharing import ShareNone, Sharing
+from bertc.ir.network.table import TokenTable, WholeTable
+
+BERT = "BERT-base, Devlin et al. 2019, section 3"
+HOUSE = "bertc"
+
+Heads = Annotated[int, Field(ge=1, le=10_000)]
+Positive = Annotated[int, Field(ge=1, le=10**12)]
+
+
+def default(value: object, source: str, doc: str, alias: str = "") -> Any:
+    """A setting with a constant default and where that default comes from."""
+    extra: dict[str, Any] = {"source": source, "alias": alias}
+    return Field(default=value, description=doc, json_schema_extra=extra)
+
+
+def derived(rule: str, doc: str, alias: str = "") -> Any:
+    """A setting computed from others when a spec is silent; ``rule`` says how."""
+    return Field(description=doc, json_schema_extra={"source": rule, "alias": alias})
+
+
+class Settings(Node):
+    """All settings of a spec, complete."""
+
+    # the encoder
+    layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
+    hidden: Width = default(768, BERT, "width of the residual stream", "H")
+    heads: Heads | Annotated[tuple[Heads, ...], Field(min_length=1)] = derived(
+        "hidden / 64", "attention heads, one number or one a layer", "A"
+    )
+    head_dim: Width = derived("hidden / heads of the first layer", "width of one head")
+    ffn: Width | Annotated[tuple[Width, ...], Field(min_length=1)] = derived(
+        "4 x hidden", "inner width of the feed-forward part, one number or one a layer", "F"
+    )
+    embedding: Width = derived("hidden", "width of the embedding tables", "E")
+    table: TokenTable = default(
+        WholeTable(), BERT, "the vectors of tokens: all alike, or narrower for rarer ones"
+    )
+    share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
+    attention: Attention = default(FullAttention(), BERT, "kind of attention")
+    activation: Activation = default(
+        "gelu", "Hugging Face BertConfig hidden_act", "activation of feed-forward parts and heads"
+    )
+    norm: Norm = default(PostNorm(), BERT, "where the layer norms stand")
+    positions: Positions = derived(
+        "longest seq; none where attention knows distances", "how a token's place enters"
+    )
+    segments: Annotated[int, Field(ge=0, le=1000)] = default(
+        2, "BERT config type_vocab_size as released", "token types"
+    )
+    languages: tuple[Language, ...] = derived(
+        "the languages of the data, sorted", "languages that the encoder may tell apart"
+    )
+    language_embeddings: bool = default(
+        False, "google-research/bert multilingual.md", "a vector for each of the languages"
+    )
+    pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
+    head: Head = derived(
+        "adaptive with such a table, else linear where every next token is predicted, else "
+        "transform",
+        "how states become scores over the vocabulary",
+    )
+    dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
+    initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
+    vocab: Vocabulary = default(WordPiece(), "bert-base-uncased", "the vocabulary", "V")
+
+    # what it learns, from what
+    objective: tuple[Term, ...] = default(
+        (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms", "task"
+    )
+    generator: Generator = default(
+        NoGenerator(), HOUSE, "what stands in for tokens, for rtd to find"
+    )
+    data: tuple[Share, ...] = default(
+        (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"
+    )
+    smoothing: Smoothing = default(
+        1.0, HOUSE, "languages are drawn in proportion to (their share of the text)^smoothing"
+    )
+    mixing: Mixing = default(
+        MixedRows(), HOUSE, "languages take turns row by row, or a whole batch is of one"
+    )
+    format: Format = derived(
+        "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
+        "else stream where every next token is predicted, else full-sentences",
+        "how text becomes examples",
+    )
+    pack: bool = default(
+        False, HOUSE, "several examples in a row of seq tokens, each read by itself"
+    )
+    memory: Annotated[int, Field(ge=0, le=1_000_000)] = default(
+        0, HOUSE, "tokens of the text before that a stream remembers in every layer, in training"
+    )
+    holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
+        0.01, HOUSE, "part of the documents kept for evaluation"
+    )
+
+    # how
+    optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
+    init: Init = default(Drawn(), HOUSE, "the weights that a run begins with")
+    grow: Growth = default(
+        Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
+    )
+    recipe: Family = default(
+        "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
+    )
+    epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
+        0.0, HOUSE, "passes over the examples of a task, which make its steps"
+    )
+    freeze: Annotated[int, Field(ge=0, le=1000)] = default(
+        0, HOUSE, "lowest layers that are not trained, and with them the embeddings"
+    )
+    patience: Annotated[int, Field(ge=0, le=10_000)] = default(
+        0,
+        HOUSE,
+        "evaluations without a better score that end a task, with its best weights; 0: never",
+    )
+    steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
+    batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
+    seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
+        512, "BERT paper, appendix A.2", "tokens a row", "S"
+    )
+    microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
+        0, HOUSE, "examples at once, 0: the largest that fits"
+    )
+    seed: Count = default(0, HOUSE, "the seed of every random choice")
+    save_every: Positive = derived(
+        "a tenth of all steps, of tasks a third, at most 1000", "steps between checkpoints"
+    )
+    eval_every: Positive = derived(
+        "a tenth of all steps, of tasks a third, at most 1000", "steps between evaluations"
+    )
+    log_every: Positive = derived(
+        "a hundredth of all steps, at most 100", "steps between log lines"
+    )
+    eval_examples: Positive = default(512, HOUSE, "held-out examples an evaluation reads, at most")
+    keep: Annotated[int, Field(ge=1, le=1000)] = default(2, HOUSE, "checkpoints kept")
+    precision: Literal["auto", "fp32", "bf16"] = default(
+        "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
+    )
+    compile: Literal["auto", "on", "off"] = default("auto", HOUSE, "torch.compile; auto: on a GPU")
+    recompute: Literal["auto", "on", "off"] = default(
+        "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = default(
+        "auto", HOUSE, "where to run; auto: cuda, or cpu; mps: Apple's GPU, not yet tried"
+    )
+    deterministic: Literal["yes", "no"] = default(
+        "no", HOUSE, "every sum on a GPU in one order, at a price; a CPU's have one anyway"
+    )
+    strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
+        "auto", HOUSE, "what each of several processes holds; auto: all of it where that fits"
+    )
+
+
+STAGE_SETTINGS = (
+    "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
+    "objective", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+)  # fmt: skip
+"""The settings a ``stage`` block may change; all others hold for the whole run."""
+
+
+def aliases() -> dict[str, str]:
+    """The papers' letters and the settings they stand for, ``{"L": "layers", ...}``."""
+    return {
+        str(extra["alias"]): name
+        for name, field in Settings.model_fields.items()
+        if isinstance(extra := field.json_schema_extra, dict) and extra.get("alias")
+    }
+
+
+def default_source(setting: str) -> str:
+    """Where the default of a setting comes from, or how it is derived."""
+    extra = Settings.model_fields[setting].json_schema_extra
+    assert isinstance(extra, dict), f"setting {setting} states no source"
+    return str(extra["source"])

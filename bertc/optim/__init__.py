@@ -1,0 +1,1 @@
+"""Update rules on lists of tensors, gradient norms and clipping."""

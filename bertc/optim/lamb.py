@@ -1,0 +1,122 @@
+"""LAMB's update rule, as operations on lists of tensors."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from bertc.distributed.engines import held
+from bertc.ir.learning.optimizer import Lamb
+
+Moments = dict[str, Tensor]
+
+Add = Callable[[Tensor], None]
+"""Replaces a vector by its sum over processes."""
+
+
+class ForeachRule:
+    """Adam's update scaled to the norm of each tensor (You et al. 2020, alg. 2).
+
+    As released for ALBERT (lamb_optimizer.py), the ratio is |w| / |update| where both are positive,
+    else 1, without limits; exempt tensors take the plain update.
+
+    A CPU's compiler gets one tensor at a time, of any size: all tensors of 24 layers as one graph
+    would take it minutes. A GPU needs none, its kernels take lists.
+    """
+
+    def __init__(
+        self,
+        optimizer: Lamb,
+        exempt: set[str],
+        parameters: Mapping[str, Tensor],
+        moments: Moments,
+        updates: int,
+        compiled: bool,
+        add: Add | None = None,
+    ) -> None:
+        self._add = add
+        self._rule, self._updates = optimizer, updates
+        self._parameters, self._moments = dict(parameters), moments
+        spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
+        self._decayed = set(parameters) - spared if optimizer.decay else set()
+        plain = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
+        self._adapted = set(parameters) - plain
+        self._device = next(iter(parameters.values())).device
+        self._one_by_one = compiled and self._device.type == "cpu"
+        self._move = _move
+        if self._one_by_one:
+            self._move = torch.compile(_move, fullgraph=True, dynamic=True)
+
+    heeds = False
+
+    @torch.no_grad()
+    def update(self, rate: float, guard: object = None) -> None:
+        """One update of every weight that has a gradient."""
+        assert guard is None, "its operations cannot be skipped on the device"
+        self._updates += 1
+        (beta1, beta2), corrections = self._rule.betas, (1.0, 1.0)
+        if self._rule.bias_correction:
+            corrections = (1 - beta1**self._updates, 1 - beta2**self._updates)
+        # Numbers that change from step to step go in as tensors: nothing is compiled anew for them.
+        scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
+        scalars = scalars.to(self._device, non_blocking=True)
+        active = [name for name, p in self._parameters.items() if p.grad is not None]
+        for names in [[name] for name in active] if self._one_by_one else [active]:
+            weights = [self._parameters[name] for name in names]
+            self._move(
+                self._rule,
+                [held(p).view(-1) for p in weights],
+                [held(p.grad).view(-1) for p in weights],
+                [held(self._moments[f"m.{name}"]).view(-1) for name in names],
+                [held(self._moments[f"v.{name}"]).view(-1) for name in names],
+                [i for i, name in enumerate(names) if name in self._decayed],
+                [i for i, name in enumerate(names) if name in self._adapted],
+                scalars,
+                self._add,
+            )
+
+
+def _move(
+    rule: Lamb,
+    weights: list[Tensor],
+    gradients: list[Tensor],
+    first: list[Tensor],
+    second: list[Tensor],
+    decayed: list[int],
+    adapted: list[int],
+    scalars: Tensor,
+    add: Add | None,
+) -> None:
+    """Change moments and weights in place. ``scalars``: rate, and what corrects m and sqrt(v)."""
+    rate, first_correction, second_correction = scalars.unbind()
+    beta1, beta2 = rule.betas
+    torch._foreach_lerp_(first, gradients, 1 - beta1)
+    torch._foreach_mul_(second, beta2)
+    torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
+
+    divisors = torch._foreach_sqrt(second)
+    torch._foreach_div_(divisors, second_correction)
+    torch._foreach_add_(divisors, rule.eps)
+    torch._foreach_mul_(divisors, first_correction)
+    updates = list(torch._foreach_div(first, divisors))
+    if decayed:
+        shrinking = [updates[i] for i in decayed]
+        torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay)
+    if adapted:
+        scaled = [updates[i] for i in adapted]
+        torch._foreach_mul_(scaled, _ratios([weights[i] for i in adapted], scaled, add))
+    torch._foreach_mul_(updates, rate)
+    torch._foreach_sub_(weights, updates)
+
+
+def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> list[Tensor]:
+    """|w| / |update| of each tensor where both are positive, else 1; 0-d, left on the device."""
+    norms = torch.stack(torch._foreach_norm(weights + updates))
+    if add is not None:  # of the parts: their squares add up
+        norms = norms.square()
+        add(norms)
+        norms = norms.sqrt()
+    weight_norms, update_norms = norms.chunk(2)
+    usable = (weight_norms > 0) & (update_norms > 0)
+    return list(torch.where(usable, weight_norms / update_norms, 1.0).unbind())

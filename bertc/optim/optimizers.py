@@ -1,0 +1,186 @@
+"""Update rules, and what surrounds an update: the norm of the gradients, and clipping.
+
+Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
+``v.<weight>``. A rule is made anew at the start of a stage or after loading, on the same moments.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, assert_never
+
+import torch
+from torch import Tensor
+
+from bertc.distributed.engines import local
+from bertc.ir.base import Weight
+from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer
+from bertc.ir.network.encoder import layer_of
+from bertc.optim.lamb import Add, ForeachRule, Moments
+
+
+class Guard(NamedTuple):
+    """What the device knows of a step before anyone has read it, as 0-d fp32 tensors there."""
+
+    divisor: Tensor | None  # what clips the gradients; None where nothing does
+    bad: Tensor  # 1 where a loss or the gradient is not finite, else 0
+
+
+class Rule(Protocol):
+    """Moves weights along their gradients."""
+
+    @property
+    def heeds(self) -> bool:
+        """Whether it takes a guard, so that it need not wait for what the device finds."""
+
+    def update(self, rate: float, guard: Guard | None = None) -> None:
+        """One update of every weight that has a gradient; moments change in place.
+
+        With a guard gradients are divided first, and in a bad step everything stays as it is.
+        """
+
+
+def zero_moments(parameters: Mapping[str, Tensor]) -> Moments:
+    """Moments before the first update, in the shape, type and place of the weights."""
+    return {
+        f"{moment}.{name}": torch.zeros_like(weight, requires_grad=False)
+        for moment in ("m", "v")
+        for name, weight in parameters.items()
+    }
+
+
+def make_rule(
+    optimizer: Optimizer,
+    table: tuple[Weight, ...],
+    parameters: Mapping[str, Tensor],
+    moments: Moments,
+    updates: int,
+    compiled: bool = False,
+    add: Add | None = None,
+) -> Rule:
+    """The rule of a stage, ``updates`` updates into the run.
+
+    Where weights lie in parts, ``add`` sums a vector over the processes that hold them.
+    """
+    exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
+    match optimizer:
+        case Adam():
+            # Its kernel does the whole of it in one pass, so there is nothing to compile.
+            return AdamRule(optimizer, exempt, parameters, moments, updates)
+        case Lamb():
+            return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
+    """The 2-norm of all gradients held here as one vector, 0-d, left on the device."""
+    gradients = local(p.grad for p in parameters.values() if p.grad is not None)
+    return torch.nn.utils.get_total_norm(gradients, foreach=True)
+
+
+def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
+    """Scale all gradients so that their norm, known to be ``norm``, is at most ``limit``.
+
+    A limit of 0 switches clipping off.
+    """
+    if limit and norm > limit:
+        gradients = local(p.grad for p in parameters.values() if p.grad is not None)
+        torch._foreach_mul_(gradients, limit / norm)
+
+
+def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
+    """Of a step with these losses (t,) and the squared norm (0-d) of its gradient, all fp64.
+
+    A limit of 0 switches clipping off.
+    """
+    # A number less itself is 0 if it is finite, else none.
+    total = losses_t.sum() + squared_norm
+    bad = (total - total).ne(0).float()
+    return Guard((squared_norm / limit**2).sqrt().clamp(min=1).float() if limit else None, bad)
+
+
+def _below(layer: int | None, depth: int) -> int:
+    """How far a layer lies below the heads (ELECTRA optimization.py, _get_layer_lrs)."""
+    return 0 if layer is None else depth - layer
+
+
+@dataclass
+class _Group:
+    """Weights and moments that are updated alike."""
+
+    decay: float
+    share: float
+    eps: float
+    weights: list[Tensor] = field(default_factory=list)
+    first: list[Tensor] = field(default_factory=list)
+    second: list[Tensor] = field(default_factory=list)
+
+
+class AdamRule:
+    """Adam with decoupled decay (Loshchilov and Hutter 2019), by the kernel of ``torch.optim``.
+
+    The correction of a moment divides by 1 - beta^t. Without bias correction the kernel's
+    t is held at infinity, where the divisor is exactly 1: what is left is the update of BERT's
+    AdamWeightDecayOptimizer (optimization.py). All weights have one t, as after loading.
+
+    On Apple's GPU the kernel takes no notice of a guard (docs/apple.md), so there it gets none.
+    """
+
+    def __init__(
+        self,
+        optimizer: Adam,
+        exempt: set[str],
+        parameters: Mapping[str, Tensor],
+        moments: Moments,
+        updates: int,
+    ) -> None:
+        spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
+        layers = {name: layer_of(name) for name in parameters}
+        top = max((layer for layer in layers.values() if layer is not None), default=0)
+        groups: dict[tuple[bool, float, float], _Group] = {}
+        for name, parameter in parameters.items():
+            share = optimizer.layer_decay ** _below(layers[name], top + 2)
+            # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
+            eps = optimizer.eps / optimizer.gradient_decay ** _below(layers[name] or top, top)
+            group = _Group(0.0 if name in spared else optimizer.decay, share, eps)
+            group = groups.setdefault((name in spared, share, eps), group)
+            group.weights.append(parameter)
+            group.first.append(moments[f"m.{name}"])
+            group.second.append(moments[f"v.{name}"])
+        self._groups, self._betas = list(groups.values()), optimizer.betas
+        count = float(updates) if optimizer.bias_correction else math.inf
+        device = next(iter(parameters.values())).device
+        self._updates = torch.tensor(count, device=device)
+        self.heeds = device.type != "mps"
+
+    @torch.no_grad()
+    def update(self, rate: float, guard: Guard | None = None) -> None:
+        """As every rule."""
+        self._updates += 1
+        for group in self._groups:
+            active = [n for n, weight in enumerate(group.weights) if weight.grad is not None]
+            if active:
+                self._move(group, active, rate * group.share, guard)
+        if guard is not None:
+            self._updates -= guard.bad
+
+    def _move(self, group: _Group, active: list[int], rate: float, guard: Guard | None) -> None:
+        weights = [group.weights[n] for n in active]
+        torch._fused_adamw_(
+            local(weights),
+            local(weight.grad for weight in weights if weight.grad is not None),
+            local(group.first[n] for n in active),
+            local(group.second[n] for n in active),
+            [],
+            [self._updates] * len(active),
+            lr=rate,
+            beta1=self._betas[0],
+            beta2=self._betas[1],
+            weight_decay=group.decay,
+            eps=group.eps,
+            amsgrad=False,
+            maximize=False,
+            grad_scale=guard.divisor if guard else None,
+            found_inf=guard.bad if guard else None,
+        )

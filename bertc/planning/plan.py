@@ -1,0 +1,252 @@
+"""How a resolved program runs on a given machine: device, precision, micro-batches, compilation."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from bertc.diagnostics import MachineError
+from bertc.ir.base import DeviceKind
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.planning.world import ALONE, Layout, Strategy, World
+
+EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
+"""Tokens at once below which a step loses more than the quarter that recomputing layers costs.
+
+On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
+at 150 of a 768-wide one. On a GPU, not measured: the host takes about 0.5 ms for a 768-wide layer,
+forward and backward, in which an H200 computes it for so many tokens (docs/estimates.md).
+"""
+
+
+COMPILING_PAYS_FLOPS = 1e17
+"""Those of a run of tasks for which compiling pays: 10 minutes at 1.7e14 a second, about 40% of an
+H100's peak. Compiling takes 0.5 to 1.5 minutes and saves some fifth of the rest; not measured."""
+_SUMS: Mapping[str, str] = {
+    "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
+    "bit",
+    "yes": "deterministic=yes: every sum has one order, so runs agree to the bit; slower",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
+    falls to one process. ``fp16_gain``: how many times as fast as fp32 its units are that know fp16
+    and no bf16; 0 where there are none, or nobody knows. ``devices``: how many like it are there.
+    ``without_kernels``: why it has none but torch's, if so.
+    """
+
+    device: DeviceKind
+    name: str
+    memory_bytes: int
+    fast_bf16: bool
+    cores: int
+    fp16_gain: float = 0.0
+    devices: int = 1
+    without_kernels: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The most examples of a stage that fit at once, ``kept`` of them with all activations kept.
+
+    ``recompute``: they fit because a layer keeps its input alone, and backward computes the rest
+    anew.
+    """
+
+    examples: int
+    kept: int
+    recompute: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done where.
+
+    ``microbatches``, in examples of a process, and ``recompute`` have one entry a stage. A compiled
+    step is compiled layer by layer.
+    """
+
+    device: DeviceKind
+    precision: Literal["fp32", "bf16"]
+    microbatches: tuple[int, ...]
+    recompute: tuple[bool, ...]
+    compile: bool
+    reasons: tuple[str, ...]
+    processes: int = 1
+    strategy: Strategy = "single"
+
+
+def plan(
+    resolved: Resolved, machine: Machine, fits: tuple[Fit, ...], layout: Layout = ALONE
+) -> Plan:
+    """Decide what ``auto`` leaves open. ``fits`` has what fits in memory, one entry a stage.
+
+    Raises:
+        MachineError: if the spec asks for a device that the machine has not, or for a compiled step
+            whose weights are sharded.
+    """
+    run = resolved.run
+    if run.device != "auto" and run.device != machine.device:
+        raise MachineError(
+            f"device={run.device} was asked for, but this machine offers {machine.device}",
+            help=f"--set device={machine.device}",
+        )
+    if machine.device == "mps":
+        _refuse_on_mps(resolved)
+    untried = _UNTRIED if machine.device == "mps" else ""
+    told = (layout.reason, _without_kernels(machine), untried)
+    reasons = [reason for reason in told if reason]
+    if run.precision == "auto":
+        precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
+        reasons.append(_precision_reason(machine))
+    else:
+        precision = run.precision
+    if machine.device != "cpu":
+        reasons.append(_SUMS[run.deterministic])
+    if (idle := machine.devices - layout.world.per_host) > 0:
+        most = min(machine.devices, *(stage.batch for stage in resolved.stages))
+        reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
+    compiled, why = _compilation(resolved, machine, layout)
+    reasons += [why] if why else []
+    for stage, fit in zip(resolved.stages, fits, strict=True):
+        if fit.recompute and run.recompute == "auto":
+            reasons.append(
+                f"recompute=on in stage {stage.name}: memory holds the activations of "
+                f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
+            )
+    chosen = tuple(
+        _microbatch(stage, fit.examples, layout.world)
+        for stage, fit in zip(resolved.stages, fits, strict=True)
+    )
+    recompute = tuple(fit.recompute for fit in fits)
+    return Plan(
+        machine.device,
+        precision,
+        chosen,
+        recompute,
+        compiled,
+        tuple(reasons),
+        layout.world.size,
+        layout.strategy,
+    )
+
+
+_UNTRIED = (
+    "bertc has not been run on this device yet; python -m tests.bench.gpu --device mps checks it"
+)
+
+
+def _refuse_on_mps(resolved: Resolved) -> None:
+    """What was asked for that torch has not on Apple's GPU."""
+    if resolved.run.compile == "on":
+        raise MachineError(
+            "compile=on: torch's compiler for Apple's GPU is a prototype", help="compile=auto"
+        )
+    if resolved.run.deterministic == "yes":
+        raise MachineError(
+            "deterministic=yes: Apple's GPU adds in any order, and torch has no other kernels",
+            help="deterministic=no",
+        )
+
+
+def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
+    """Whether the step is compiled, and why where nobody said."""
+    asked = resolved.run.compile
+    if layout.sharded:
+        if asked == "on":
+            raise MachineError(
+                f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
+                "one compiled step cannot do",
+                help="compile=auto or strategy=ddp",
+            )
+        return False, "compile=off: sharded parts are fetched between layers"
+    compiled = compiles(resolved, machine.device)
+    if asked != "auto":
+        return compiled, ""
+    if compiled:
+        return True, "compile=on: on cuda a compiled step is faster"
+    if machine.device == "mps":
+        return False, "compile=off: torch's compiler for Apple's GPU is a prototype"
+    if machine.device == "cuda":
+        return False, "compile=off: a task this short is over before compiling pays"
+    return False, "compile=off: on a CPU a compiled step is not faster"
+
+
+def _precision_reason(machine: Machine) -> str:
+    """Which arithmetic a machine has, and what the lack of bf16 costs."""
+    if machine.device == "cpu":
+        has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
+        return f"{has.format(machine.name)} bf16 instructions, which halve the time of a step"
+    if machine.fast_bf16:
+        return f"bf16: {machine.name} has fast bf16"
+    if not machine.fp16_gain:
+        return f"fp32: {machine.name} has no fast bf16"
+    return (
+        f"fp32: {machine.name} has no bf16; its fp16 units, {machine.fp16_gain:.0f} times as fast, "
+        "stay idle"
+    )
+
+
+def _without_kernels(machine: Machine) -> str:
+    why = machine.without_kernels
+    return why and f"dropout, norms and losses by torch's kernels, which takes longer: {why}"
+
+
+def compiles(resolved: Resolved, device: DeviceKind) -> bool:
+    """Whether the step is compiled."""
+    if resolved.run.compile == "auto":
+        # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
+        return device == "cuda" and _pays_compiling(resolved)
+    return resolved.run.compile == "on"
+
+
+def _pays_compiling(resolved: Resolved) -> bool:
+    """Whether a run is long: text is read for hours, tasks may be learned in minutes."""
+    if not all(stage.tasks for stage in resolved.stages):
+        return True
+    weights = sum(weight.numel for weight in model_weights(resolved))
+    tokens = sum(stage.steps * stage.batch * stage.seq for stage in resolved.stages)
+    return 6 * weights * tokens >= COMPILING_PAYS_FLOPS
+
+
+def choose(
+    stage: Stage,
+    asked: Literal["auto", "on", "off"],
+    device: DeviceKind,
+    kept: int,
+    recomputed: int,
+) -> Fit:
+    """What fits, given the most examples that fit with activations ``kept`` and ``recomputed``.
+
+    Layers are recomputed where too few examples fit otherwise to keep the device busy.
+    """
+    enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
+    if asked == "on" or (asked == "auto" and kept < enough and recomputed > kept):
+        return Fit(recomputed, kept, recompute=True)
+    return Fit(kept, kept, recompute=False)
+
+
+def _microbatch(stage: Stage, largest: int, world: World) -> int:
+    """The stage's own, or the largest divisor of a share that fits, so that all are equal."""
+    if stage.microbatch:
+        return min(stage.microbatch, world.share(stage.batch))
+    if largest < 1:
+        raise MachineError(
+            f"stage {stage.name}: not even one example of {stage.seq} tokens fits in memory",
+            help="a smaller model, a shorter seq, or a larger device",
+        )
+    return largest_divisor(world.share(stage.batch), largest)
+
+
+def largest_divisor(batch: int, limit: int) -> int:
+    """The most examples at once that cut a batch into equal parts; at least 1."""
+    if limit <= math.isqrt(batch):
+        return next((size for size in range(limit, 1, -1) if batch % size == 0), 1)
+    found = 1
+    for small in range(1, math.isqrt(batch) + 1):
+        if batch % small == 0:
+            found = max([found, *(size for size in (small, batch // small) if size <= limit)])
+    return found

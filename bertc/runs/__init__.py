@@ -1,0 +1,1 @@
+"""Run folders: checkpoints, metrics, locks, and reports that load no torch."""

@@ -1,0 +1,230 @@
+"""What differs between the program a run was started with and the one that is to go on with it."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import ResumeRefusedError
+from bertc.ir.network.encoder import LayerWidths
+from bertc.ir.network.sharing import ShareMap
+from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.runs.longer import longer, why_not_longer
+from bertc.storage.paths import is_file
+from bertc.storage.plain_file import read_text
+from bertc.syntax.files import overrides_in
+from bertc.syntax.read.scan import LARGEST_TEXT
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import show_value
+
+AS_STEPS = "epochs"
+"""A setting that a resolved stage says in steps."""
+ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
+"""What may change when a run is resumed: after memory ran out it has to."""
+SHOWN = 12
+POINT = "# the point "
+"""How the spec of a run ends that is a point of a grid; its name follows."""
+STAGES = "stages"
+"""Which they are: no setting, but written as settings are."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting whose value is another one, in all stages or in ``stage``."""
+
+    setting: str
+    was: Any
+    now: Any
+    stage: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.stage}.{self.setting}" if self.stage else self.setting
+        return f"{name}: {written(self.setting, self.was)} -> {written(self.setting, self.now)}"
+
+    def undone(self) -> str:
+        """The ``--set`` that asks for the old value; empty where none can."""
+        if self.stage or self.setting == STAGES:
+            return ""
+        return f"--set {shlex.quote(f'{self.setting}={written(self.setting, self.was)}')}"
+
+
+def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
+    """Refuse to go on with a run under other settings, naming those that somebody changed.
+
+    What follows from them, such as how often to save from the number of steps, is not listed. More
+    steps are no other program where those that were done would have been the same. ``run`` is the
+    folder of the run, for the way out.
+
+    Raises:
+        ResumeRefusedError: listing what was, what is asked for now, and how to ask for the former.
+    """
+    every = changed(old, new)
+    changes = [change for change in every if not _follows(change, old, new)]
+    # Steps that were counted from epochs are all there is to see of those.
+    changes = changes or [change for change in every if change.setting == "steps"]
+    if [change.setting for change in changes] == ["steps"] and new.steps > old.steps:
+        _refuse_more_steps(old, new, run)
+        return
+    undo = [change.undone() for change in changes]
+    refuse([str(change) for change in changes] or differences(old, new), undo if all(undo) else [])
+
+
+def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
+    if reason := why_not_longer(old, new):
+        from_weights = f"train on from its weights: {_training_on(run, new.steps - old.steps)}"
+        raise ResumeRefusedError(
+            f"the run was started with other settings: steps: {old.steps} -> {new.steps}; the "
+            f"first of those would not be the ones that were made: {reason}",
+            help=f"resume with --set steps={old.steps}, or {from_weights}",
+        )
+    aside = tuple(f"run.{name}:" for name in ("save_every", "eval_every", "log_every"))
+    refuse([d for d in differences(longer(old, new.steps), new) if not d.startswith(aside)])
+
+
+def _training_on(run: Path | None, steps: int) -> str:
+    """The command for a new run of the same spec that begins with the weights of one."""
+    folder = run or Path("RUN")
+    spec, told = folder / "spec.bertc", list[str]()
+    if is_file(spec):
+        text = read_text(spec, 4 * LARGEST_TEXT)
+        point = [line for line in text.splitlines() if line.startswith(POINT)][-1:]
+        told = [*overrides_in(text), *(v for line in point for v in values_of(line[len(POINT) :]))]
+    told = [*told, f'init="{folder}"', f"steps={steps}"]
+    words = ["bertc", "train", str(spec), *(word for each in told for word in ("--set", each))]
+    return shlex.join([*words, "--out", f"{folder}-on"])
+
+
+def values_of(point: str) -> list[str]:
+    """The settings in the name of a point, ``seed=1 steps=5``."""
+    return re.split(r" (?=[\w.]+=)", point)
+
+
+def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
+    """Refuse to resume where anything differs; ``undo`` is what to add to the command instead.
+
+    Raises:
+        ResumeRefusedError: listing the changes.
+    """
+    if changes:
+        more = len(changes) - SHOWN
+        raise ResumeRefusedError(
+            f"the run was started with other settings: {'; '.join(changes[:SHOWN])}"
+            + (f"; and {more} more" if more > 0 else ""),
+            help=f"resume with {' '.join(undo) or 'what it was started with'}, or start a new run "
+            "in another --out",
+        )
+
+
+def changed(old: Resolved, new: Resolved) -> list[Change]:
+    """The settings in which two programs differ, whether written or derived."""
+    before, after = of_the_run(old), of_the_run(new)
+    changes = [
+        Change(name, before[name], after[name])
+        for name in Settings.model_fields
+        if name in before and name in after and before[name] != after[name]
+    ]
+    return [*changes, *_in_stages(old, new)]
+
+
+def of_the_run(resolved: Resolved) -> dict[str, Any]:
+    """The values of the settings that no stage changes."""
+    encoder, run = resolved.encoder, resolved.run
+    return {
+        **{n: getattr(encoder, n) for n in type(encoder).model_fields if n not in STAGE_SETTINGS},
+        **{
+            name: _one([getattr(layer, name) for layer in encoder.layers])
+            for name in LayerWidths.model_fields
+        },
+        **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
+        "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
+        "activation": encoder.ffn.activation,
+        "vocab": resolved.vocabulary,
+        "generator": resolved.stages[-1].replacements,
+    }
+
+
+def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
+    """What differs in stages: of the whole run where the stages agree, else one by one."""
+    names = [stage.name for stage in old.stages]
+    if names != [stage.name for stage in new.stages]:
+        yield Change(STAGES, old.stages, new.stages)
+        return
+    for setting in STAGE_SETTINGS:
+        if setting == AS_STEPS:
+            continue
+        was, now = ([getattr(s, setting) for s in each.stages] for each in (old, new))
+        if was == now or setting in ABOUT_MEMORY:
+            continue
+        if setting == "steps" and _shared_out(old, new):
+            yield Change(setting, old.steps, new.steps)
+        elif setting not in ("steps", "grow") and all(e == e[:1] * len(e) for e in (was, now)):
+            yield Change(setting, was[0], now[0])
+        else:
+            for stage, a, b in zip(names, was, now, strict=True):
+                # Where one of the two does not grow, layers differ, and these are named.
+                if a != b and None not in (a, b):
+                    yield Change(setting, a, b, stage)
+
+
+def _shared_out(old: Resolved, new: Resolved) -> bool:
+    """Whether the stages of both have the same shares of all steps, as after ``--set steps``."""
+    pairs = zip(old.stages, new.stages, strict=True)
+    rounding = 1 / min(old.steps, new.steps)
+    return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
+
+
+def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
+    """Whether a value is another one only because another setting is."""
+    if change.setting == "share" and len(old.encoder.layers) != len(new.encoder.layers):
+        return True
+    return origin(change.setting, old) == origin(change.setting, new) == "derived"
+
+
+def origin(setting: str, resolved: Resolved) -> str:
+    """How a setting came by its value, such as ``set`` or ``derived``."""
+    return resolved.origins.get(setting, "").partition(":")[0]
+
+
+def _one(values: list[int]) -> int | tuple[int, ...]:
+    """What layers that agree are given as one number, others as a list."""
+    return values[0] if len(set(values)) == 1 else tuple(values)
+
+
+def written(setting: str, value: Any) -> str:
+    """A value as a spec says it."""
+    if setting == STAGES:
+        return ", ".join(stage.name for stage in value)
+    return show_value(value, setting_shape(setting))
+
+
+def differences(old: Resolved, new: Resolved) -> list[str]:
+    """Every value in which two programs differ, as "stages.0.padded: true -> false"."""
+    left, right = (dict(_leaves(each.model_dump(mode="json"))) for each in (old, new))
+    return [
+        f"{'.'.join(address)}: {_shown(left, address)} -> {_shown(right, address)}"
+        for address in {**left, **right}
+        if _matters(address) and left.get(address) != right.get(address)
+    ]
+
+
+def _matters(address: tuple[str, ...]) -> bool:
+    return address[0] not in ("name", "origins") and address[-1] not in ABOUT_MEMORY
+
+
+def _leaves(value: Any, address: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict) and value:
+        for name, part in value.items():
+            yield from _leaves(part, (*address, name))
+    elif isinstance(value, list) and value:
+        for index, part in enumerate(value):
+            yield from _leaves(part, (*address, str(index)))
+    else:
+        yield address, value
+
+
+def _shown(leaves: dict[tuple[str, ...], Any], address: tuple[str, ...]) -> str:
+    return json.dumps(leaves[address]) if address in leaves else "none"

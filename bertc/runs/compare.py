@@ -1,0 +1,223 @@
+"""``bertc results``: what runs came to as a table, as JSON, as a picture."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bertc.runs.plot import save
+from bertc.runs.results import Group, Run, Score, Seen, Summary, find_runs, grouped
+
+WIDEST = 10_000
+"""Characters of a line; a table takes no more than it needs."""
+READABLE = 100
+"""Characters of a line up to which a table is read as one; where runs are too unlike for that, each
+row becomes a block of lines."""
+BLOCK_WIDE = 80
+"""Characters that the settings of a block are wrapped at."""
+SETTINGS_WIDE = 80
+"""Characters that settings may take as columns; more of them are written one below another."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Runs in groups that differ in nothing but the seed."""
+
+    groups: tuple[Group, ...]
+
+    @property
+    def scores(self) -> list[Score]:
+        """The columns, those of the last evaluations of all runs."""
+        return list(dict.fromkeys(score for group in self.groups for score in group.last))
+
+    def as_table(self) -> str:
+        """A row a group: mean, deviation and best of each score over the seeds; of unlike groups
+        blocks, where rows are too wide to be read.
+        """
+        lines, kinds = self._rows(), {frozenset(group.last) for group in self.groups}
+        if max(map(len, lines)) > READABLE and (len(kinds) > 1 or self._many_settings):
+            lines = [line for group in self.groups for line in self._block(group)]
+        return "\n".join([*lines, *self._notes()])
+
+    def _block(self, group: Group) -> list[str]:
+        """Where a group is, what tells it from others of its kind, and a line a score."""
+        alike = [other for other in self.groups if {*other.last} == {*group.last}]
+        differ = [n for n in group.settings if len({other.settings[n] for other in alike}) > 1]
+        told = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
+        runs = _seeds(group).replace("\n", ", ")
+        lines = [f"{group.place}  (seeds: {runs})"]
+        for text in told:
+            lines += wrap(text, BLOCK_WIDE, initial_indent="  ", subsequent_indent=" " * 6)
+        titles = {score: heading(score).replace("\n", " ") for score in group.last}
+        width = max(map(len, titles.values()), default=0)
+        for score, title in titles.items():
+            first, *below = _cell(group, score).split("\n")
+            lines.append(f"  {title.ljust(width)}  {first}")
+            lines += [f"  {'best'.rjust(width)}  {line}" for line in below]
+        if group.glue is not None:
+            lines.append(f"  {'GLUE'.ljust(width)}  {group.glue:.4f}")
+        return [*lines, ""]
+
+    def _rows(self) -> list[str]:
+        table, averages = Table(), [group.glue for group in self.groups]
+        settings = list(self.groups[0].settings)
+        for name in ("run", *(["settings"] if self._many_settings else settings)):
+            table.add_column(name)
+        table.add_column("seeds", justify="right")
+        for score in self.scores:
+            table.add_column(heading(score), justify="right")
+        if any(average is not None for average in averages):
+            table.add_column("GLUE", justify="right")
+        for group, average in zip(self.groups, averages, strict=True):
+            told = ["\n".join(_told(group))] if self._many_settings else group.settings.values()
+            cells = [_cell(group, score) for score in self.scores]
+            last = [] if average is None else [f"{average:.4f}"]
+            table.add_row(group.place, *told, _seeds(group), *cells, *last)
+        console = Console(width=WIDEST, highlight=False, no_color=True)
+        with console.capture() as captured:
+            console.print(table)
+        return [line.rstrip() for line in captured.get().splitlines()]
+
+    @property
+    def _many_settings(self) -> bool:
+        """Whether columns of settings would take too much of a line."""
+        columns = {n: [g.settings[n] for g in self.groups] for n in self.groups[0].settings}
+        return sum(max(map(len, (n, *own))) for n, own in columns.items()) > SETTINGS_WIDE
+
+    def _notes(self) -> list[str]:
+        shown = "mean ± deviation and best over the seeds, of the last evaluations"
+        if any(run.earlier for group in self.groups for run in group.runs):
+            shown += " of each stage"
+        better = any(group.best for group in self.groups)
+        shown += "; below them those of the best evaluations" if better else ""
+        return wrap(shown, READABLE)
+
+    def as_json(self) -> str:
+        """All of it as one JSON object."""
+        return json.dumps({"schema": 1, "groups": [_group(g) for g in self.groups]}, indent=1)
+
+    def _label(self, group: Group) -> str:
+        """A group in a line or a few."""
+        told = [] if self._many_settings else _told(group)
+        return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
+
+    def plot(self, path: Path) -> None:
+        """Draw the scores of each group with their deviations, as a PNG.
+
+        Raises:
+            CannotWriteError: if the disk has no room.
+        """
+        # Here and not above: a table needs no pictures, and loading takes time.
+        from matplotlib.figure import Figure
+
+        scores = self.scores
+        figure = Figure(figsize=(max(6.0, 1.5 * len(self.groups)), 5), layout="constrained")
+        axes = figure.subplots()
+        for number, score in enumerate(scores):
+            aside = (number - (len(scores) - 1) / 2) * 0.6 / len(scores)
+            found = {i + aside: g.last[score] for i, g in enumerate(self.groups) if score in g.last}
+            axes.errorbar(
+                list(found),
+                [summary.mean for summary in found.values()],
+                yerr=[summary.deviation for summary in found.values()],
+                fmt="o",
+                capsize=4,
+                label=heading(score).replace("\n", " "),
+            )
+        axes.set_xticks(range(len(self.groups)), [self._label(group) for group in self.groups])
+        axes.tick_params(axis="x", labelrotation=20 if len(self.groups) > 3 else 0)
+        axes.grid(alpha=0.3)
+        if scores:
+            axes.legend()
+        save(figure, path, elsewhere="name another file")
+
+
+def results(folders: Sequence[Path]) -> Results:
+    """The runs in some folders and below them.
+
+    Raises:
+        MissingInputError: if a folder is not there, or there is no run in any.
+        DataError: if the files of a run are damaged.
+    """
+    return Results(tuple(grouped(find_runs(folders))))
+
+
+def heading(score: Score) -> str:
+    """What a column is called."""
+    if len(score) == 1:
+        return f"{score[0]}\nheld-out loss"
+    task, part, metric = score
+    return f"{task} {part}\n{metric}"
+
+
+def _told(group: Group) -> list[str]:
+    return [f"{name}={text}" for name, text in group.settings.items() if text]
+
+
+def _seeds(group: Group) -> str:
+    runs = len(group.runs)
+    lines = [f"{len(group.seeds)}" + (f" in {runs} runs" if group.has_twins else "")]
+    return "\n".join([*lines, *([f"unfinished: {group.standing}"] if group.standing else [])])
+
+
+def _cell(group: Group, score: Score) -> str:
+    if score not in group.last:
+        return ""
+    lines = [_text(group.last[score])]
+    if score in group.best:
+        summary, steps = group.best[score]
+        lines.append(f"{_text(summary)} at {', '.join(f'{step:,}' for step in steps)}")
+    return "\n".join(lines)
+
+
+def _text(summary: Summary) -> str:
+    if summary.runs == 1:
+        return f"{summary.mean:.4f}"
+    return f"{summary.mean:.4f} ± {summary.deviation:.4f}, {summary.best:.4f}"
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "settings": dict(group.settings),
+        "seeds": group.seeds,
+        "glue_average": group.glue,
+        "last": [_summary(score, summary, ()) for score, summary in group.last.items()],
+        "best": [_summary(score, *found) for score, found in group.best.items()],
+        "runs": [_run(run) for run in group.runs],
+    }
+
+
+def _summary(score: Score, summary: Summary, steps: Sequence[int]) -> dict[str, Any]:
+    return {**_named(score), **asdict(summary), **({"steps": list(steps)} if steps else {})}
+
+
+def _named(score: Score) -> dict[str, str]:
+    if len(score) == 3:
+        return dict(zip(("task", "part", "metric"), score, strict=True))
+    return {"loss": score[0]}
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "folder": str(run.folder),
+        "name": run.resolved.name,
+        "seed": run.resolved.run.seed,
+        "step": run.step,
+        "steps": run.resolved.steps,
+        "finished": run.finished,
+        "last": _evaluation(run.last),
+        "best": _evaluation(run.best),
+        "earlier": [_evaluation(seen) for seen in run.earlier],
+    }
+
+
+def _evaluation(seen: Seen | None) -> dict[str, Any] | None:
+    if seen is None:
+        return None
+    values = [{**_named(score), "value": value} for score, value in seen.values.items()]
+    return {"step": seen.step, "values": values}

@@ -1,0 +1,193 @@
+"""The run folder: all that a run needs to go on and a reader needs to understand it.
+
+spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
+resolved.json    the resolved program             checkpoints/    see checkpoints.py
+lock.json        versions, data, machine, plan    model/          the trained model
+tokenizer/       the vocabulary's files           losses.png      the losses over the steps
+resolved-N.json  the program until N steps, of a run that went on for more
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bertc.diagnostics import (
+    CannotWriteError,
+    DataError,
+    MissingInputError,
+    StoppedError,
+    UsageError,
+)
+from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
+from bertc.ir.program.resolved import Resolved
+from bertc.runs.changes import refuse_another_program
+from bertc.runs.lock import Lock
+from bertc.storage import durable
+from bertc.storage.paths import is_file, is_folder, is_taken
+from bertc.storage.plain_file import read_text
+from bertc.syntax.read.scan import LARGEST_TEXT
+
+
+class RunFolder:
+    """The names of the things in a run folder, and how they are written and read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.spec = path / "spec.bertc"
+        self.resolved = path / RESOLVED
+        self.lock = path / "lock.json"
+        self.tokenizer = path / "tokenizer"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.model = path / "model"
+        self.plot = path / "losses.png"
+
+    @property
+    def holds_a_run(self) -> bool:
+        """Whether a run was started here. The resolved program is the first thing written."""
+        return is_taken(self.resolved)
+
+    @property
+    def saved_step(self) -> int:
+        """The step of the newest checkpoint, by its name; 0 without one."""
+        return max((step for step, _ in checkpoint_folders(self.checkpoints)), default=0)
+
+    def is_finished(self, resolved: Resolved) -> bool:
+        """Whether the run of this program came to its end, which the plot is the last sign of."""
+        return is_file(self.plot) and self.saved_step == resolved.steps
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """The folder, made if need be, for this process alone.
+
+        Raises:
+            StoppedError: if another run is using it.
+            CannotWriteError: if it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise CannotWriteError(
+                f"cannot write in {self.path}: {error.strerror}", help="choose another --out"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise StoppedError(
+                f"another run is using {self.path}", help="wait for it, or choose another --out"
+            ) from None
+        finally:
+            os.close(descriptor)
+
+    def start(self, resolved: Resolved, spec_text: str) -> None:
+        """Write what is known before the first step."""
+        durable.replace(self.spec, spec_text.encode())
+        durable.replace(self.resolved, _as_json(resolved))
+
+    def read_resolved(self) -> Resolved:
+        """The program of the run.
+
+        Raises:
+            MissingInputError: if the folder holds no run.
+            DataError: if the file is not a resolved program.
+        """
+        if not self.holds_a_run:
+            refuse_several(self.path)
+            raise MissingInputError(
+                f"{self.path} holds no run", help="bertc train SPEC --out DIR makes one"
+            )
+        return read_resolved(self.resolved)
+
+    def go_on(self, old: Resolved, new: Resolved) -> None:
+        """Note that the run is of more steps from now on; what it was until then stays beside it.
+
+        Killed at any moment, it is of the one or of the other, and its checkpoints are of both.
+        """
+        durable.replace(self.path / f"resolved-{old.steps:08d}.json", _as_json(old))
+        # The sign that it is finished, which it no longer is.
+        durable.remove(self.plot)
+        text = read_text(self.spec, 4 * LARGEST_TEXT) if is_taken(self.spec) else ""
+        durable.replace(self.spec, f"{text.rstrip()}\n# --set steps={new.steps}\n".encode())
+        durable.replace(self.resolved, _as_json(new))
+
+    def identities(self) -> tuple[str, ...]:
+        """Of the run's program, and of those with fewer steps that it was of before."""
+        paths = [self.resolved, *sorted(self.path.glob("resolved-*.json"))]
+        return tuple(identity(read_resolved(path)) for path in paths)
+
+    def read_lock(self) -> Lock | None:
+        """What the run noted of its surroundings; None before it did.
+
+        Raises:
+            MissingInputError, DataError: if it cannot be read, or is damaged.
+        """
+        return Lock.read(self.lock) if is_taken(self.lock) else None
+
+    def refuse_disorder(self) -> None:
+        """Refuse a folder in which something cannot be read or written that a run will.
+
+        Found out now, not when hours of training are to be saved.
+
+        Raises:
+            DataError: if there is a folder in a file's place, or the other way around.
+            CannotWriteError: if there is no permission.
+        """
+        folders = (self.checkpoints, self.tokenizer, self.model)
+        for path in (*folders, self.spec, self.resolved, self.lock, self.metrics, self.plot):
+            if not is_taken(path):
+                continue
+            if not (is_folder(path) if path in folders else is_file(path)):
+                expected = "folder" if path in folders else "plain file"
+                raise DataError(
+                    f"{path} is no {expected}", help="move it away, or restore a copy of the run"
+                )
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise CannotWriteError(
+                    f"cannot write {path}: permission denied", help="choose another --out"
+                )
+
+
+def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
+    """Refuse a folder that this run must not use.
+
+    ``resume`` where no run was started is a start, so that one command line does for both.
+
+    Raises:
+        UsageError: if it holds a run that nobody asked to resume, or things of others.
+        ResumeRefusedError: if the run in it is of another program.
+    """
+    if not folder.holds_a_run:
+        # A run killed at its very beginning leaves a lock and perhaps its spec.
+        others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))
+        if others:
+            raise UsageError(
+                f"{folder.path} is not empty and holds no run ({', '.join(others[:3])})",
+                help="choose another --out",
+            )
+        return
+    if not resume:
+        raise UsageError(
+            f"{folder.path} holds a run already",
+            help="--resume to go on with it, or another --out",
+        )
+    folder.refuse_disorder()
+    refuse_another_program(folder.read_resolved(), resolved, folder.path)
+
+
+def identity(resolved: Resolved) -> str:
+    """The fingerprint of what a run computes; how it fits on its devices does not belong to it."""
+    stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
+    run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
+    return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()
+
+
+def _as_json(resolved: Resolved) -> bytes:
+    return (resolved.model_dump_json(indent=1) + "\n").encode()
+
+
+def _leftover(name: str) -> bool:
+    return name in (".lock", "spec.bertc") or name.startswith(".tmp-")

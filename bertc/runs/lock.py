@@ -1,0 +1,84 @@
+"""lock.json: the surroundings a run began in, which decide its result beside its program."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bertc.diagnostics import DataError
+from bertc.ir.program.resolved import Resolved
+from bertc.planning import Plan
+from bertc.storage import durable
+from bertc.storage.json_file import read_json
+
+LARGEST_BYTES = 2**20
+MOST_THREADS = 1024
+
+
+class Lock(BaseModel):
+    """The text's fingerprint, the initial weights' sha256, threads, plan, machine, versions."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    layout: Literal[1] = Field(default=1, alias="schema")
+    resolved: str
+    data: str
+    init: str
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
+    plan: Plan
+    machine: dict[str, Any]
+    versions: dict[str, str]
+
+    @staticmethod
+    def read(path: Path) -> "Lock":
+        """The lock of a run.
+
+        Raises:
+            MissingInputError: if it cannot be read.
+            DataError: if it is damaged.
+        """
+        return Lock.of(read_json(path, LARGEST_BYTES), path)
+
+    @staticmethod
+    def of(content: dict[str, Any], path: Path) -> "Lock":
+        """The lock that JSON holds.
+
+        Raises:
+            DataError: if anything is missing or of another type; names the first.
+        """
+        try:
+            return Lock.model_validate_json(json.dumps(content))
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise _damaged(path, place) from None
+
+    def write(self, path: Path) -> None:
+        """Put it into a file, whole or not at all."""
+        durable.replace(path, (json.dumps(self.content(), indent=1) + "\n").encode())
+
+    def content(self) -> dict[str, Any]:
+        """The lock as JSON holds it."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def refuse_misfit(self, resolved: Resolved) -> None:
+        """Refuse a plan of other stages than the program has.
+
+        Raises:
+            DataError: if it has another number of them, or micro-batches that are none.
+        """
+        sizes = self.plan.microbatches
+        if not len(sizes) == len(self.plan.recompute) == len(resolved.stages) or any(
+            not 1 <= size <= stage.batch
+            for size, stage in zip(sizes, resolved.stages, strict=False)
+        ):
+            raise _damaged(Path("lock.json"), "plan")
+        if self.plan.processes < 1:
+            raise _damaged(Path("lock.json"), "plan.processes")
+
+
+def _damaged(path: Path, place: str) -> DataError:
+    return DataError(
+        f"{path} is damaged: {place} is missing or not what a run writes",
+        help=f"restore a copy, or remove {path} to go on with a plan made for this machine",
+    )

@@ -1,0 +1,69 @@
+"""A run that goes on: for more steps than it was made for, or fitted otherwise on its devices."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertc.diagnostics import Diagnostics, ResumeRefusedError, UsageError
+from bertc.ir.program.resolved import Resolved
+from bertc.planning.schedules import rate
+from bertc.syntax import load
+
+OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy")
+RATES_COMPARED = 1000
+"""Steps at most whose learning rates are looked at, evenly spread; a schedule differs in many."""
+
+
+def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
+    """The program of a run, with what may be another one when it goes on.
+
+    Raises:
+        SpecError: if an override is no setting.
+        UsageError: if one asks for several values.
+        ResumeRefusedError: if a run keeps that setting to its end.
+    """
+    diagnostics = Diagnostics()
+    programs = load("", overrides, diagnostics)
+    diagnostics.raise_if_any()
+    if len(programs) > 1:
+        raise UsageError("one run goes on with one value a setting", help="leave out the list")
+    settings = {name: given.value for name, given in programs[0].settings.items()}
+    for name in settings:
+        if name not in ("steps", *OF_STAGES, *OF_RUNS):
+            raise ResumeRefusedError(
+                f"a run that goes on keeps its {name}",
+                help=f"leave {name} out; steps, microbatch, recompute and strategy may change",
+            )
+    if "steps" in settings:
+        resolved = longer(resolved, settings["steps"])
+    own: dict[str, Any] = {name: settings[name] for name in OF_STAGES if name in settings}
+    stages = tuple(stage.model_copy(update=own) for stage in resolved.stages)
+    fits = {name: settings[name] for name in OF_RUNS if name in settings}
+    run = resolved.run.model_copy(update=fits)
+    return resolved.model_copy(update={"stages": stages, "run": run})
+
+
+def longer(old: Resolved, steps: int) -> Resolved:
+    """The program with so many steps, its last stage being longer or shorter for it."""
+    *before, last = old.stages
+    own = last.steps + steps - old.steps
+    total = last.optimizer.schedule_steps(own if last.schedule_start else steps)
+    warmup = last.optimizer.warmup_steps(total)
+    update = {"steps": own, "schedule_steps": total, "warmup_steps": warmup}
+    return old.model_copy(update={"stages": (*before, last.model_copy(update=update))})
+
+
+def why_not_longer(old: Resolved, new: Resolved) -> str:
+    """Why steps done under ``old`` are not the first ones of ``new``; empty where they are."""
+    if len(old.stages) > 1:
+        return "its stages share out its steps"
+    stage, other = old.stages[0], new.stages[0]
+    if stage.patience:
+        return "it ends with the weights of its best evaluation (patience)"
+    if stage.memory:
+        return "what its rows remember ends with it (memory)"
+    compared = range(0, old.steps, max(1, old.steps // RATES_COMPARED))
+    if any(rate(stage, step) != rate(other, step) for step in (*compared, old.steps - 1)):
+        kind = stage.optimizer.schedule.kind
+        made = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
+        return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{made})"
+    return ""

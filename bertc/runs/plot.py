@@ -1,0 +1,56 @@
+"""The losses of a run over its steps, as a picture."""
+
+from pathlib import Path
+from typing import Any
+
+from bertc.runs.metrics import Line
+from bertc.storage import durable
+
+
+def plot(lines: list[Line], path: Path) -> None:
+    """Draw training and held-out losses of each objective from lines of metrics, as a PNG.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    # Here and not above: most uses of this package draw nothing, and loading takes time.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    names = dict.fromkeys(name for line in lines for name in line["losses"])
+    for index, name in enumerate(names):
+        for kind, style, label in (("train", "-", "training"), ("eval", "o--", "held out")):
+            points = [
+                (line["step"], line["losses"][name])
+                for line in lines
+                if line["kind"] == kind and name in line["losses"]
+            ]
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True), style, color=f"C{index}", label=f"{name}, {label}"
+                )
+    unigram = [(line["step"], line["unigram_loss"]) for line in lines if "unigram_loss" in line]
+    if unigram:
+        axes.plot(*zip(*unigram, strict=True), ":", color="grey", label="unigram frequencies")
+    axes.set(xlabel="step", ylabel="loss (nats)")
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend()
+    save(figure, path)
+
+
+def save(figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT) -> None:
+    """Write a matplotlib figure as a PNG, whole or not at all.
+
+    Raises:
+        CannotWriteError: if the disk has no room.
+    """
+    aside = path.with_name(f".tmp-{path.name}")
+    with durable.writing(path, elsewhere=elsewhere):
+        try:
+            figure.savefig(aside, format="png")
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,1 @@
+"""One optimiser step, and the batches that it reads."""

@@ -1,0 +1,205 @@
+"""From the data's rows to what a step reads, ahead of the step that reads it."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from bertc.data import RawBatch
+from bertc.ir.program.resolved import Stage, batches_at_once
+from bertc.nn.exact import WITHOUT_FP64, preparing
+from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
+Made = TypeVar("Made")
+
+
+class Batch(NamedTuple):
+    """What one step reads."""
+
+    inputs: Inputs | None  # None of a task, whose rows are not made of text
+    columns: list[Columns]  # of each micro-batch
+
+
+class Batches(Protocol):
+    """The batches of a stage by number: a corpus' own, or random ones."""
+
+    batch: int
+    seq: int
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step, of several from there on, or some rows of each."""
+
+
+def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
+    """The rows of a batch as tensors on ``device``."""
+    return _on_device(_host_inputs(batch, pinned=False), device)
+
+
+def split(parts: Parts, rows: int) -> list[Parts]:
+    """The batch in parts of ``rows`` examples; what is None is None in each."""
+    length = _length(parts)
+    if length <= rows:
+        return [parts]
+    nothing = [None] * -(-length // rows)
+    pieces = (
+        nothing if p is None else torch.split(p, rows) if isinstance(p, Tensor) else split(p, rows)
+        for p in parts
+    )
+    return [type(parts)(*own) for own in zip(*pieces, strict=True)]
+
+
+def _apart(parts: Parts) -> Parts:
+    """The same with no tensor in two places, as in parts that were cut.
+
+    A compiled step is another one where two of its inputs are the same tensor.
+    """
+    own: list[Any] = [
+        p.detach() if isinstance(p, Tensor) else p if p is None else _apart(p) for p in parts
+    ]
+    return type(parts)(*own)
+
+
+def _length(parts: tuple[Any, ...]) -> int:
+    """Examples in a batch, whose first part is never None."""
+    return len(parts[0]) if isinstance(parts[0], Tensor) else _length(parts[0])
+
+
+Corruption = Callable[[Inputs, int], list[list[Columns]]]
+"""Batches of so many rows, one after another, to the columns of the micro-batches of each."""
+
+
+def on_device(parts: Parts, device: torch.device) -> Parts:
+    """The same there, in the digits that it has, if that is not where it was made already."""
+    if device.type not in WITHOUT_FP64:
+        return parts
+    moved: list[Any] = [
+        p if p is None else _moved(p, device) if isinstance(p, Tensor) else on_device(p, device)
+        for p in parts
+    ]
+    return type(parts)(*moved)
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    lacks = tensor.dtype == torch.float64 and device.type in WITHOUT_FP64
+    return (tensor.float() if lacks else tensor).to(device)
+
+
+def corruption(
+    stage: Stage, tables: Tables, seed: int, microbatch: int, device: torch.device
+) -> Corruption:
+    """What makes of one batch or several the columns that their steps read, on ``device``."""
+
+    def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
+        if device.type in WITHOUT_FP64:
+            inputs = Inputs(*(tensor.to(preparing(device)) for tensor in inputs))
+        unit = batch if batch % microbatch else microbatch
+        fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
+        parts: list[Columns] = []
+        for rows in split(inputs, fitting * unit):
+            whole = on_device(corrupt(stage, rows, tables, mask_key(seed)), device)
+            cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
+            parts += cut if len(cut) > 1 else [_apart(whole)]
+        each = -(-batch // microbatch)
+        return [parts[first : first + each] for first in range(0, len(parts), each)]
+
+    return columns
+
+
+def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
+    tensors = (torch.as_tensor(getattr(batch, name)) for name in Inputs._fields)
+    return Inputs(*(tensor.pin_memory() if pinned else tensor for tensor in tensors))
+
+
+def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
+    # Pinned memory is copied while the device works; nothing waits here. The copies are narrow:
+    # 5 bytes a token instead of 16.
+    return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
+
+
+class Ahead(Generic[Made]):
+    """What some jobs make, one after another, each at work while what was made before is used."""
+
+    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
+        self._jobs = jobs
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="feed")
+        self._waiting: Future[Made] | None = None
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def _begin(self) -> None:
+        job = next(self._jobs, None)
+        self._waiting = self._executor.submit(job) if job else None
+
+    def made(self) -> Made:
+        """What the next job made."""
+        assert self._waiting is not None, "a stage takes as many batches as it has steps"
+        made = self._waiting.result()
+        self._begin()
+        return made
+
+
+class Taken(Ahead[Made], ABC):
+    """The batches of a stage, in order."""
+
+    def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
+        super().__init__(jobs)
+        self._ready: deque[Batch] = deque()
+
+    def take(self) -> Batch:
+        """The next batch, on the device."""
+        self.look_ahead()
+        return self._ready.popleft()
+
+    def look_ahead(self) -> None:
+        """Make the next batch, if there is one, so that taking it takes no time."""
+        if not self._ready and self._waiting is not None:
+            self._ready.extend(self._batches(self.made()))
+
+    @abstractmethod
+    def _batches(self, made: Made) -> Iterable[Batch]:
+        """What one job made, on the device."""
+
+
+class Feed(Taken[Inputs]):
+    """The batches of a stage in order, fetched while those before are being used.
+
+    Small batches are fetched, copied and corrupted several at a time: a call costs the same for few
+    rows as for many, and a mask is the same whatever it is made beside. Batch k is a function of
+    (seed, k), so starting anywhere costs the same. ``rows`` are those that this process takes of
+    each, if not all.
+    """
+
+    def __init__(
+        self,
+        data: Batches,
+        first: int,
+        end: int,
+        device: torch.device,
+        corrupt: Corruption,
+        rows: slice | None = None,
+    ) -> None:
+        at_once = batches_at_once(data.batch * data.seq, device.type)
+        pinned = device.type == "cuda"
+
+        def fetch(step: int) -> Inputs:
+            return _host_inputs(data.train(step, rows, min(at_once, end - step)), pinned)
+
+        super().__init__(partial(fetch, step) for step in range(first, end, at_once))
+        self._device, self._corrupt = preparing(device), corrupt
+        self._rows = len(range(data.batch)[rows or slice(None)])
+
+    def _batches(self, made: Inputs) -> Iterable[Batch]:
+        inputs = _on_device(made, self._device)
+        columns = self._corrupt(inputs, self._rows)
+        return map(Batch, split(inputs, self._rows), columns)

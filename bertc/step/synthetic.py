@@ -1,0 +1,110 @@
+"""A training step without text: rows of random tokens stand for the corpus.
+
+Axes: b rows, s sequence, m examples of a row; v vocabulary.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bertc.data import RawBatch
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.nn import Model
+from bertc.nn.exact import preparing
+from bertc.objectives import Tables
+from bertc.optim.optimizers import make_rule, zero_moments
+from bertc.planning import Plan
+from bertc.step.step import TrainStep, make_objective
+from bertc.step.vocabulary import cumulative
+
+SPECIALS = 5
+"""Ids below this stand for the special tokens of a vocabulary that is yet to be learned."""
+PAD, CLS, SEP, MASK = 0, 2, 3, 4
+TEXT_TOKENS = 2**20
+
+
+def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
+    """The step of the first stage, as a run would begin with it."""
+    stage, weights = resolved.stages[0], dict(model.named_parameters())
+    for network in model.networks():
+        network.recompute = plan.recompute[0]
+    table, moments = model_weights(resolved), zero_moments(weights)
+    rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
+    objective = make_objective(model, stage, plan.compile)
+    device = preparing(torch.device(plan.device))
+    tables = unlearned_tables(resolved.encoder.vocab_size, device)
+    microbatch, seed = plan.microbatches[0], resolved.run.seed
+    return TrainStep(model, stage, tables, rule, objective, microbatch, seed)
+
+
+class RandomText:
+    """Batches of a stage cut from random tokens; each row is one example that fills it."""
+
+    def __init__(self, stage: Stage, vocab_size: int) -> None:
+        self._stage, self.batch, self.seq = stage, stage.batch, stage.seq
+        draw = np.random.default_rng(0)
+        self._ids = draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
+
+    def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
+        """The batch of a step, of several from there on, or some rows of each."""
+        seq = self.seq
+        numbers = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
+        examples_b = numbers.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
+        batch = len(examples_b)
+        places_bs = examples_b[:, None] * seq + np.arange(seq)
+        token_ids_bs = self._ids.take(places_bs, mode="wrap")
+        segment_ids_bs = np.zeros((batch, seq), np.uint8)
+        if self._stage.pairs != "none":
+            token_ids_bs[:, seq // 2] = SEP
+            segment_ids_bs[:, seq // 2 + 1 :] = 1
+        token_ids_bs[:, 0], token_ids_bs[:, -1] = CLS, SEP
+        starts_bm = np.full((batch, self._stage.texts), seq, np.int32)
+        starts_bm[:, 0] = 0
+        labels_bm = np.zeros((batch, self._stage.texts), np.int64)
+        labels_bm[:, 0] = examples_b % 2
+        languages_b2 = np.zeros((batch, 2), np.uint8)
+        if self._stage.translates:
+            languages_b2[::2, 1] = 1
+        return RawBatch(
+            token_ids=token_ids_bs,
+            segment_ids=segment_ids_bs,
+            lengths=np.full(batch, seq, np.int32),
+            example_ids=examples_b,
+            copies=np.zeros(batch, np.int64),
+            starts=starts_bm,
+            pair_labels=labels_bm,
+            languages=languages_b2,
+            following=np.full(batch, -1, np.int32),
+            backward=(examples_b % self._stage.ways).astype(np.uint8),
+        )
+
+
+def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
+    """A vocabulary whose first ids are special and whose tokens are whole words, all as common."""
+    special_v = torch.arange(vocab_size) < SPECIALS
+    return Tables(
+        size=vocab_size,
+        pad=PAD,
+        cls=CLS,
+        sep=SEP,
+        mask=MASK,
+        word_start=torch.ones_like(special_v, device=device),
+        special=special_v.to(device),
+        unigram_cdf=cumulative((~special_v).double()).to(device),
+        frequency=torch.ones(vocab_size, dtype=torch.float64, device=device),
+    )
+
+
+class Unlearned:
+    """The vocabulary of a model that has read nothing yet: there are no files to write."""
+
+    cls = sep = bos = eos = None
+
+    def __init__(self, resolved: Resolved) -> None:
+        # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
+        self.pad = max(0, resolved.encoder.positions.offset - 1)
+
+    def save(self, folder: Path) -> None:
+        """Write nothing."""

@@ -1,0 +1,88 @@
+"""From the examples of tasks to what a step reads, ahead of the step that reads it."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from bertc.data import TaskBatch, TaskData
+from bertc.ir.program.resolved import Stage
+from bertc.nn import Reading
+from bertc.nn.exact import WITHOUT_FP64
+from bertc.objectives import Answers, Columns
+from bertc.step.feed import Batch, Taken
+
+FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
+"""Read together on a CPU: more than so many rows have fewer of like length, more tokens leave its
+caches between the parts of a layer, and fewer leave cores idle between those of a step."""
+
+
+def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
+    """Examples that are read together, of as many as fit.
+
+    On a CPU no more than keep it busy, so that its caches hold much of what is read, and little of
+    it is padding where each has a row of its own.
+    """
+    if device.type != "cpu" or stage.microbatch:
+        return fitting
+    rows = sum(len(own.train.owners) for own in data.sets)
+    each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
+    few = max(1, FEWEST_ROWS // stage.rows_an_example, ENOUGH_TOKENS // each)
+    parts = -(-stage.batch // min(few, fitting))
+    return -(-stage.batch // parts)
+
+
+def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
+    """The rows of a task on ``device``: what the encoder reads, and what is asked of it."""
+    pinned = device.type == "cuda"
+
+    def moved(array: object, dtype: torch.dtype) -> Tensor:
+        tensor = torch.as_tensor(array)
+        if device.type in WITHOUT_FP64:
+            tensor = tensor.to(dtype)
+        found = tensor.pin_memory() if pinned else tensor
+        return found.to(device, non_blocking=True).to(dtype)
+
+    token_ids_bs = moved(batch.token_ids, torch.long)
+    examples_bs = moved(batch.examples, torch.long)
+    positions_bk = moved(batch.positions, torch.long)
+    reading = Reading(
+        token_ids=token_ids_bs,
+        segment_ids=moved(batch.segment_ids, torch.long),
+        attention_mask=None if batch.shared else examples_bs > 0,
+        sequence_ids=examples_bs if batch.shared else None,
+        starts=moved(batch.starts, torch.long) if batch.shared else None,
+        asked=None if batch.passage.size else positions_bk,
+    )
+    answers = Answers(
+        batch.task,
+        positions_bk,
+        moved(batch.targets, torch.float32),
+        moved(batch.weights, torch.float32),
+        moved(batch.passage, torch.bool),
+        examples_bs,
+    )
+    return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
+
+
+class TaskFeed(Taken[list[TaskBatch]]):
+    """The batches of a stage of tasks in order, each made ready while the one before is used.
+
+    ``at_once`` rows of like length make a part of a batch; ``rows`` are those that this process
+    takes of each, if not all.
+    """
+
+    def __init__(
+        self,
+        data: TaskData,
+        first: int,
+        end: int,
+        device: torch.device,
+        at_once: int,
+        rows: slice | None = None,
+    ) -> None:
+        super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
+        self._device = device
+
+    def _batches(self, made: list[TaskBatch]) -> list[Batch]:
+        return [Batch(None, [to_columns(part, self._device) for part in made])]

@@ -1,0 +1,1 @@
+"""Tree to program: names become settings and kinds, values get their types."""

@@ -1,0 +1,82 @@
+"""Every combination of the alternatives that a spec gives, each as one program."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from bertc.diagnostics import Diagnostics, Span
+from bertc.ir.program.written import Given, Program, StageGiven
+from bertc.syntax.lowering.grids import MOST_POINTS
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import show_value
+
+
+@dataclass
+class Axis:
+    """A setting as written, and the typed values it stands for: several if it is a grid."""
+
+    setting: str
+    written: str
+    span: Span
+    choices: list[Given]
+    grid: bool
+
+
+@dataclass
+class Scope:
+    """The settings of a spec or of one block, by canonical name."""
+
+    name: str = ""
+    span: Span | None = None
+    label: Span | None = None
+    axes: dict[str, Axis] = field(default_factory=dict)
+
+    def choice(self, axis: Axis, given: Given) -> str:
+        """What a point of a grid is called by one of its choices: ``E=64``, ``long.seq=512``."""
+        prefix = f"{self.name}." if self.name else ""
+        text = show_value(given.value, setting_shape(axis.setting))
+        return f"{prefix}{axis.written}={text}"
+
+
+def combined(
+    name: str,
+    main: Scope,
+    stages: Sequence[Scope],
+    base: Program | None,
+    diagnostics: Diagnostics,
+) -> list[Program]:
+    """The product of all grids, the last varying fastest; ``name`` if there are none."""
+    scopes = (main, *stages)
+    axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
+    axes = [(s, axis) for s, axis in axes if axis.choices]
+    count = prod(len(axis.choices) for _, axis in axes)
+    if count > MOST_POINTS:
+        too_many_points(count, next(axis.span for _, axis in axes if axis.grid), diagnostics)
+    spelled = count <= MOST_POINTS
+    fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
+    free = [(s, axis) for s, axis in axes if axis.grid and spelled]
+    labels = [[scopes[s].choice(axis, given) for given in axis.choices] for s, axis in free]
+    programs = []
+    for chosen in product(*(range(len(axis.choices)) for _, axis in free)):
+        settings: list[dict[str, Given]] = [{} for _ in scopes]
+        for s, axis in fixed:
+            settings[s][axis.setting] = axis.choices[0]
+        for (s, axis), index in zip(free, chosen, strict=True):
+            settings[s][axis.setting] = axis.choices[index]
+        point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
+        phases = zip(stages, settings[1:], strict=True)
+        given_stages = tuple(StageGiven(stage.name, own, stage.span) for stage, own in phases)
+        programs.append(Program(point or name, settings[0], given_stages, base))
+    return programs
+
+
+def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:
+    """Refuse a grid that is too large."""
+    shown = f"{count:,}" if count < 10**15 else "over 10^15"
+    diagnostics.error(
+        "E113",
+        f"a grid of {shown} specs; at most {MOST_POINTS:,} are made",
+        span,
+        help="write fewer alternatives, or several specs",
+    )

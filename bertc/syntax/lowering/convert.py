@@ -1,0 +1,272 @@
+"""Written values to typed ones: a value of the tree, seen through the shape that is asked for.
+
+Every mistake is reported at the argument that has it. What cannot be understood becomes ``BAD``,
+so that one mistake is one message.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from bertc.diagnostics import Diagnostics, Fix, Span
+from bertc.ir.base import Node
+from bertc.syntax.lowering import mistakes, unknown
+from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, described
+from bertc.syntax.read.scan import MOST_MISTAKES
+from bertc.syntax.read.shapes import (
+    Choice,
+    Either,
+    Kinds,
+    Real,
+    Several,
+    Shape,
+    Summed,
+    Truth,
+    Whole,
+    Words,
+    arguments,
+    required,
+)
+from bertc.syntax.read.tree import (
+    Argument,
+    Call,
+    Name,
+    Number,
+    Ratio,
+    Scaled,
+    Series,
+    Sum,
+    Text,
+    Value,
+)
+
+Place = tuple[str | int, ...]
+
+
+def _unnamed(value: Value | None) -> bool:
+    """Whether nothing names what a value is for."""
+    if value is None:
+        return False
+    before = value.span.source.text[: value.span.start].rstrip()
+    return before.endswith(("(", ",", "{", "["))
+
+
+def _apart(value: Value) -> str:
+    """A value as items of a list: of a text those between its commas."""
+    text = value.span.text
+    if not isinstance(value, Text) or "," not in text:
+        return text
+    return ", ".join(f"{text[0]}{part.strip()}{text[0]}" for part in text[1:-1].split(","))
+
+
+class Converter:
+    """Converts one value of setting ``name``; ``parts`` collects where its pieces stand."""
+
+    def __init__(self, name: str, diagnostics: Diagnostics) -> None:
+        self.name = name
+        self.diagnostics = diagnostics
+        self.scalars = Scalars(diagnostics)
+        self.parts: dict[Place, Span] = {}
+
+    def convert(self, value: Value, shape: Shape, place: Place = ()) -> Any:
+        """The typed value, or BAD."""
+        self.parts[place] = value.span
+        match shape:
+            case Whole() | Real() | Truth() | Words() | Choice():
+                return self.scalars.read(value, shape, self._slot(place, value))
+            case Kinds():
+                return self._kinds(value, shape, place)
+            case Several():
+                return self._several(value, shape, place)
+            case Summed() if isinstance(value, Series) and value.items:
+                mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
+                return BAD
+            case Summed():
+                terms = value.terms if isinstance(value, Sum) else (value,)
+                return self._all(
+                    self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
+                )
+            case Either():
+                return self.convert(value, _option(value, shape), place)
+
+    def _slot(self, place: Place, value: Value | None = None) -> Slot:
+        """The setting or argument at a place, as messages name it.
+
+        A summand is called by its setting: nobody writes the name of the field that holds it. Of an
+        argument without its name the ``value`` stands alone.
+        """
+        if not place:
+            return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
+        if len(place) == 2 and isinstance(place[0], int) and place[1] != "weight":
+            return Slot(self.name, "")
+        names = [part for part in place if isinstance(part, str)]
+        name = names[-1] if names else self.name
+        named = place[-1] == name and name != "weight" and not _unnamed(value)
+        return Slot(name, f"{name}=" if named else "")
+
+    # ---- nodes
+
+    def _kinds(self, value: Value, shape: Kinds, place: Place) -> Any:
+        match value:
+            case Name() | Call():
+                return self._named(value, shape, place)
+            case Number() if node := shape.bare("bare_number"):
+                return self._bare(value, node, node.bare_number, place)
+            case Text() if node := shape.bare("bare_string"):
+                return self._bare(value, node, node.bare_string, place)
+            case Ratio() if not shape.named:
+                (node,) = shape.options.values()
+                return self._ratio(value, node, place)
+        mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
+        return BAD
+
+    def _ratio(self, value: Ratio, node: type[Node], place: Place) -> Any:
+        """A node without a kind, from the parts of a ratio."""
+        if len(value.parts) != len(node.positional):
+            mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
+            return BAD
+        given = tuple(Argument(part.span, None, part) for part in value.parts)
+        return self._build(node, value, "", given, place)
+
+    def _named(self, value: Name | Call, shape: Kinds, place: Place) -> Any:
+        """A kind by its word, with arguments or without."""
+        name = value if isinstance(value, Name) else value.name
+        given = value.arguments if isinstance(value, Call) else ()
+        node = shape.options.get(name.text)
+        if node is not None:
+            return self._build(node, value, name.text if shape.named else "", given, place)
+        for whole in shape.options.values():
+            inner = arguments(whole).get(whole.shorthand)
+            if isinstance(inner, Kinds) and name.text in inner.options:
+                part = self.convert(value, inner, (*place, whole.shorthand))
+                return BAD if part is BAD else whole(**{whole.shorthand: part})
+        mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
+        return BAD
+
+    def _bare(self, value: Value, node: type[Node], names: tuple[str, ...], place: Place) -> Any:
+        """A number or string that stands for a node by filling some of its arguments."""
+        part = self.convert(value, arguments(node)[names[0]], place)
+        if part is BAD:
+            return BAD
+        self.parts |= {(*place, name): value.span for name in names}
+        return self._make(node, dict.fromkeys(names, part), value, place)
+
+    def _build(
+        self, node: type[Node], value: Value, kind: str, given: tuple[Argument, ...], place: Place
+    ) -> Any:
+        """A node from the arguments of a call."""
+        shapes, called = arguments(node), kind or self._slot(place).name
+        fields: dict[str, Any] = {"kind": kind} if kind else {}
+        placed: dict[str, Argument] = {}
+        others: list[tuple[str, Any]] = []
+        order = iter(node.positional)
+        for argument in given:
+            name = argument.name.text if argument.name else next(order, None)
+            if name is None:
+                mistakes.too_many_arguments(argument, value, node, called, self.diagnostics)
+            elif name not in shapes and not node.others:
+                unknown.unknown_argument(argument, value, called, shapes, self.diagnostics)
+            elif name in placed:
+                first = placed[name]
+                free = name not in shapes
+                mistakes.argument_twice(name, argument, first, value, free, self.diagnostics)
+                others += [(name, BAD)] if name not in shapes else []
+            else:
+                placed[name] = argument
+                part = self.convert(argument.value, shapes.get(name, Words()), (*place, name))
+                if name in shapes:
+                    fields[name] = part
+                else:
+                    others.append((name, part))
+        missing = [name for name in required(node) if name not in placed]
+        for name in missing:
+            mistakes.missing_argument(name, called, node, value, self.diagnostics)
+        if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in others))):
+            return BAD
+        if node.others:
+            fields[node.others] = tuple(others)
+        return self._make(node, fields, value, place)
+
+    def _make(self, node: type[Node], fields: dict[str, Any], value: Value, place: Place) -> Any:
+        """The node itself. Only rules between arguments can still fail here.
+
+        They raise a ValueError of the cause and, where leaving one out is not it, the way out.
+        """
+        try:
+            return node(**fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            told = getattr(first.get("ctx", {}).get("error"), "args", ())
+            cause, help = (*told, "leave out one of the two")[:2] if told else (first["msg"], "")
+            at = self.parts.get((*place, *first["loc"][:1]), value.span)
+            self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
+            return BAD
+
+    # ---- lists and sums
+
+    def _several(self, value: Value, shape: Several, place: Place) -> Any:
+        slot, count = self._slot(place, value), shape.length
+        if isinstance(value, Number) and value.value is None:
+            return BAD
+        if not isinstance(value, Series):
+            text = f"[{_apart(value)}]"
+            self.diagnostics.error(
+                "E108",
+                f"`{slot.name}` is a list{f' of {count}' if count else ''}, not {described(value)}",
+                value.span,
+                help=slot.prefix + (text if count is None and len(text) < 60 else "[...]"),
+                fix=Fix(value.span, text) if count is None else None,
+            )
+            return BAD
+        if count is not None and len(value.items) != count:
+            message = f"`{slot.name}` has {count} values, not {len(value.items)}"
+            self.diagnostics.error("E108", message, value.span)
+            return BAD
+        if len(value.items) < shape.least:
+            self.diagnostics.error("E108", f"`{slot.name}` is an empty list", value.span)
+            return BAD
+        return self._all(
+            self.convert(v, shape.item, (*place, i)) for i, v in enumerate(value.items)
+        )
+
+    def _all(self, parts: Iterable[Any]) -> Any:
+        """A tuple of parts, or BAD if any of them is; nobody reads hundreds of messages."""
+        items: list[Any] = []
+        for part in parts:
+            items.append(part)
+            if part is BAD and len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+        return BAD if any(item is BAD for item in items) else tuple(items)
+
+    def _term(self, value: Value, shape: Summed, place: Place) -> Any:
+        """A summand, with a factor before or after it or with none."""
+        weight: Any = 1.0
+        inner = value
+        self.parts[place] = value.span
+        if isinstance(value, Scaled):
+            inner = value.term
+            if isinstance(value.factor, Name | Call):
+                mistakes.product_of_terms(value, self.diagnostics)
+                return BAD
+            factor = arguments(shape.node)["weight"]
+            weight = self.convert(value.factor, factor, (*place, "weight"))
+        part = self.convert(inner, shape.inner, (*place, shape.field))
+        if part is BAD or weight is BAD:
+            return BAD
+        return shape.node(**{"weight": weight, shape.field: part})
+
+
+def _option(value: Value, shape: Either) -> Shape:
+    """The option that the writing of a value points to."""
+    for option in shape.options:
+        match option:
+            case Several() if isinstance(value, Series):
+                return option
+            case Kinds() if isinstance(value, Call):
+                return option
+            case Real() if isinstance(value, Number) and not (
+                isinstance(value.value, int) and not value.percent
+            ):
+                return option
+    return shape.options[0]

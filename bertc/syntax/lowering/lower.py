@@ -1,0 +1,263 @@
+"""Tree to programs: names become settings and kinds, values get their types, grids are spelled out.
+
+What is wrong is reported and left out, so that later passes still check the rest.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
+from bertc.ir.program.written import Given, Origin, OriginKind, Program
+from bertc.syntax.lowering.combine import Axis, Scope, combined, too_many_points
+from bertc.syntax.lowering.convert import Converter
+from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, points
+from bertc.syntax.lowering.scalars import BAD
+from bertc.syntax.lowering.unknown import Beside, unknown_setting
+from bertc.syntax.read.scan import MOST_MISTAKES
+from bertc.syntax.read.shapes import arguments, block_kind, setting_shape
+from bertc.syntax.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
+from bertc.syntax.write.show import quoted
+
+MOST_STAGES = 100
+BLOCKS = ("stage",)
+
+
+def lower_tree(
+    tree: Tree,
+    diagnostics: Diagnostics,
+    name: str,
+    base: Program | None = None,
+    overrides: Sequence[Tree] = (),
+) -> list[Program]:
+    """The programs of a tree, one for each point of its grids.
+
+    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree`` says;
+    stages and bases are left to the passes, but a stage's grid of such a setting makes no points.
+    ``base`` is the program that the tree extends, if it extends one.
+    """
+    lowering = _Lowering(diagnostics, Beside(base=base))
+    items = [lowering.spelled(item) for item in tree.items]
+    written = lowering.named(items)
+    lowering.beside = Beside(written, base, written)
+    main = lowering.scope(items)
+    stages = lowering.stages([item for item in items if isinstance(item, Block)])
+    forced = lowering.overrides(overrides)
+    for scope in stages:
+        scope.axes = {k: v for k, v in scope.axes.items() if k not in forced.axes or not v.grid}
+    main.axes |= forced.axes
+    return combined(name, main, stages, base, diagnostics)
+
+
+class _Lowering:
+    def __init__(self, diagnostics: Diagnostics, beside: Beside) -> None:
+        self.diagnostics = diagnostics
+        self.beside = beside
+        self.canonical = {**{name: name for name in Settings.model_fields}, **aliases()}
+
+    def scope(
+        self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
+    ) -> Scope:
+        """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
+        scope, items = Scope(), list(items)
+        strays = (i for i in items if isinstance(i, Setting) and i.name.text not in self.canonical)
+        beside = replace(self.beside, strays=tuple(islice(strays, MOST_MISTAKES)))
+        if block:
+            own = self.named(items)
+            beside = replace(beside, written={**beside.written, **own}, here=own)
+        for item in items:
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+            if isinstance(item, Setting):
+                self.setting(item, scope, block, origin, beside)
+        return scope
+
+    def named(self, items: Iterable[Item]) -> dict[str, Setting]:
+        """Settings by name, those of blocks too; of two the one outside, or the first."""
+        found: dict[str, Setting] = {}
+        items = list(items)
+        for item in items:
+            if isinstance(item, Setting) and (name := self.canonical.get(item.name.text)):
+                found.setdefault(name, item)
+        for item in items:
+            if isinstance(item, Block):
+                found = {**self.named(item.items), **found}
+        return found
+
+    def setting(
+        self, item: Setting, scope: Scope, block: str, origin: OriginKind, beside: Beside
+    ) -> None:
+        written = item.name.text
+        setting = self.canonical.get(written)
+        if setting is None:
+            unknown_setting(item, block, beside, self.diagnostics)
+            return
+        if block and setting not in STAGE_SETTINGS:
+            self.not_in_stage(item, setting)
+            return
+        if origin == "written" and setting in scope.axes:
+            self.twice(item, scope.axes[setting])
+            return
+        axis = self.axis(item, setting, origin)
+        if axis.choices or origin == "written":
+            scope.axes[setting] = axis
+
+    def axis(self, item: Setting, setting: str, origin: OriginKind) -> Axis:
+        axis = Axis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
+        if points(item.value) > MOST_POINTS:
+            too_many_points(points(item.value), item.span, self.diagnostics)
+            return axis
+        found = alternatives(item.value)
+        axis.grid = axis.grid or len(found) > 1
+        for value in found:
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+            own = Diagnostics()
+            converter = Converter(item.name.text, own)
+            typed = converter.convert(value, setting_shape(setting))
+            self.diagnostics.found += [d for d in own.found if d not in self.diagnostics.found]
+            if typed is not BAD:
+                parts = dict(converter.parts)
+                axis.choices.append(Given(typed, Origin(origin, item.span, "", parts)))
+        return axis
+
+    # ---- blocks and overrides
+
+    def spelled(self, item: Item) -> Item:
+        """A block named as a setting in the form of one: ``generator { H=64 }`` is a call."""
+        if not isinstance(item, Block) or item.label:
+            return item
+        kind, node = block_kind(self.canonical.get(item.name.text, ""))
+        if node is None:
+            return item
+        given = []
+        for inside in item.items:
+            if not isinstance(inside, Setting):
+                self.misplaced(inside)
+                continue
+            name, written = inside.name, self.canonical.get(inside.name.text, "")
+            if written in arguments(node):
+                name = Name(name.span, written)
+            given.append(Argument(inside.span, name, inside.value))
+        call = Call(item.span, Name(item.name.span, kind), tuple(given))
+        return Setting(item.span, item.name, call)
+
+    def stages(self, blocks: list[Block]) -> list[Scope]:
+        """What the blocks of a spec say."""
+        if len(blocks) > MOST_STAGES:
+            message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
+            self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)
+            return []
+        stages = [stage for block in blocks if (stage := self.block(block))]
+        self.stage_names(stages)
+        return stages
+
+    def block(self, block: Block) -> Scope | None:
+        """A stage; any other block is a mistake."""
+        if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
+            self.diagnostics.error(
+                "E111",
+                f"block `{block.name.text}` has a name",
+                block.label.span,
+                label="only stages have names",
+                fix=Fix(block.label.span, ""),
+            )
+            return None
+        if block.name.text not in BLOCKS:
+            near = nearest(block.name.text, BLOCKS)
+            self.diagnostics.error(
+                "E111",
+                f"unknown block `{block.name.text[:40]}`",
+                block.name.span,
+                label=f"did you mean `{near}`?" if near else "",
+                notes=(Note(f"blocks: {listed(BLOCKS)}"),),
+                help=f"{near or BLOCKS[0]} {block.label.span.text}"
+                if block.label
+                else f"a {BLOCKS[0]} with a name",
+                fix=Fix(block.name.span, near or BLOCKS[0]) if block.label else None,
+            )
+            return None
+        for item in block.items:
+            if not isinstance(item, Setting):
+                self.misplaced(item)
+        scope = self.scope(block.items, block.name.text)
+        scope.name, scope.span = (block.label.value if block.label else ""), block.name.span
+        scope.label = block.label.span if block.label else None
+        return scope
+
+    def misplaced(self, item: Block | Extends) -> None:
+        what = "`extends`" if isinstance(item, Extends) else f"block `{item.name.text[:40]}`"
+        self.diagnostics.error(
+            "E115",
+            f"{what} inside a block",
+            item.span,
+            label="only settings stand in a block",
+            help="move it out of the block, or remove it",
+            fix=Fix(item.span, ""),
+        )
+
+    def stage_names(self, stages: list[Scope]) -> None:
+        """Each stage has a name, and no two have the same."""
+        first: dict[str, Scope] = {}
+        for index, stage in enumerate(stages):
+            assert stage.span is not None, "a stage was written somewhere"
+            after = Span(stage.span.source, stage.span.end, stage.span.end)
+            if not stage.name:
+                example = f' "stage-{index + 1}"'
+                self.diagnostics.error(
+                    "E114",
+                    "a stage without a name",
+                    stage.span,
+                    help=f"stage{example}",
+                    fix=Fix(after, example),
+                )
+            elif stage.name in first:
+                note = Note("the first one is here", first[stage.name].label)
+                message = f'two stages are called "{stage.name[:40]}"'
+                other = quoted(f"{stage.name}-{index + 1}")
+                self.diagnostics.error(
+                    "E114",
+                    message,
+                    stage.label,
+                    notes=(note,),
+                    help=f"stage {other}" if len(other) < 60 else "give it another name",
+                    fix=Fix(stage.label, other) if stage.label else None,
+                )
+            first.setdefault(stage.name, stage)
+
+    def overrides(self, trees: Sequence[Tree]) -> Scope:
+        """What ``--set`` arguments set; of two for one setting the later counts."""
+        scope = Scope()
+        for tree in trees:
+            for item in tree.items:
+                if not isinstance(item, Setting):
+                    self.diagnostics.error(
+                        "E115", "--set takes settings only", item.span, help="--set name=value"
+                    )
+            scope.axes |= self.scope(tree.items, origin="set").axes
+        return scope
+
+    # ---- mistakes
+
+    def not_in_stage(self, item: Setting, setting: str) -> None:
+        self.diagnostics.error(
+            "E112",
+            f"a stage cannot change `{setting}`",
+            item.span,
+            label="it holds for the whole run",
+            notes=(Note(f"a stage may change: {listed(STAGE_SETTINGS)}"),),
+            help="move it out of the stage, or remove it",
+            fix=Fix(item.span, ""),
+        )
+
+    def twice(self, item: Setting, first: Axis) -> None:
+        also = "" if item.name.text == first.written else f", as `{first.written}`"
+        self.diagnostics.error(
+            "E102",
+            f"`{item.name.text}` is given twice",
+            item.span,
+            notes=(Note(f"first given here{also}", first.span),),
+            help="remove one of the two",
+            fix=Fix(item.span, ""),
+        )

@@ -1,0 +1,182 @@
+"""What is said about a kind, or an argument of a kind, that is wrong."""
+
+import os
+
+from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.ir.base import Node
+from bertc.syntax.lowering.scalars import Slot, described
+from bertc.syntax.lowering.unknown import in_line, removal
+from bertc.syntax.read.parse import OVERRIDE
+from bertc.syntax.read.shapes import (
+    Choice,
+    Kinds,
+    Whole,
+    arguments,
+    required,
+)
+from bertc.syntax.read.tree import (
+    Argument,
+    Name,
+    Number,
+    Ratio,
+    Scaled,
+    Series,
+    Sum,
+    Text,
+    Value,
+)
+
+
+def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics) -> None:
+    """A value that is no kind where a kind is wanted."""
+    instead, help = "", ""
+    if isinstance(value, Text):
+        instead = nearest(value.value, shape.options)
+    elif isinstance(value, Sum | Scaled):
+        help = "only objective and data are sums"
+    elif isinstance(value, Number):
+        if value.value is None:
+            return
+        instead = _taking_number(value, shape)
+    diagnostics.error(
+        "E108",
+        f"`{slot.name}` cannot be {described(value)}",
+        value.span,
+        notes=(Note(f"it is one of: {listed(shape.options)}"),),
+        help=slot.prefix + instead if instead else help,
+        fix=Fix(value.span, instead) if instead else None,
+    )
+
+
+def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diagnostics) -> None:
+    """A word that names no kind, or a path without its quotes."""
+    if shape.bare("bare_string") and os.path.lexists(name.text):
+        _unquoted_path(name, slot, found)
+        return
+    known = shape.words
+    inside = _taking_word(name.text, shape)
+    near = "" if inside else nearest(name.text, known)
+    found.error(
+        "E103",
+        f"`{slot.name}` cannot be `{name.text[:40]}`",
+        name.span,
+        label=f"did you mean `{near}`?" if near else "",
+        notes=(Note(f"it is one of: {listed(known)}"),),
+        help=slot.prefix + (near + in_line(name, value) if near else inside)
+        if near or inside
+        else "",
+        fix=Fix(name.span, near) if near else None,
+    )
+
+
+def _unquoted_path(name: Name, slot: Slot, found: Diagnostics) -> None:
+    """A file or folder that is there, named without quotes; after ``--set`` a shell takes them."""
+    override = name.span.source.name.startswith(OVERRIDE)
+    instead = f"./{name.text}" if override else f'"{name.text}"'
+    found.error(
+        "E103",
+        f"`{slot.name}` cannot be `{name.text[:40]}`",
+        name.span,
+        label="a path has a `/` in it here" if override else "a path stands in quotes",
+        help=slot.prefix + instead,
+        fix=Fix(name.span, instead),
+    )
+
+
+def list_of_terms(value: Series, slot: Slot, found: Diagnostics) -> None:
+    """Terms in brackets, which are joined by ``+``."""
+    instead = " + ".join(item.span.text for item in value.items)
+    found.error(
+        "E108",
+        f"`{slot.name}` is a sum, not a list",
+        value.span,
+        label="terms are joined by +",
+        help=slot.prefix + instead,
+        fix=Fix(value.span, instead),
+    )
+
+
+def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Diagnostics) -> None:
+    """An argument that has no default and is not given."""
+    d.error(
+        "E107",
+        f"`{kind}` needs `{name}`",
+        value.span,
+        help=f"{kind}({', '.join(f'{each}=...' for each in required(node))})",
+    )
+
+
+def argument_twice(
+    name: str, again: Argument, first: Argument, call: Value, free: bool, found: Diagnostics
+) -> None:
+    """Two arguments for one name; ``free`` names are no field's."""
+    found.error(
+        "E105",
+        f"`{name}` is given twice",
+        again.span,
+        notes=(Note("first given here", first.span),),
+        help="give it another name" if free else "remove one of the two",
+        fix=None if free else removal(again, call),
+    )
+
+
+def too_many_arguments(
+    argument: Argument, call: Value, node: type[Node], kind: str, found: Diagnostics
+) -> None:
+    """More unnamed arguments than there are names to fill."""
+    count = len(node.positional)
+    names = f"unnamed arguments fill: {', '.join(node.positional)}" if count else ""
+    found.error(
+        "E106",
+        f"`{kind}` takes {count or 'no'} unnamed argument{'s' * (count != 1)}",
+        argument.span,
+        notes=(Note(names),) if names else (),
+        help="remove it, or name it" if len(arguments(node)) > count else "remove it",
+        fix=removal(argument, call),
+    )
+
+
+def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, found: Diagnostics) -> None:
+    """A ratio with more or fewer parts than it should have."""
+    names = "/".join(node.positional)
+    found.error(
+        "E108",
+        f"`{slot.name}` has {len(node.positional)} parts, not {len(ratio.parts)}",
+        ratio.span,
+        label=names,
+    )
+
+
+def product_of_terms(value: Scaled, found: Diagnostics) -> None:
+    """Two terms joined by ``*``, which joins a number and a term."""
+    text = f"{value.factor.span.text} + {value.term.span.text}"
+    found.error(
+        "E108",
+        f"a weight is a number, not {described(value.factor)}",
+        value.factor.span,
+        label="terms are joined by +",
+        help=text if len(text) <= 80 else "join the two by +",
+        fix=Fix(value.span, text),
+    )
+
+
+def _taking_number(value: Number, shape: Kinds) -> str:
+    """A kind whose one needed argument is a number, such as ``groups(4)`` for 4."""
+    for kind, node in shape.options.items():
+        needed = required(node)
+        if value.value == 0 and "none" in shape.options:
+            return "none"
+        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], Whole):
+            return f"{kind}({value.text})" if isinstance(value.value, int) else ""
+    return ""
+
+
+def _taking_word(word: str, shape: Kinds) -> str:
+    """A kind whose first argument is the word, such as ``glue(mrpc, data=...)`` for mrpc."""
+    for kind, node in shape.options.items():
+        first = next(iter(node.positional), "")
+        options = arguments(node).get(first)
+        if isinstance(options, Choice) and word in options.options:
+            others = (f"{name}=..." for name in required(node) if name != first)
+            return f"{kind}({', '.join((word, *others))})"
+    return ""

@@ -1,0 +1,199 @@
+"""Numbers, words and truth values: the values that have no parts."""
+
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
+from bertc.syntax.read.numbers import show_number
+from bertc.syntax.read.shapes import Bounds, Choice, Real, Truth, Whole, Words
+from bertc.syntax.read.tree import Call, Grid, Name, Number, Ratio, Scaled, Series, Sum, Text, Value
+
+BAD: Final = object()
+"""What a value becomes that was reported as wrong."""
+
+NOT_OFFERED = {
+    ("precision", "fp16"): (
+        "auto",
+        "fp16 needs losses that are scaled, which bertc does not do; bf16 needs none, and devices "
+        "without it (V100, T4) compute in fp32: auto takes what there is",
+    )
+}
+"""Values that others offer: what to write instead, and why."""
+
+_YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
+"""What people write for true and for false, and what they write for settings that are on or off."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a value is for: the name of it in messages, and what stands before it in a spec."""
+
+    name: str
+    prefix: str
+
+
+class Scalars:
+    """Reads scalars, reporting those that do not fit."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+
+    def read(self, value: Value, shape: Whole | Real | Truth | Words | Choice, slot: Slot) -> Any:
+        """The typed value, or BAD."""
+        if isinstance(value, Number) and value.value is None:
+            return BAD  # reported when it was read
+        match shape:
+            case Whole():
+                return self._whole(value, shape, slot)
+            case Real():
+                if not isinstance(value, Number) or value.value is None:
+                    return self._not_a(value, "a number", slot)
+                return self._within(value, float(value.value), shape.bounds, slot)
+            case Truth():
+                if isinstance(value, Name) and value.text in ("true", "false"):
+                    return value.text == "true"
+                return self._choose(value, ("true", "false"), slot)
+            case Words():
+                return self._words(value, shape, slot)
+            case Choice():
+                if isinstance(value, Name) and value.text in shape.options:
+                    return value.text
+                return self._choose(value, shape.options, slot)
+        assert_never(shape)
+
+    def _whole(self, value: Value, shape: Whole, slot: Slot) -> Any:
+        if not isinstance(value, Number) or value.value is None:
+            return self._not_a(value, "a whole number", slot)
+        if isinstance(value.value, int) and not value.percent:
+            return self._within(value, value.value, shape.bounds, slot)
+        number = value.value * 100 if value.percent else value.value
+        near = _into(round(number), shape.bounds)
+        self.diagnostics.error(
+            "E108",
+            f"`{slot.name}` is a whole number, not {value.text}",
+            value.span,
+            help=slot.prefix + near,
+            fix=Fix(value.span, near) if near else None,
+        )
+        return BAD
+
+    def _within(self, value: Number, number: int | float, bounds: Bounds, slot: Slot) -> Any:
+        limit = _broken(number, bounds)
+        if not limit:
+            return number
+        closest = _meant(value, number, bounds)
+        self.diagnostics.error(
+            "E109",
+            f"`{slot.name}` is {value.text}, must be {limit}",
+            value.span,
+            help=slot.prefix + closest if closest else "",
+            fix=Fix(value.span, closest) if closest else None,
+        )
+        return BAD
+
+    def _words(self, value: Value, shape: Words, slot: Slot) -> Any:
+        """Free text, in quotes unless it is one word."""
+        if not isinstance(value, Text | Name):
+            return self._not_a(value, "a string", slot)
+        text = value.value if isinstance(value, Text) else value.text
+        if len(text) < shape.min_length:
+            self.diagnostics.error("E109", f"`{slot.name}` is empty", value.span)
+            return BAD
+        return text
+
+    def _choose(self, value: Value, options: tuple[str, ...], slot: Slot) -> Any:
+        """Report what is not on the list."""
+        written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
+        near = _same_truth(written, options) or nearest(written, options)
+        instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
+        self.diagnostics.error(
+            "E103" if isinstance(value, Name) else "E108",
+            f"`{slot.name}` cannot be {described(value)}",
+            value.span,
+            label=f"did you mean `{near}`?" if near and not reason else "",
+            notes=(Note(reason or f"it is one of: {listed(options)}"),),
+            help=slot.prefix + instead if instead else "",
+            fix=Fix(value.span, instead) if instead else None,
+        )
+        return BAD
+
+    def _not_a(self, value: Value, wanted: str, slot: Slot) -> Any:
+        """Report a value of the wrong sort."""
+        instead = ""
+        if isinstance(value, Number):
+            instead = f'"{value.text}"'
+        elif isinstance(value, Text) and value.value[:1].isdigit() and value.value.isalnum():
+            instead = value.value
+        elif isinstance(value, Series) and len(value.items) == 1:
+            instead = value.items[0].span.text
+        short = 0 < len(instead) <= 60
+        self.diagnostics.error(
+            "E108",
+            f"`{slot.name}` is {wanted}, not {described(value)}",
+            value.span,
+            help=slot.prefix + instead if short else "",
+            fix=Fix(value.span, instead) if short else None,
+        )
+        return BAD
+
+
+def described(value: Value) -> str:
+    """A value in a few words, quoted where it is short."""
+    match value:
+        case Number():
+            return f"the number {value.text}"
+        case Name():
+            return f"`{value.text[:40]}`"
+        case Text():
+            return "a string"
+        case Call():
+            return f"`{value.name.text[:40]}(...)`"
+        case Series():
+            return "a list"
+        case Ratio():
+            return "a ratio"
+        case Scaled():
+            return "a weighted term"
+        case Sum():
+            return "a sum"
+        case Grid():
+            return "a grid"
+
+
+def _same_truth(written: str, options: tuple[str, ...]) -> str:
+    """The option that says yes or no where ``written`` does, in other words; empty if none does."""
+    said = next((words for words in (_YES, _NO) if written.lower() in words), ())
+    return next((option for option in options if option in said), "")
+
+
+def _broken(number: int | float, bounds: Bounds) -> str:
+    """The limit that a number passes, in words; empty if none."""
+    if bounds.ge is not None and number < bounds.ge:
+        return f"at least {show_number(bounds.ge)}"
+    if bounds.gt is not None and number <= bounds.gt:
+        return f"above {show_number(bounds.gt)}"
+    if bounds.le is not None and number > bounds.le:
+        return f"at most {show_number(bounds.le)}"
+    if bounds.lt is not None and number >= bounds.lt:
+        return f"below {show_number(bounds.lt)}"
+    return ""
+
+
+def _meant(value: Number, number: int | float, bounds: Bounds) -> str:
+    """An allowed number that may have been meant: without the sign, as a percentage, the limit."""
+    if number < 0 and not _broken(-number, bounds):
+        return value.text.removeprefix("-")
+    if number > 1 and not value.percent and not _broken(number / 100, bounds):
+        highest = bounds.le if bounds.le is not None else bounds.lt
+        if highest is not None and highest <= 1:
+            return f"{value.text}%"
+    return _into(number, bounds)
+
+
+def _into(number: int | float, bounds: Bounds) -> str:
+    """The closest allowed number, as text; empty where a bound is open and has no closest."""
+    if bounds.ge is not None and number < bounds.ge:
+        return show_number(bounds.ge)
+    if bounds.le is not None and number > bounds.le:
+        return show_number(bounds.le)
+    return "" if _broken(number, bounds) else show_number(number)

@@ -1,0 +1,1 @@
+"""Text to tree, with mistakes found and repaired."""

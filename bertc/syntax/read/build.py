@@ -1,0 +1,130 @@
+"""Reduced grammar rules to tree nodes, each with the span from its first to its last token."""
+
+import re
+
+from bertc.diagnostics import Source, Span
+from bertc.syntax.read.numbers import NotANumberError, read_number
+from bertc.syntax.read.scan import Token
+from bertc.syntax.read.tree import (
+    Argument,
+    Block,
+    Call,
+    Extends,
+    Grid,
+    Item,
+    Name,
+    Number,
+    Placed,
+    Ratio,
+    Scaled,
+    Series,
+    Setting,
+    Sum,
+    Text,
+    Value,
+)
+
+Child = Token | Placed
+_ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
+_ESCAPED = {"n": "\n", "t": "\t"}
+NODES = (Number, Name, Text, Call, Series, Ratio, Scaled, Sum, Grid)
+
+
+class Builder:
+    """Makes the nodes of one source."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def node(self, rule: str, children: list[Child]) -> Placed:
+        """The node of a rule, from its tokens and the nodes below it."""
+        span = self.span(children[0], children[-1])
+        values = [child for child in map(self.leaf, children) if isinstance(child, NODES)]
+        match rule:
+            case "setting":
+                return Setting(span, self.name(children[0]), values[-1])
+            case "extends":
+                target = values[-1]
+                assert isinstance(target, Name | Text), "the grammar allows a name or a string"
+                return Extends(span, target)
+            case "block":
+                return self.block(children)
+            case "call":
+                arguments = [self.argument(c) for c in children[2:] if not _is_sign(c)]
+                return Call(span, self.name(children[0]), tuple(arguments))
+            case "named":
+                return Argument(span, self.name(children[0]), values[-1])
+            case "list":
+                return Series(span, tuple(values))
+            case "grid":
+                return Grid(span, tuple(values))
+            case "ratio":
+                return Ratio(span, tuple(v for v in values if isinstance(v, Number)))
+            case "scaled":
+                first, second = values
+                swap = isinstance(second, Number) and not isinstance(first, Number)
+                return Scaled(span, second, first) if swap else Scaled(span, first, second)
+            case "sum":
+                return Sum(span, tuple(values))
+        raise AssertionError(f"the grammar has a rule {rule} that is not built")
+
+    def block(self, children: list[Child]) -> Block:
+        """A block from its header, items and closing brace."""
+        label = self.leaf(children[1])
+        items = tuple(c for c in children if isinstance(c, Item))
+        return Block(
+            self.span(children[0], children[-1]),
+            self.name(children[0]),
+            label if isinstance(label, Text) else None,
+            items,
+        )
+
+    def argument(self, child: Child) -> Argument:
+        """An argument, named or not."""
+        if isinstance(child, Argument):
+            return child
+        value = self.leaf(child)
+        assert isinstance(value, NODES), "the grammar allows values as arguments"
+        return Argument(value.span, None, value)
+
+    def name(self, child: Child) -> Name:
+        """The word that opens a rule."""
+        assert isinstance(child, Token), "a rule that needs a name begins with its token"
+        return Name(self.span(child, child), child.text)
+
+    def leaf(self, child: Child) -> Child | Value:
+        """A token that is a value by itself, as the value; anything else unchanged."""
+        if not isinstance(child, Token):
+            return child
+        span = self.span(child, child)
+        match child.kind:
+            case "NUMBER":
+                try:
+                    value = read_number(child.text)
+                except NotANumberError:  # reported by the scanner
+                    return Number(span, child.text, None)
+                return Number(span, child.text, value, child.text.endswith("%"))
+            case "NAME":
+                return Name(span, child.text)
+            case "STRING":
+                return Text(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
+        return child
+
+    def span(self, first: Child, last: Child) -> Span:
+        """From the start of one to the end of the other."""
+        start = first.start if isinstance(first, Token) else first.span.start
+        end = last.end if isinstance(last, Token) else last.span.end
+        return Span(self.source, start, end)
+
+
+def _is_sign(child: Child) -> bool:
+    return isinstance(child, Token) and child.kind not in ("NUMBER", "NAME", "STRING")
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match.group(1)
+    if len(code) == 1:
+        return _ESCAPED.get(code, code)
+    point = int(code[2:-1], 16)
+    no_character = point > 0x10FFFF or 0xD800 <= point < 0xE000
+    return "\ufffd" if no_character else chr(point)

@@ -1,0 +1,108 @@
+"""Drives the parse table: tokens in, nodes out, with the place of the first mistake."""
+
+from collections.abc import Sequence
+
+from bertc.diagnostics import Source
+from bertc.syntax.read.build import Builder, Child
+from bertc.syntax.read.grammar import END, grammar
+from bertc.syntax.read.scan import Token
+from bertc.syntax.read.tree import Item
+
+
+def parse_items(tokens: Sequence[Token], source: Source) -> list[Item] | None:
+    """The items of a faultless token list; None if it has a mistake."""
+    machine = _Machine(Builder(source))
+    if all(map(machine.feed, tokens)) and machine.feed(_end(tokens)):
+        return machine.items
+    return None
+
+
+def first_mistake(tokens: Sequence[Token]) -> int:
+    """Index of the first token that cannot stand where it stands.
+
+    ``len(tokens)`` if the list ends too early, one more if it is faultless.
+    """
+    states = [grammar().start]
+    for index, token in enumerate((*tokens, _end(tokens))):
+        if not _advance(states, token.kind):
+            return index
+    return len(tokens) + 1
+
+
+def accepted_after(tokens: Sequence[Token]) -> set[str]:
+    """Terminals that may follow a faultless beginning."""
+    states = [grammar().start]
+    for token in tokens:
+        _advance(states, token.kind)
+    candidates = {kind for row in grammar().actions for kind in row}
+    return {kind for kind in candidates if _advance(states.copy(), kind)}
+
+
+def _end(tokens: Sequence[Token]) -> Token:
+    place = tokens[-1].end if tokens else 0
+    return Token(END, "", place, place)
+
+
+def _advance(states: list[int], kind: str) -> bool:
+    """Move the automaton over one terminal, without building anything."""
+    table = grammar()
+    while states[-1] != table.final:
+        action = table.actions[states[-1]].get(kind)
+        if action is None:
+            return False
+        if action >= 0:
+            states.append(action)
+            return True
+        production = table.productions[-1 - action]
+        del states[len(states) - production.length :]
+        states.append(table.gotos[states[-1]][production.name])
+    return kind == END
+
+
+class _Machine:
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.states = [grammar().start]
+        self.values: list[Child | list[Child]] = []
+        self.items: list[Item] = []
+
+    def feed(self, token: Token) -> bool:
+        """Move over one token, building every rule that it completes."""
+        table = grammar()
+        while self.states[-1] != table.final:
+            action = table.actions[self.states[-1]].get(token.kind)
+            if action is None:
+                return False
+            if action >= 0:
+                self.states.append(action)
+                self.values.append(token)
+                return True
+            self.reduce(-1 - action)
+        return token.kind == END
+
+    def reduce(self, index: int) -> None:
+        production = grammar().productions[index]
+        cut = len(self.values) - production.length
+        parts = self.values[cut:]
+        del self.values[cut:], self.states[cut + 1 :]
+        self.states.append(grammar().gotos[self.states[-1]][production.name])
+        if production.inline:
+            self.values.append(_joined(parts))
+        elif production.name == "start":
+            self.items = [child for child in _joined(parts) if isinstance(child, Item)]
+        elif production.lone and len(parts) == 1:
+            self.values.append(parts[0])
+        else:
+            self.values.append(self.builder.node(production.name, _joined(parts)))
+
+
+def _joined(parts: list[Child | list[Child]]) -> list[Child]:
+    """One flat list; a list that stands first grows in place, so that long lists stay cheap."""
+    first = parts[0] if parts else []
+    joined = first if isinstance(first, list) else [first]
+    for part in parts[1:]:
+        if isinstance(part, list):
+            joined += part
+        else:
+            joined.append(part)
+    return joined

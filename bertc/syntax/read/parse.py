@@ -1,0 +1,93 @@
+"""Text to tree. A faulty text still gives a tree, of everything in it that can be understood."""
+
+from collections.abc import Sequence
+
+from bertc.diagnostics import Diagnostics, Source
+from bertc.syntax.read.brackets import balance
+from bertc.syntax.read.build import Builder
+from bertc.syntax.read.machine import parse_items
+from bertc.syntax.read.repair import repaired
+from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
+from bertc.syntax.read.tree import Item, Tree
+
+OVERRIDE = "--set"
+"""How the names of sources begin that stand on the command line, where a shell takes quotes."""
+
+
+def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = None) -> Tree:
+    """The tree of a spec; ``name`` is what messages call the text.
+
+    Mistakes go to ``diagnostics``, and the tree has what is left.
+
+    Raises:
+        SpecError: if there are mistakes and no ``diagnostics`` to take them.
+    """
+    found = Diagnostics() if diagnostics is None else diagnostics
+    source = Source(name, text)
+    tokens, comments = scan(source, found)
+    tokens = balance(tokens, source, found)
+    items = parse_items(tokens, source)
+    if items is None:
+        items = _Recovery(source, found).items(tokens)
+    if diagnostics is None:
+        found.raise_if_any()
+    return Tree(source, tuple(items), tuple(comments))
+
+
+class _Recovery:
+    """Parses item by item, so that a mistake stays within the setting that has it."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+
+    def items(self, tokens: Sequence[Token]) -> list[Item]:
+        found: list[Item] = []
+        for chunk in _chunks(tokens):
+            if len(self.diagnostics.found) > MOST_MISTAKES:
+                break
+            header = _block_header(chunk)
+            if header:
+                found.append(self.block(chunk, header))
+            else:
+                sound = repaired(chunk, self.source, self.diagnostics)
+                found += parse_items(sound, self.source) or []
+        return found
+
+    def block(self, tokens: Sequence[Token], header: int) -> Item:
+        inside = self.items(tokens[header + 1 : -1])
+        return Builder(self.source).block([*tokens[: header + 1], *inside, tokens[-1]])
+
+
+def _chunks(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """Cut balanced tokens before each setting, block and ``extends``, and after each block."""
+    starts, depth, block_ends = {0}, 0, False
+    for index, token in enumerate(tokens):
+        if depth == 0 and _begins_item(tokens, index):
+            starts.add(index)
+            block_ends = block_ends or _block_header(tokens[index : index + 3]) > 0
+        depth += (token.kind in OPENERS) - (token.kind in CLOSERS)
+        if depth == 0 and block_ends and token.kind == "RBRACE":
+            starts.add(index + 1)
+            block_ends = False
+    cuts = sorted(starts | {len(tokens)})
+    return [tokens[a:b] for a, b in zip(cuts, cuts[1:], strict=False) if a < b <= len(tokens)]
+
+
+def _begins_item(tokens: Sequence[Token], index: int) -> bool:
+    kinds = [token.kind for token in tokens[index : index + 2]]
+    before = tokens[index - 1].kind if index else ""
+    if kinds[0] == "EXTENDS":
+        return True
+    if before == "EXTENDS":
+        return False
+    block = before != "EQUAL" and _block_header(tokens[index : index + 3]) > 0
+    return block or kinds == ["NAME", "EQUAL"]
+
+
+def _block_header(tokens: Sequence[Token]) -> int:
+    """How many tokens stand before the brace of a block; 0 if these tokens begin no block."""
+    kinds = [token.kind for token in tokens[:3]]
+    if kinds[:2] == ["NAME", "LBRACE"]:
+        return 1
+    return 2 if kinds == ["NAME", "STRING", "LBRACE"] else 0

@@ -1,0 +1,204 @@
+"""Finds the edit that makes a faulty setting parse, reports it, and goes on with it applied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bertc.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.resources import shipped_specs
+from bertc.syntax.read.grammar import END
+from bertc.syntax.read.machine import accepted_after, first_mistake
+from bertc.syntax.read.scan import CLOSERS, OPENERS, SPELLING, Token
+from bertc.syntax.read.shapes import terms
+
+MOST_REPAIRS = 5
+_OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")
+_VALUE_STARTS = {"NUMBER", "STRING", "LSQB"}
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """``drop`` tokens at ``at`` give way to ``insert``."""
+
+    at: int
+    drop: int
+    insert: tuple[Token, ...]
+
+    def apply(self, tokens: Sequence[Token]) -> list[Token]:
+        return [*tokens[: self.at], *self.insert, *tokens[self.at + self.drop :]]
+
+
+def repaired(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
+    """The tokens of one item without their mistakes; empty if there is no telling what is meant."""
+    current = list(tokens)
+    for _ in range(MOST_REPAIRS):
+        place = first_mistake(current)
+        if place > len(current):
+            return current
+        edit = _best_edit(current, place)
+        _Report(current, place, source, diagnostics).make(edit)
+        if edit is None:
+            kept = current[:place]
+            while kept and first_mistake(kept) <= len(kept):
+                kept.pop()
+            return kept
+        current = edit.apply(current)
+    return []
+
+
+def _best_edit(tokens: list[Token], place: int) -> _Edit | None:
+    """The candidate after which most of the rest can be read; None if none helps."""
+    best, reach = None, place
+    for edit in _candidates(tokens, place):
+        grown = len(edit.insert) - edit.drop
+        reached = first_mistake(edit.apply(tokens)) - grown
+        if reached > reach + (edit.drop == 1 and reached <= len(tokens)):
+            best, reach = edit, reached
+    return best
+
+
+def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
+    before = tokens[place - 1] if place else None
+    at_end = place == len(tokens)
+    edits: list[_Edit] = []
+    if before and not at_end and _in_sum(tokens, place):
+        plus = Token("PLUS", SPELLING["PLUS"], before.end, before.end)
+        edits.append(_Edit(place, int(tokens[place].kind == "COMMA"), (plus,)))
+    if before and not at_end:
+        signs = ("EQUAL", "COMMA") if before.kind == "NAME" else ("COMMA",)
+        for kind in signs:
+            sign = Token(kind, SPELLING[kind], before.end, before.end)
+            edits.append(_Edit(place, 0, (sign,)))
+    if not at_end:
+        edits.append(_Edit(place, 1, ()))
+    if before and before.kind in _OPERATORS:
+        edits.append(_Edit(place - 1, 1, ()))
+    return edits
+
+
+def _in_sum(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a token stands where a setting that is a sum could have its next term."""
+    if place < 3 or not terms(tokens[0].text):
+        return False
+    depth = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in tokens[:place])
+    known, after = terms(tokens[0].text), tokens[place + (tokens[place].kind == "COMMA") :][:1]
+    return depth == 0 and any(t.kind == "STRING" or t.text in known for t in after)
+
+
+class _Report:
+    """Words for the mistake at ``place``."""
+
+    def __init__(
+        self, tokens: list[Token], place: int, source: Source, diagnostics: Diagnostics
+    ) -> None:
+        self.tokens = tokens
+        self.place = place
+        self.source = source
+        self.diagnostics = diagnostics
+        last = tokens[-1].end
+        self.found = tokens[place] if place < len(tokens) else Token(END, "", last, last)
+        self.before = tokens[place - 1] if place else None
+
+    def make(self, edit: _Edit | None) -> None:
+        if edit is None:
+            self.without_edit()
+        elif edit.insert:
+            self.missing_sign(edit.insert[0])
+        else:
+            self.surplus(self.tokens[edit.at])
+
+    def span(self, token: Token) -> Span:
+        return Span(self.source, token.start, token.end)
+
+    def missing_sign(self, sign: Token) -> None:
+        assert self.before is not None, "a sign is inserted between two tokens"
+        place = Span(self.source, sign.start, sign.start)
+        if sign.kind == "PLUS":
+            self.missing_plus(self.before)
+            return
+        if sign.kind == "EQUAL":
+            code, message = "E004", f"`=` is missing after {self.before.shown()}"
+            help = f"{self.before.text} = {self.found.text}"
+        else:
+            code, message = "E005", f"a comma is missing before {self.found.shown()}"
+            help = f"{self.before.text}, {self.found.text}"
+        self.diagnostics.error(
+            code, message, self.span(self.found), help=help, fix=Fix(place, sign.text)
+        )
+
+    def missing_plus(self, before: Token) -> None:
+        """Terms of a sum side by side, or with a comma between them."""
+        comma = self.found.kind == "COMMA"
+        at = Span(self.source, before.end, self.found.end if comma else before.end)
+        self.diagnostics.error(
+            "E006" if comma else "E005",
+            "a comma between terms" if comma else f"`+` is missing before {self.found.shown()}",
+            self.span(self.found),
+            label="terms are joined by +",
+            help="write +" if comma else "insert +",
+            fix=Fix(at, " +"),
+        )
+
+    def surplus(self, token: Token) -> None:
+        code, message = "E007", f"{token.shown()} has no place here"
+        label = "" if token is self.found else f"before {self.found.shown()}"
+        inside = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in self.tokens[: self.place])
+        if token.kind == "COMMA" and token is self.found and not inside:
+            code, message = "E006", "a comma between settings"
+            label = "settings are separated by white space or new lines"
+        span = self.span(token)
+        self.diagnostics.error(code, message, span, label=label, fix=Fix(span, ""))
+
+    def without_edit(self) -> None:
+        before, found = self.before, self.found
+        if before and before.kind == "EQUAL" and found.kind in (END, "COMMA", "RPAR"):
+            self.no_value(before)
+            return
+        if before and before.kind == "NAME" and found.kind == END:
+            self.lone_name(before)
+            return
+        expected = _in_words(accepted_after(self.tokens[: self.place]))
+        self.diagnostics.error(
+            "E007", f"expected {expected}, found {found.shown()}", self.span(found)
+        )
+
+    def no_value(self, equal: Token) -> None:
+        name = self.tokens[self.place - 2] if self.place >= 2 else equal
+        span = Span(self.source, name.start, equal.end)
+        self.diagnostics.error(
+            "E008",
+            f"no value for {name.shown()}",
+            span,
+            label="a value is missing after `=`",
+            help="write a value, or remove this",
+            fix=Fix(span, ""),
+        )
+
+    def lone_name(self, name: Token) -> None:
+        span = self.span(name)
+        if _in_sum(self.tokens, self.place - 1):
+            self.found = name
+            self.missing_plus(self.tokens[self.place - 2])
+            return
+        help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")
+        if span.text in shipped_specs():
+            help, fix = f"extends {span.text}", Fix(span, f"extends {span.text}")
+        self.diagnostics.error(
+            "E007",
+            f"{name.shown()} stands alone",
+            span,
+            label="neither a setting nor part of one",
+            help=help,
+            fix=fix,
+        )
+
+
+def _in_words(kinds: set[str]) -> str:
+    words = [f"`{SPELLING[kind]}`" for kind in sorted(kinds) if kind in SPELLING]
+    if kinds >= _VALUE_STARTS:
+        words = ["a value"] + [word for word in words if word not in ("`[`", "`{`")]
+    else:
+        names = {"NUMBER": "a number", "STRING": "a string", "NAME": "a name"}
+        words = [text for kind, text in names.items() if kind in kinds] + words
+    if kinds & {"EXTENDS", END}:
+        words.append("the next setting")
+    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

@@ -1,0 +1,290 @@
+"""Text to tokens and comments, whatever the text is: what fits nothing is reported and dropped."""
+
+import re
+from dataclasses import dataclass
+
+from bertc.diagnostics import Diagnostics, Fix, Source, Span
+from bertc.syntax.read.grammar import END, grammar
+from bertc.syntax.read.numbers import LONGEST, UNITS, NotANumberError, read_number
+from bertc.syntax.read.tree import Comment
+
+LARGEST_TEXT = 1 << 20
+MOST_TOKENS = 20_000
+DEEPEST = 64
+LONGEST_STRING = 4096
+MOST_STRAYS = 20
+MOST_MISTAKES = 100
+"""After so many a text is read no further: it is no spec, or one mistake has made the others."""
+
+OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
+CLOSERS = frozenset(OPENERS.values())
+SPELLING = {
+    "EQUAL": "=", "COMMA": ",", "PLUS": "+", "STAR": "*", "SLASH": "/", "LPAR": "(", "RPAR": ")",
+    "LSQB": "[", "RSQB": "]", "LBRACE": "{", "RBRACE": "}",
+}  # fmt: skip
+
+_STRAY = re.compile(r"[^\x21-\x7e \t\r\n]+|.", re.DOTALL)
+_CURLY_STRING = re.compile(
+    '[\u201c\u201d\u201e\u2018\u2019\u00ab]([^\u201c\u201d\u2019\u00bb"\\\\\n]*)[\u201c\u201d\u2019\u00bb]'
+)
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_PATH = re.compile(r"(?<![\w.~/-])(?:[A-Za-z_.~][\w.~-]*+)?(?:/[\w.~*?-]*+)++")
+_DOTTED = re.compile(r"[A-Za-z_][\w-]*+(?:\.[A-Za-z][\w-]*+)++(?!\s*=)", re.ASCII)
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)"
+_PARTS = re.compile(
+    rf"{_NUMBER}(?:[eE]-?\d+)?[ \t]+(?:%|(?:[kMG]i?)(?![\w-])(?![ \t]*[={{(]))"  # 10 %, 4 k
+    rf"|{_NUMBER}(?:[ \t]+[eE]-?|[eE][ \t]+-?)\d+(?!\w)"  # 1 e-3, 1e -3
+    r"|-?\d{1,3}(?:[ ,]\d{3})*[ ,]000(?![\w.])",  # 10 000, 1,500,000
+    re.ASCII,
+)
+"""A number written in parts, which is one number all the same."""
+_POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
+_OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A terminal of the grammar and where it stands."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    def shown(self) -> str:
+        """As a message names it."""
+        if self.kind == END:
+            return "the end"
+        return f"`{self.text if len(self.text) <= 40 else self.text[:37] + '...'}`"
+
+
+def scan(source: Source, diagnostics: Diagnostics) -> tuple[list[Token], list[Comment]]:
+    """Tokens and comments of a text. A text beyond the limits gives none, and says why."""
+    if len(source.text) > LARGEST_TEXT:
+        message = f"a spec of {len(source.text):,} characters; at most {LARGEST_TEXT:,} are read"
+        diagnostics.error("E011", message, Span(source, 0, 0))
+        return [], []
+    return _Scanner(source, diagnostics).run()
+
+
+class _Scanner:
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        self.source = source
+        self.diagnostics = diagnostics
+        self.tokens: list[Token] = []
+        self.comments: list[Comment] = []
+        self.depth = 0
+        self.strays = 0
+        self.glued = False  # whether a stray stands between the last word and the next
+
+    def run(self) -> tuple[list[Token], list[Comment]]:
+        text, position = self.source.text, 0
+        match = grammar().pattern.match
+        while position < len(text):
+            path = _PATH.match(text, position) or _DOTTED.match(text, position)
+            if path and path.group().upper() != path.group().lower():  # it has letters
+                position = self.unquoted_path(path)
+                continue
+            if parts := self.in_parts(position):
+                position = parts
+                continue
+            found = match(text, position)
+            if found is None:
+                if self.strays >= MOST_STRAYS:
+                    message = f"more than {MOST_STRAYS} such mistakes; the rest is not read"
+                    self.too_much(message, position, position + 1)
+                    break
+                position = self.stray(position)
+                continue
+            kind, position = str(found.lastgroup), found.end()
+            if kind == "STRING" and text[position : position + 1].isalnum():
+                position = self.open_string(found.start())  # it swallowed the next opening quote
+                continue
+            if self.glued and kind in ("NAME", "NUMBER"):
+                self.extend(found.group(), position)
+                continue
+            self.glued = False
+            if kind == "COMMENT":
+                self.comments.append(Comment(self.span(*found.span()), found.group().rstrip()))
+                if len(self.comments) > MOST_TOKENS:
+                    self.too_much(f"more than {MOST_TOKENS:,} comments", *found.span())
+                    return [], []
+            elif kind != "SPACE" and not self.add(Token(kind, found.group(), *found.span())):
+                return [], []
+        return self.tokens, self.comments
+
+    def span(self, start: int, end: int) -> Span:
+        return Span(self.source, start, end)
+
+    def add(self, token: Token) -> bool:
+        """Keep a token; False when the text is beyond what is read."""
+        if token.kind == "NUMBER":
+            self.check_number(token)
+        change = (token.kind in OPENERS) - (token.kind in CLOSERS)
+        self.depth = max(0, self.depth + change)
+        self.tokens.append(token)
+        message = ""
+        if self.depth > DEEPEST:
+            message = f"brackets nested more than {DEEPEST} deep"
+        elif token.kind == "STRING" and len(token.text) > LONGEST_STRING:
+            message = f"a string of more than {LONGEST_STRING:,} characters"
+        elif len(self.tokens) + len(self.comments) > MOST_TOKENS:
+            message = f"more than {MOST_TOKENS:,} words, numbers and signs in one spec"
+        if message:
+            self.too_much(message, token.start, token.end)
+        return not message
+
+    def too_much(self, message: str, start: int, end: int) -> None:
+        self.diagnostics.error("E011", message, self.span(start, end))
+
+    def extend(self, more: str, end: int) -> None:
+        """Join a word that a stray character has cut in two."""
+        last = self.tokens[-1]
+        self.tokens[-1] = Token("NAME", last.text + more, last.start, end)
+        self.glued = False
+
+    def check_number(self, token: Token) -> None:
+        try:
+            read_number(token.text)
+        except NotANumberError as mistake:
+            span = self.span(token.start, token.end)
+            self.diagnostics.error(
+                "E010",
+                str(mistake),
+                span,
+                label="units: " + " ".join(unit for unit in UNITS if unit),
+                help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
+                fix=Fix(span, mistake.instead) if mistake.instead else None,
+            )
+
+    def in_parts(self, position: int) -> int:
+        """Read a number that is written in parts as the one that it is; the position after it."""
+        if not self.tokens or self.tokens[-1].kind not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
+            return 0
+        text, before = self.source.text, self.tokens[-1].kind
+        found, whole = _PARTS.match(text, position), ""
+        if found and not ("000" in found.group()[-3:] and before != "EQUAL"):
+            whole = re.sub(r"[ \t,]", "", found.group())
+        elif found := _POWER.match(text, position):
+            whole = str(int(found.group(1)) ** int(found.group(2)))
+        if not found or not whole or len(whole) > LONGEST:
+            return 0
+        span = self.span(*found.span())
+        self.diagnostics.error(
+            "E010",
+            f"`{found.group()[:60]}` is not a number",
+            span,
+            label="a number stands in one piece",
+            help=whole,
+            fix=Fix(span, whole),
+        )
+        self.tokens.append(Token("NUMBER", whole, *found.span()))
+        return found.end()
+
+    def stray(self, position: int) -> int:
+        """Report what fits no terminal; the position after it."""
+        text = self.source.text
+        self.strays += 1
+        if text[position] in "\"'":
+            return self.open_string(position)
+        if curly := _CURLY_STRING.match(text, position):
+            return self.curly_string(curly)
+        found = _STRAY.match(text, position)
+        assert found is not None, "the pattern takes any character"
+        end = found.end()
+        span = self.span(position, end)
+        if text[position] == ":":
+            message, label, instead = "`:` between a name and its value", "write `=`", "="
+            self.tokens.append(Token("EQUAL", ":", position, end))
+        else:
+            message, label = f"{_described(found.group())} has no meaning here", ""
+            instead = _plain(found.group())
+            self.glue(position, instead)
+        help = f"write {instead}" if instead.strip() else "remove it"
+        self.diagnostics.error(
+            "E001", message, span, label=label, help=help, fix=Fix(span, instead)
+        )
+        return end
+
+    def glue(self, position: int, instead: str) -> None:
+        """Remember that a stray follows a word at once, so that what follows it belongs to it."""
+        last = self.tokens[-1] if self.tokens else None
+        self.glued = instead != " " and bool(last and last.kind == "NAME" and last.end == position)
+        if self.glued and last and instead:
+            self.tokens[-1] = Token("NAME", last.text + instead, last.start, last.end)
+
+    def curly_string(self, found: re.Match[str]) -> int:
+        """Typographic quotes, which text processors put in the place of plain ones."""
+        start, end = found.span()
+        plain = f'"{found.group(1)}"'
+        self.diagnostics.error(
+            "E001",
+            f"`{found.group()[0]}` is no quote that bertc reads",
+            self.span(start, end),
+            help=plain if len(plain) <= 60 else "write plain quotes",
+            fix=Fix(self.span(start, end), plain),
+        )
+        self.tokens.append(Token("STRING", plain, start, end))
+        return end
+
+    def unquoted_path(self, found: re.Match[str]) -> int:
+        """A path where a string is wanted; a quote behind it, if there is one, belongs to it."""
+        start, end = found.span()
+        end += self.source.text[end : end + 1] in ("'", '"')
+        span, plain = self.span(start, end), f'"{found.group()}"'
+        help = plain if len(plain) <= 60 else "write quotes around it"
+        self.diagnostics.error(
+            "E009", "a path stands in quotes", span, help=help, fix=Fix(span, plain)
+        )
+        self.tokens.append(Token("STRING", plain, start, end))
+        return end
+
+    def unopened_string(self, word: Token, quote: str) -> int:
+        """A quote that ends a word, and none before it."""
+        place = self.span(word.start, word.start)
+        self.diagnostics.error(
+            "E009",
+            "this string has no opening quote",
+            self.span(word.start, word.end + 1),
+            help=f"{quote}{word.text[:60]}{quote}",
+            fix=Fix(place, quote),
+        )
+        self.tokens[-1] = Token("STRING", f"{quote}{word.text}{quote}", word.start, word.end + 1)
+        return word.end + 1
+
+    def open_string(self, position: int) -> int:
+        """A quote without its partner: the string is taken to end with the word."""
+        text = self.source.text
+        found = _OPEN_STRING.match(text, position)
+        assert found is not None, "the pattern takes any quote"
+        quote, end = text[position], found.end()
+        line = text.find("\n", position)
+        # Each open quote costs a look at the rest of its line.
+        self.strays += ((line if line >= 0 else len(text)) - position) // 50_000
+        last = self.tokens[-1] if self.tokens else None
+        if last and last.kind == "NAME" and last.end == position and end == position + 1:
+            return self.unopened_string(last, quote)
+        self.diagnostics.error(
+            "E009",
+            "this string is never closed",
+            self.span(position, end),
+            label="the closing quote is missing",
+            help=found.group()[:60] + quote,
+            fix=Fix(self.span(end, end), quote),
+        )
+        self.tokens.append(Token("STRING", found.group().replace("\\", "") + quote, position, end))
+        return end
+
+
+def _plain(stray: str) -> str:
+    """What to write instead of a stray character: a space, a hyphen, or nothing."""
+    if stray.isspace():
+        return " "
+    return "-" if stray in _DASHES else ""
+
+
+def _described(stray: str) -> str:
+    first = stray[0]
+    if first.isprintable() and len(stray) <= 20:
+        return f"`{stray}`"
+    return f"the character U+{ord(first):04X}" + (" and what follows" if len(stray) > 1 else "")

@@ -1,0 +1,217 @@
+"""What may be written for a setting or an argument, read from the IR's own annotations.
+
+The IR states types and bounds once; this module only puts them into a form that the reading and
+the printing of values can match on.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from pydantic.fields import FieldInfo
+
+from bertc.ir.base import Node
+from bertc.ir.program.settings import Settings, aliases
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Limits of a number; None where there is none."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer."""
+
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Real:
+    """Any number, or a percentage."""
+
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Truth:
+    """``true`` or ``false``."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Free text."""
+
+    min_length: int = 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words."""
+
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """One of a few node classes, by the word that names it. ``named``: the class has a ``kind``."""
+
+    options: dict[str, type[Node]] = field(hash=False)
+    named: bool
+
+    def bare(self, form: Literal["bare_number", "bare_string"]) -> type[Node] | None:
+        """The class meant by a value written without a kind."""
+        return next((node for node in self.options.values() if getattr(node, form)), None)
+
+    @property
+    def words(self) -> list[str]:
+        """The kinds, and those of an argument that stand for the whole: ``span`` for an mlm."""
+        inner = (arguments(node).get(node.shorthand) for node in self.options.values())
+        return [*self.options, *(word for i in inner if isinstance(i, Kinds) for word in i.options)]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Values in brackets; ``length`` None means any number of them from ``least`` on."""
+
+    item: "Shape"
+    length: int | None
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Terms joined by ``+``, each a ``node`` with a weight and what ``inner`` describes."""
+
+    node: type[Node]
+    field: str
+    inner: "Shape"
+
+
+@dataclass(frozen=True)
+class Either:
+    """Any of several shapes, told apart by how the value is written."""
+
+    options: tuple["Shape", ...]
+
+
+Shape = Whole | Real | Truth | Words | Choice | Kinds | Several | Summed | Either
+
+
+@cache
+def setting_shape(name: str) -> Shape:
+    """The shape of a setting."""
+    return _field_shape(Settings.model_fields[name])
+
+
+@cache
+def terms(name: str) -> frozenset[str]:
+    """The words that may be terms of a setting, by any of its names; none if it is no sum."""
+    setting = aliases().get(name, name)
+    shape = setting_shape(setting) if setting in Settings.model_fields else None
+    inner = shape.inner if isinstance(shape, Summed) else None
+    return frozenset(inner.words) if isinstance(inner, Kinds) else frozenset()
+
+
+def block_kind(setting: str) -> tuple[str, type[Node] | None]:
+    """What a block named as a setting gives the arguments of: the kind that a number stands for."""
+    shape = setting_shape(setting) if setting in Settings.model_fields else None
+    node = shape.bare("bare_number") if isinstance(shape, Kinds) else None
+    return (kinds_of(node)[0], node) if node else ("", None)
+
+
+@cache
+def arguments(node: type[Node]) -> dict[str, Shape]:
+    """The shapes of the arguments of a node class, by name."""
+    apart = ("kind", node.others)
+    return {name: _field_shape(i) for name, i in node.model_fields.items() if name not in apart}
+
+
+def kinds_of(node: type[Node]) -> tuple[str, ...]:
+    """The words that name a node class: its ``kind``, or its own name if it has none."""
+    info = node.model_fields.get("kind")
+    if info is None:
+        return (re.sub(r"(?<!^)(?=[A-Z])", "-", node.__name__).lower(),)
+    return tuple(str(option) for option in get_args(info.annotation))
+
+
+def required(node: type[Node]) -> list[str]:
+    """Arguments without a default."""
+    return [name for name, info in node.model_fields.items() if info.is_required()]
+
+
+def _field_shape(info: FieldInfo) -> Shape:
+    return _shape(info.annotation, tuple(info.metadata))
+
+
+def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _shape(inner[0], (*inner[1:], *metadata))
+    if origin is Literal:
+        return Choice(tuple(str(option) for option in inner))
+    if origin in (Union, UnionType):
+        return _union([_shape(option, ()) for option in inner])
+    if origin is tuple:
+        return _tuple(inner, _least(metadata))
+    if annotation is bool:
+        return Truth()
+    if annotation is int:
+        return Whole(_bounds(metadata))
+    if annotation is float:
+        return Real(_bounds(metadata))
+    if annotation is str:
+        return Words(_least(metadata))
+    assert issubclass(annotation, Node), f"no way to write a {annotation}"
+    return Kinds(
+        {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
+    )
+
+
+def _union(options: list[Shape]) -> Shape:
+    if all(isinstance(option, Kinds) for option in options):
+        merged = {k: v for o in options if isinstance(o, Kinds) for k, v in o.options.items()}
+        return Kinds(merged, named=True)
+    return Either(tuple(options))
+
+
+def _tuple(inner: tuple[Any, ...], least: int) -> Shape:
+    item = inner[0]
+    if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
+        (other,) = (name for name in item.model_fields if name != "weight")
+        return Summed(item, other, arguments(item)[other])
+    return Several(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
+
+
+def _least(metadata: tuple[Any, ...]) -> int:
+    return max((m.min_length for m in _flat(metadata) if isinstance(m, MinLen)), default=0)
+
+
+def _flat(metadata: tuple[Any, ...]) -> list[Any]:
+    flat: list[Any] = []
+    for item in metadata:
+        flat += item.metadata if isinstance(item, FieldInfo) else [item]
+    return flat
+
+
+def _bounds(metadata: tuple[Any, ...]) -> Bounds:
+    limits: dict[str, Any] = {}
+    for item in _flat(metadata):
+        match item:
+            case Ge(ge):
+                limits["ge"] = ge
+            case Gt(gt):
+                limits["gt"] = gt
+            case Le(le):
+                limits["le"] = le
+            case Lt(lt):
+                limits["lt"] = lt
+    return Bounds(**limits)

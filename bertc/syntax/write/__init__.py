@@ -1,0 +1,1 @@
+"""Programs and trees back to text."""

@@ -1,0 +1,201 @@
+"""A spec as it is written, tidied: one setting a line, comments and order kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bertc.syntax.read.parse import parse
+from bertc.syntax.read.tree import (
+    Argument,
+    Block,
+    Call,
+    Comment,
+    Extends,
+    Grid,
+    Item,
+    Name,
+    Number,
+    Placed,
+    Ratio,
+    Scaled,
+    Series,
+    Setting,
+    Sum,
+    Text,
+    Value,
+)
+from bertc.syntax.write.show import quoted
+
+WIDTH = 100
+STEP = "    "
+
+
+def format_text(text: str, name: str = "<spec>") -> str:
+    """The canonical text of a spec; formatting it again changes nothing.
+
+    A comment behind a setting stays there; one inside a value moves to the line before it.
+
+    Raises:
+        SpecError: if the text has mistakes.
+    """
+    tree = parse(text, name)
+    lines = _Layout(text).lines(tree.items, tree.comments, "")
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Lines of output, and the lines of the source that they come from."""
+
+    lines: list[str]
+    first: int
+    last: int
+    trailing: bool = False
+
+
+class _Layout:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def line(self, offset: int) -> int:
+        return self.text.count("\n", 0, offset)
+
+    def lines(self, items: Sequence[Item], comments: Sequence[Comment], indent: str) -> list[str]:
+        """Items and comments in order, blank lines between them kept but never two."""
+        pieces: list[_Piece] = []
+        rest = list(comments)
+        for item in items:
+            pieces += self.comments(rest, item.span.start, indent)
+            inside = _take(rest, item.span.end)
+            first, last = self.line(item.span.start), self.line(item.span.end)
+            if isinstance(item, Block):
+                body = self.block(item, inside, indent)
+            else:
+                above = (_Piece([indent + c.text], first, first) for c in inside)
+                pieces += above
+                body = _written(item, indent)
+            pieces.append(_Piece(body, first, last))
+        pieces += self.comments(rest, len(self.text) + 1, indent)
+        return _joined(pieces)
+
+    def comments(self, rest: list[Comment], before: int, indent: str) -> list[_Piece]:
+        pieces = []
+        for comment in _take(rest, before):
+            line = self.line(comment.span.start)
+            start = self.text.rfind("\n", 0, comment.span.start) + 1
+            alone = not self.text[start : comment.span.start].strip(" \t\r{")
+            pieces.append(_Piece([indent + comment.text], line, line, trailing=not alone))
+        return pieces
+
+    def block(self, block: Block, comments: list[Comment], indent: str) -> list[str]:
+        """A block that was written on one line stays there if it fits."""
+        label = f" {quoted(block.label.value)}" if block.label else ""
+        head = f"{indent}{block.name.text}{label} {{"
+        if self.line(block.span.start) == self.line(block.span.end) and block.items:
+            inside = [line for item in block.items for line in self.lines([item], [], "")]
+            short = f"{head} {'  '.join(inside)} }}"
+            if len(short) <= WIDTH and all(isinstance(item, Setting) for item in block.items):
+                return [short]
+        body = self.lines(block.items, comments, indent + STEP)
+        return [head, *body, f"{indent}}}"] if body else [head + "}"]
+
+
+def _take(comments: list[Comment], before: int) -> list[Comment]:
+    """Remove and return the comments that start before an offset."""
+    taken = [comment for comment in comments if comment.span.start < before]
+    del comments[: len(taken)]
+    return taken
+
+
+def _joined(pieces: list[_Piece]) -> list[str]:
+    lines: list[str] = []
+    last = None
+    for piece in pieces:
+        if piece.trailing and last is not None and piece.first == last:
+            lines[-1] += "  " + piece.lines[0].lstrip()
+            continue
+        if last is not None and piece.first > last + 1:
+            lines.append("")
+        lines += piece.lines
+        last = piece.last
+    return lines
+
+
+def _written(item: Setting | Extends, indent: str) -> list[str]:
+    if isinstance(item, Extends):
+        target = item.target
+        return [f"{indent}extends {target.text if isinstance(target, Name) else flat(target)}"]
+    return _wrapped(f"{indent}{item.name.text} = ", item.value, indent, "")
+
+
+def flat(value: Placed) -> str:
+    """A value on one line."""
+    match value:
+        case Number() | Name():
+            return value.text
+        case Text():
+            return quoted(value.value)
+        case Argument():
+            return (f"{value.name.text}=" if value.name else "") + flat(value.value)
+        case Call():
+            return f"{value.name.text}({', '.join(map(flat, value.arguments))})"
+        case Series():
+            return f"[{', '.join(map(flat, value.items))}]"
+        case Ratio():
+            return "/".join(map(flat, value.parts))
+        case Scaled():
+            return f"{flat(value.factor)}*{flat(value.term)}"
+        case Sum():
+            return " + ".join(map(flat, value.terms))
+        case Grid():
+            return f"{{{', '.join(map(flat, value.choices))}}}"
+    raise AssertionError(f"a {type(value).__name__} is no value")
+
+
+def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list[str]:
+    """A value behind ``head``, on one line if it fits and else broken at its outermost commas."""
+    whole = head + flat(value) + tail
+    if len(whole) <= WIDTH:
+        return [whole]
+    match value:
+        case Argument():
+            name = f"{value.name.text}=" if value.name else ""
+            return _wrapped(head + name, value.value, indent, tail)
+        case Sum():
+            first, *others = value.terms
+            lines = _wrapped(head, first, indent, "")
+            for term in others:
+                lines += _wrapped(f"{indent}{STEP}+ ", term, indent + STEP, "")
+            return [*lines[:-1], lines[-1] + tail]
+        case Scaled():
+            return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)
+        case Call():
+            return _bracketed(f"{head}{value.name.text}(", value.arguments, f"){tail}", indent)
+        case Series():
+            return _bracketed(f"{head}[", value.items, f"]{tail}", indent)
+        case Grid():
+            return _bracketed(f"{head}{{", value.choices, f"}}{tail}", indent)
+    return [whole]
+
+
+def _bracketed(
+    opening: str, values: Sequence[Value | Argument], closing: str, indent: str
+) -> list[str]:
+    """Short values share lines, long ones have their own."""
+    inner = indent + STEP
+    lines = [opening]
+    row = ""
+    for value in values:
+        text = flat(value) + ","
+        if row and len(inner) + len(row) + 1 + len(text) <= WIDTH:
+            row += " " + text
+            continue
+        if row:
+            lines.append(inner + row)
+            row = ""
+        if len(inner) + len(text) <= WIDTH:
+            row = text
+        else:
+            lines += _wrapped(inner, value, inner, ",")
+    if row:
+        lines.append(inner + row)
+    return [*lines, indent + closing]

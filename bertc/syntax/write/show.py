@@ -1,0 +1,153 @@
+"""Typed values back to canonical text, which reads back as the same values."""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from bertc.ir.base import Node
+from bertc.ir.program.settings import Settings
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.syntax.read.numbers import show_number
+from bertc.syntax.read.shapes import (
+    Choice,
+    Either,
+    Kinds,
+    Real,
+    Several,
+    Shape,
+    Summed,
+    Truth,
+    Whole,
+    Words,
+    arguments,
+    kinds_of,
+    required,
+    setting_shape,
+)
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
+    """The text of a program, settings in their canonical order; it ends with a new line.
+
+    ``origins`` adds where each value came from, as a comment; ``full`` writes out the arguments
+    that have their default value.
+    """
+    lines = [f"extends {_target(program.base.name)}"] if program.base else []
+    lines += _lines(program.settings, origins, full)
+    for stage in program.stages:
+        lines += ["", f"stage {quoted(stage.name)} {{"]
+        lines += [f"    {line}" for line in _lines(stage.settings, origins, full)]
+        lines.append("}")
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) -> str:
+    """The text of one value. ``shape`` is needed only where a string may be a word or a text."""
+    match shape:
+        case None:
+            return _shapeless(value, full)
+        case Whole() | Real():
+            return show_number(value)
+        case Truth():
+            return "true" if value else "false"
+        case Words():
+            return quoted(value)
+        case Choice():
+            return str(value)
+        case Kinds():
+            return _node(value, shape, full)
+        case Several():
+            return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
+        case Summed():
+            return " + ".join(_term(term, shape, full) for term in value)
+        case Either():
+            return _shapeless(value, full)
+        case _:
+            assert_never(shape)
+
+
+def quoted(text: str) -> str:
+    """A string literal."""
+    return '"' + "".join(_ESCAPES.get(c) or _printable(c) for c in text) + '"'
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+
+
+def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str]:
+    names = [name for name in Settings.model_fields if name in settings]
+    lines = []
+    for name in names:
+        given = settings[name]
+        text = f"{name} = {show_value(given.value, setting_shape(name), full=full)}"
+        lines.append(f"{text}  # {_origin(given.origin)}" if origins else text)
+    return lines
+
+
+def _origin(origin: Origin) -> str:
+    where = [str(origin.span)] if origin.span else []
+    return ": ".join([origin.kind, *filter(None, [origin.source]), *where])
+
+
+def _target(name: str) -> str:
+    return name if name.replace("-", "_").isidentifier() and name.isascii() else quoted(name)
+
+
+def _shapeless(value: Any, full: bool) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return show_number(value)
+        case Node() if "weight" in type(value).model_fields:
+            (other,) = (name for name in type(value).model_fields if name != "weight")
+            return _term(value, Summed(type(value), other, arguments(type(value))[other]), full)
+        case Node():
+            kinds = dict.fromkeys(kinds_of(type(value)), type(value))
+            return _node(value, Kinds(kinds, "kind" in type(value).model_fields), full)
+        case tuple() if value and isinstance(value[0], Node):
+            return " + ".join(_shapeless(item, full) for item in value)
+        case tuple():
+            return f"[{', '.join(_shapeless(item, full) for item in value)}]"
+        case str():
+            return quoted(value)
+    raise TypeError(f"the language has no way to write a {type(value).__name__}")
+
+
+def _term(term: Node, shape: Summed, full: bool) -> str:
+    weight = getattr(term, "weight")  # noqa: B009 - every node of a sum has it
+    text = show_value(getattr(term, shape.field), shape.inner, full=full)
+    return text if weight == 1 and not full else f"{show_number(weight)}*{text}"
+
+
+def _node(node: Node, shape: Kinds, full: bool) -> str:
+    """A kind with the arguments that are not as by default; the needed ones stand first, bare."""
+    cls = type(node)
+    if not shape.named:
+        short = _without_kind(node)
+        if short:
+            return short
+    kind = str(getattr(node, "kind", "") or kinds_of(cls)[0])
+    needed = required(cls)
+    texts = []
+    for name, inner in arguments(cls).items():
+        value = getattr(node, name)
+        if name in needed or full or value != cls.model_fields[name].default:
+            text = show_value(value, inner, full=full)
+            bare = name in needed and cls.positional[: len(needed)] == tuple(needed)
+            texts.append(text if bare else f"{name}={text}")
+    if cls.others:
+        texts += [f"{name}={quoted(text)}" for name, text in getattr(node, cls.others)]
+    return f"{kind}({', '.join(texts)})" if texts else kind
+
+
+def _without_kind(node: Node) -> str:
+    """A node that has no kind as a number or a ratio, if that says all of it."""
+    cls = type(node)
+    values = [getattr(node, name) for name in cls.positional]
+    if cls.bare_number:
+        same = set(cls.bare_number) == set(cls.model_fields) and len(set(values)) == 1
+        return show_number(values[0]) if same else ""
+    return "/".join(map(show_number, values)) if len(values) == len(cls.model_fields) else ""

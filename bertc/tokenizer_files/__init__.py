@@ -1,0 +1,1 @@
+"""Facts about a tokenizer from its files, without loading it; no torch."""

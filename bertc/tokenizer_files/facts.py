@@ -1,0 +1,190 @@
+"""The facts that the files of a folder tell of its tokenizer.
+
+Special tokens and settings are looked up in the order of transformers 5.23, of its
+``AutoTokenizer``; what it would read otherwise than bertc is refused by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertc.diagnostics import DataError, MissingInputError
+from bertc.storage.json_file import shown
+from bertc.storage.paths import is_file, is_folder
+from bertc.tokenizer_files.classes import (
+    CLASSES,
+    DEFAULTS,
+    FILE_NAMES,
+    FILES,
+    KEPT,
+    NAMED,
+    OF_MODELS,
+    ONLY,
+    OPTIONS,
+    XLNET_EXTRA,
+    Kind,
+)
+from bertc.tokenizer_files.special_words import (
+    Word,
+    extra_words,
+    read_object,
+    special_words,
+    unreadable,
+    whole,
+    word_of,
+)
+
+
+@dataclass(frozen=True)
+class TokenizerFacts:
+    """All that is known of a tokenizer before its vocabulary is read from ``file``.
+
+    ``named`` are special tokens by their role, ``extra`` more of them, ``added`` tokens by their
+    id, ``kept`` settings for others.
+    """
+
+    file: Path
+    kind: Kind
+    options: Mapping[str, bool | None]
+    unknown: int
+    named: Mapping[str, Word]
+    extra: tuple[Word, ...] | None
+    added: Mapping[int, Word]
+    kept: Mapping[str, Any]
+
+    @property
+    def lower(self) -> bool:
+        """Whether text becomes lower case, as far as it is told outside tokenizer.json."""
+        default = self.kind in ("bert", "albert", "written")
+        return self.options.get("do_lower_case", self.kept.get("do_lower_case", default)) is True
+
+
+def read_facts(path: Path) -> TokenizerFacts:
+    """The facts of a folder's tokenizer, or of one of its files.
+
+    A file that is named itself is read by its own name: ``tokenizer.json`` as it is written.
+
+    Raises:
+        MissingInputError: if there is no vocabulary.
+        DataError: if it is of a class, or has a setting, that bertc does not follow.
+    """
+    folder = path if is_folder(path) else path.parent
+    config = read_object(folder / "tokenizer_config.json")
+    model = read_object(folder / "config.json")
+    named_class = _class(config, model)
+    kind = _kind(path, named_class)
+    file = _file(path, kind)
+    if file.name != "tokenizer.json" and kind == "written":
+        kind = _kind_of_file(file, named_class)
+    _refuse(folder, kind, config, file)
+    options = {
+        name: _option(folder, name, config.get(name, default))
+        for name, default in OPTIONS[kind].items()
+    }
+    settings, added = special_words(folder, config, file)
+    named = {role: Word(token, {"special": True}) for role, token in DEFAULTS[kind].items()}
+    by_name = {word.content: word for word in added.values()}
+    for role in NAMED:
+        if f"{role}_token" in settings:
+            given = settings[f"{role}_token"]
+            named.pop(role, None)
+            if given is not None:
+                word = word_of(folder, given, special=True)
+                named[role] = by_name.get(word.content, word)
+    return TokenizerFacts(
+        file,
+        kind,
+        options,
+        whole(folder, "unk_id", config.get("unk_id", 0)),
+        named,
+        _extra(folder, kind, settings, file),
+        added,
+        _kept(kind, config),
+    )
+
+
+def _class(config: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    """The class that a folder names, or its model type stands for; empty where neither is."""
+    named = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if named is None and (layout := model.get("model_type")):
+        named = OF_MODELS.get(str(layout), f"that of {layout}")
+    return str(named or "").removesuffix("Fast")
+
+
+def _kind(path: Path, named: str) -> Kind:
+    if not named or not is_folder(path):
+        return "written"
+    if named not in CLASSES:
+        raise DataError(
+            f"{path}: its tokenizer is {shown(named)}, which bertc does not read",
+            help=f"bertc reads {', '.join(CLASSES)}; a tokenizer.json that is named itself, as in "
+            'vocab="folder/tokenizer.json", is read as it is written',
+        )
+    return CLASSES[named]
+
+
+def _file(path: Path, kind: Kind) -> Path:
+    """The vocabulary at a path, or in it if it is a folder."""
+    if not is_folder(path):
+        if not is_file(path):
+            raise MissingInputError(
+                f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
+            )
+        return path
+    for name in FILES[kind]:
+        if is_file(path / name):
+            return path / name
+    raise MissingInputError(
+        f"{path} has no {', '.join(FILES[kind])}",
+        help="copy the tokenizer's files into it: without them nothing can be read",
+    )
+
+
+def _kind_of_file(file: Path, named: str) -> Kind:
+    """The kind of a file that is named itself, or beside which nothing names a class."""
+    match file.suffix:
+        case ".txt":
+            return "bert"
+        case ".model":
+            return "xlnet" if named == "XLNetTokenizer" else "albert"
+    return "roberta" if file.name == "vocab.json" else "written"
+
+
+def _refuse(folder: Path, kind: Kind, config: Mapping[str, Any], file: Path) -> None:
+    for name, (only, kinds) in ONLY.items():
+        value = config.get(name)
+        if kind in kinds and value is not None and value != only:
+            raise DataError(
+                f"{folder / 'tokenizer_config.json'}: bertc does not follow {name} = "
+                f"{shown(value)}",
+                help=f"only {name} = {shown(only)} is read",
+            )
+    ends = [name for name in ("add_bos_token", "add_eos_token") if config.get(name)]
+    if ends and file.name != "tokenizer.json":
+        raise DataError(
+            f"{folder / 'tokenizer_config.json'}: bertc does not follow {ends[0]} without a "
+            "tokenizer.json",
+            help="save the tokenizer with a tokenizer.json, which says what stands around a text",
+        )
+
+
+def _option(folder: Path, name: str, value: Any) -> bool | None:
+    if isinstance(value, bool) or (value is None and name == "strip_accents"):
+        return value
+    raise unreadable(folder, name, value, "true or false")
+
+
+def _extra(
+    folder: Path, kind: Kind, settings: Mapping[str, Any], file: Path
+) -> tuple[Word, ...] | None:
+    """More special tokens; None where a spiece.model itself says which."""
+    found = extra_words(folder, settings)
+    if found is None and file.suffix != ".model":
+        return tuple(Word(token, {"special": True}) for token in XLNET_EXTRA if kind == "xlnet")
+    return found
+
+
+def _kept(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: config[name] for name in KEPT if name in config}
+    return {"padding_side": "left", **kept} if kind == "xlnet" else kept

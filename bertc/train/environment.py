@@ -1,0 +1,79 @@
+"""What decides the result of a run beside its program, and is held in its lock; and its time."""
+
+import platform
+from dataclasses import asdict
+from importlib.metadata import version
+
+import torch
+
+from bertc.data import Corpus
+from bertc.estimate.units import duration_text
+from bertc.host.display import WORTH_TELLING, Display
+from bertc.host.machine import cost_here, detect
+from bertc.ir.program.resolved import Resolved
+from bertc.planning import Plan, World
+from bertc.runs import changes
+from bertc.runs.folder import RunFolder
+from bertc.runs.lock import Lock
+from bertc.storage import durable
+from bertc.train.init_from import Source
+
+_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
+
+
+def note_beginning(
+    resolved: Resolved,
+    folder: RunFolder,
+    spec_text: str,
+    lock: Lock | None,
+    plan: Plan,
+    corpus: Corpus,
+    source: Source | None,
+    display: Display,
+) -> None:
+    """Write what the run begins with, or hold it against what it began with."""
+    if not folder.holds_a_run:
+        # Only now: a first try whose text cannot be read must not take the folder's name.
+        folder.start(resolved, spec_text)
+    if lock:
+        found = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
+        if source:  # read again, for there is no checkpoint yet
+            found["the weights of init: sha256"] = (lock.init, source.sha256)
+        changes.refuse(
+            [f"{name} {old} -> {new}" for name, (old, new) in found.items() if old != new]
+        )
+        if (before := folder.read_resolved()).steps < resolved.steps:
+            display.note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
+            folder.go_on(before, resolved)
+    else:
+        with durable.writing(folder.tokenizer):
+            corpus.vocabulary.save(folder.tokenizer)
+        _surroundings(resolved, plan, corpus, source).write(folder.lock)
+
+
+def tell_time(
+    resolved: Resolved, plan: Plan, corpus: Corpus, display: Display, world: World
+) -> None:
+    """Say what a run is expected to take before it begins."""
+    time = cost_here(resolved, corpus, world).time
+    if time.seconds_total > WORTH_TELLING:
+        told = duration_text(time.seconds_total)
+        display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
+
+
+def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus, source: Source | None) -> Lock:
+    """What decides the result beside the program."""
+    return Lock(
+        resolved=resolved.fingerprint(),
+        data=corpus.fingerprint,
+        init=source.sha256 if source else "",
+        threads=torch.get_num_threads(),
+        plan=plan,
+        machine=asdict(detect(resolved.run.device)),
+        versions=versions(),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that take part in the arithmetic or the files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

@@ -1,0 +1,131 @@
+"""``init``: the weights that a run takes over from another one or from a model folder."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import assert_never
+
+from torch import Tensor
+
+from bertc.compress import WeightMap, fit, refusal, told_otherwise
+from bertc.data import Vocabulary, vocabulary_of
+from bertc.diagnostics import DataError
+from bertc.interop.loading import read_model
+from bertc.ir.learning.answer import Answer, Labels, Tags
+from bertc.ir.network.growth import Drawn, FromRun
+from bertc.ir.program.resolved import Resolved
+from bertc.syntax.read.shapes import setting_shape
+from bertc.syntax.write.show import show_value
+
+SHOWN_LABELS = 8
+
+
+@dataclass(frozen=True)
+class Source:
+    """The weights of another model and where they go; ``sha256`` is of all of them."""
+
+    folder: Path
+    tensors: Mapping[str, Tensor]
+    places: WeightMap
+    sha256: str
+    notes: tuple[str, ...]
+
+    def lines(self) -> tuple[str, ...]:
+        """What was found, a fact a line."""
+        count = sum(tensor.numel() for tensor in self.tensors.values())
+        facts = (f"{count:,} weights", *self.notes)
+        return tuple(f"init {self.folder}: {fact}" for fact in facts)
+
+
+def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
+    """What the first stage of a run begins from; None for initial values.
+
+    ``vocabulary`` is the run's, where it is known yet.
+
+    Raises:
+        MissingInputError: if there is no model.
+        DataError: if it reads other tokens, or its weights do not fit; the first are named.
+        UnsafeError: if its weights are pickled.
+    """
+    match resolved.run.init:
+        case Drawn():
+            return None
+        case FromRun(path=path):
+            folder = Path(path)
+        case unreachable:
+            assert_never(unreachable)
+    first = resolved.stages[0]
+    old, tensors = read_model(folder)
+    if vocabulary is not None:
+        _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
+    target = resolved.as_in(first)
+    assert first.grow is not None, "a stage that begins from another network says how"
+    places, misfits = fit(old, tensors.keys(), target, first.grow)
+    if misfits:
+        raise refusal(folder, misfits, old, target)
+    notes = (*_differences(old, target), *_new(places, old, target))
+    return Source(folder, tensors, places, _digest(tensors), notes)
+
+
+def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
+    """The rows of the token table have to stand for the same tokens."""
+    theirs = vocabulary_of(folder, rows)
+    pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, vocabulary))
+    for number, (there, here) in enumerate(zip_longest(*pairs)):
+        if there != here:
+            raise DataError(
+                f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
+                f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+                help="leave vocab out, and the run reads with the vocabulary of init",
+            )
+
+
+def _differences(old: Resolved, new: Resolved) -> list[str]:
+    """What the shapes do not show, and the network computes otherwise for."""
+    settings = {
+        "activation": (old.encoder.ffn.activation, new.encoder.ffn.activation),
+        "norm": (old.encoder.norm, new.encoder.norm),
+        "positions": (old.encoder.positions, new.encoder.positions),
+        "attention": (old.encoder.attention, new.encoder.attention),
+        "heads": (old.encoder.layers[0].heads, new.encoder.layers[0].heads),
+    }
+    notes = []
+    for name, pair in settings.items():
+        there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
+        if there != here:
+            notes.append(f"warning: {name} is {there} there, and {here} here")
+    return notes
+
+
+def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+    """Heads that begin with initial values."""
+    copied = {".".join(name.split(".")[:2]) for name in places.copies}
+    kinds = [term.name for term in new.terms()]
+    missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
+    changed = told_otherwise(old, new)
+    reasons = {
+        title: f"its {title} head tells {_tells(there)}, and this one {_tells(here)}"
+        for title, (there, here) in changed.items()
+    }
+    return [
+        f"{reasons.get(kind, f'it has no {kind} head')}: that begins with initial values"
+        for kind in missing
+    ]
+
+
+def _tells(answer: Answer) -> str:
+    if not isinstance(answer, Labels | Tags):
+        return f"a {answer.kind}"
+    names = ", ".join(answer.names[:SHOWN_LABELS])
+    more = len(answer.names) - SHOWN_LABELS
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)}\n".encode())
+        digest.update(tensors[name].contiguous().numpy().data)
+    return digest.hexdigest()
