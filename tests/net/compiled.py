@@ -1,0 +1,93 @@
+"""What the compiler makes of a spec, as plain text by stable names: nothing here runs a step."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from bertc.api import points
+from bertc.estimate import convention_named, estimate
+from bertc.external import row_lengths
+from bertc.interop.exporting import hf_config, keys
+from bertc.interop.foreseen import padding
+from bertc.interop.networks import alone
+from bertc.interop.obstacle import Obstacle
+from bertc.interop.target import target_of
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.resolved import Resolved
+from bertc.resources import shipped_specs
+from bertc.step.synthetic import Unlearned
+from tests.net.programs import PROGRAMS, spec
+
+CONVENTIONS = ("exact", "electra", "6n")
+FIGURES = ("parameters_and_flops", "memory_and_time")
+
+
+def compiled() -> dict[str, Resolved]:
+    """Every program of the net: the points of all shipped specs, and the tiny ones."""
+    found = {
+        name if at == 0 else f"{name} {at}": point
+        for name in sorted(shipped_specs())
+        for at, point in enumerate(points(name))
+    }
+    return found | {name: points(spec(name))[0] for name in PROGRAMS}
+
+
+def texts(resolved: Resolved) -> dict[str, str]:
+    """The resolved program, the weight table and the Hugging Face folder, each as lines."""
+    dump = resolved.model_dump(mode="json", exclude={"name", "origins"})
+    return {
+        "fingerprint": resolved.fingerprint(),
+        "program": json.dumps(dump, sort_keys=True, indent=1),
+        "weights": _weights(resolved),
+        "hugging face": _hugging_face(resolved),
+    }
+
+
+def _weights(resolved: Resolved) -> str:
+    return "\n".join(
+        f"{w.name} {w.shape} {w.axes} {json.dumps(w.init.model_dump(), sort_keys=True)} "
+        f"{w.part} {w.role}"
+        for w in model_weights(resolved)
+    )
+
+
+def _hugging_face(resolved: Resolved) -> str:
+    """The configuration and what each tensor is called there, or what stands in the way."""
+    encoder = alone(resolved, "encoder")
+    names = [w.name for w in model_weights(encoder)]
+    found = target_of(encoder, names, padding(resolved))
+    if isinstance(found, Obstacle):
+        return json.dumps(asdict(found), indent=1)
+    layout, chosen = found
+    config = hf_config(resolved.encoder, Unlearned(resolved), layout, chosen)
+    called = keys(layout, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
+    return json.dumps(
+        {"layout": layout, "class": chosen.name, "config": config, "keys": called}, indent=1
+    )
+
+
+def figures(found: dict[str, Resolved]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parameters and FLOPs, which nobody is going to change; memory and time, which may improve."""
+    fixed, improvable = {}, {}
+    lengths = row_lengths(list(found.values()))
+    for (name, resolved), own in zip(found.items(), lengths, strict=True):
+        told = {
+            convention: estimate(resolved, "h200", convention_named(convention), 1, own).as_json()
+            for convention in CONVENTIONS
+        }
+        fixed[name] = {
+            "parameters": told["exact"]["parameters"],
+            "stages": [each["parameters"]["total"] for each in told["exact"]["stages"]],
+            **{convention: _flops(told[convention]) for convention in CONVENTIONS},
+        }
+        improvable[name] = {
+            "memory": told["exact"]["memory"],
+            "seconds_per_step": told["exact"]["time"]["seconds_per_step"],
+        }
+    return fixed, improvable
+
+
+def _flops(told: dict[str, Any]) -> list[int]:
+    """A number for each stage, and the total."""
+    stages = [each["flops"]["train_per_step"] for each in told["stages"]]
+    return [*stages, told["flops"]["forward_per_example"], told["flops"]["train_total"]]

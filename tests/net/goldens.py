@@ -1,0 +1,37 @@
+"""Where the goldens lie, and how they are read and written."""
+
+import difflib
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+GOLDENS = Path(__file__).parent / "goldens"
+LINES = 40
+
+
+def read(name: str) -> Any:
+    """A golden by its file's name; those that end with .xz are packed."""
+    content = (GOLDENS / name).read_bytes()
+    return json.loads(lzma.decompress(content) if name.endswith(".xz") else content)
+
+
+def write(name: str, value: Any) -> None:
+    """Put a golden in its place."""
+    GOLDENS.mkdir(exist_ok=True)
+    if name.endswith(".xz"):
+        content = lzma.compress(json.dumps(value).encode(), preset=9)
+    else:
+        rows = (f"{json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in value.items())
+        content = ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+    (GOLDENS / name).write_bytes(content)
+
+
+def difference(before: str, after: str) -> str:
+    """What changed between two texts, the first lines of it."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), "golden", "now", n=2, lineterm=""
+    )
+    found = list(lines)
+    left = [f"... {len(found) - LINES} more lines"] if len(found) > LINES else []
+    return "\n".join([*found[:LINES], *left])

@@ -1,0 +1,114 @@
+"""Tiny programs that between them use every kind, all of them trained in a blink.
+
+Paths are those of ``farm/``, where the tests that read this go first.
+"""
+
+from pathlib import Path
+
+FARM = Path(__file__).parent / "farm"
+
+TOY = {
+    "layers": "2", "hidden": "32", "heads": "2", "ffn": "64", "seq": "32", "batch": "4",
+    "steps": "3", "log_every": "1", "eval_every": "3", "save_every": "3", "eval_examples": "8",
+    "holdout": "20%", "device": "cpu", "precision": "fp32", "compile": "off", "dropout": "0",
+    "vocab": "wordpiece(120)", "data": 'files("farm.txt", sentences=lines)',
+    # So large an eps that gradients which are noise around 0 move nothing.
+    "optimizer": "adamw(lr=1e-2, warmup=1, eps=1e-3)",
+}  # fmt: skip
+
+TRANSLATED = 'pairs(en="a.en", fr="a.fr")'
+STREAM = {"objective": "clm", "attention": "relative", "memory": "16", "format": "stream"}
+XLNET = {
+    "objective": "plm", "attention": "relative(untie=true, segments=true)", "segments": "0",
+    "format": "stream-pair(both_ways=true)", "memory": "16",
+}  # fmt: skip
+PACKED = {"pack": "true", "seq": "64"}
+ELECTRA = {"objective": "rtd*50 + mlm", "generator": "0.5", "format": "segment-pair"}
+
+
+def _growing(grow: str, **beside: str) -> dict[str, str]:
+    """From one layer after two steps to two, or to four, in which each stands twice."""
+    blocks = 'stage "one" { layers=1 steps=2 } stage "two" { layers=2 steps=2 }'
+    return {**beside, "grow": grow, "layers": "", "steps": "", "blocks": blocks}
+
+
+def _asked(task: str, **beside: str) -> dict[str, str]:
+    return {"objective": task, "recipe": "bert", "seq": "24", **beside}
+
+
+PROGRAMS: dict[str, dict[str, str]] = {
+    # objectives, row formats and what is masked
+    "mlm": {"objective": "mlm"},
+    "mlm words": {"objective": "mlm(unit=word, masking=static(2))", "format": "doc-sentences"},
+    "mlm ngrams": {"objective": "mlm(unit=ngram)", "format": "full-sentences"},
+    "mlm blocks": {"objective": "mlm(count=stochastic)", "format": "blocks", "vocab": "bpe(300)"},
+    "nsp packed": {"objective": "mlm + nsp", "format": "sentence-pair", **PACKED},
+    "nsp": {"objective": "mlm + nsp", "format": "segment-pair", "vocab": "words(size=100)"},
+    "sop": {
+        "objective": "mlm + sop", "format": "segment-pair", "share": "all", "embedding": "16",
+        "optimizer": "lamb(lr=1e-2, warmup=1, schedule=cosine)", "vocab": "unigram(120)",
+    },
+    "sbo": {"objective": "span + sbo", "format": "single-segment"},
+    "sbo nsp": {"objective": "span + sbo + nsp", "format": "segment-pair", "norm": "pre"},
+    "tlm": {"objective": "tlm", "data": TRANSLATED},
+    "tlm beside mlm": {
+        "objective": "mlm + tlm", "data": f'{TRANSLATED} + files("farm.txt", language="en")',
+        "languages": '["en", "fr"]', "language_embeddings": "true", "smoothing": "0.7",
+        "mixing": "batches", "head": "linear",
+    },
+    "tlm sbo": {"objective": "tlm(unit=span) + sbo", "data": TRANSLATED},
+    "clm": {"objective": "clm", "format": "doc-sentences", "pack": "true", "seq": "64",
+            "optimizer": "adam(lr=1e-2, warmup=1, eps=1e-3, schedule=inverse-sqrt)"},
+    "clm gpt": {"objective": "clm", "norm": "pre", "initializer": "normal(0.02, positions=0.01)",
+                "vocab": "bytes", "activation": "gelu-tanh"},
+    "transformer-xl": {**STREAM, "initializer": "normal(0.02, norms=0.02)",
+                       "table": "adaptive([20, 60], 2)", "vocab": "words(size=100)"},
+    "plm": {"objective": "plm", "share": "attention"},
+    "xlnet": XLNET,
+    # what stands in for tokens
+    "rtd drawn": {"objective": "rtd", "generator": "unigram", "share": "ffn"},
+    "rtd random": {"objective": "rtd", "generator": "random", "share": "groups(1)"},
+    "electra": {**ELECTRA, "embedding": "16",
+                "initializer": "truncated-normal(0.02, glorot=true)"},
+    "electra masked": {"objective": "rtd(over=masked) + span + sbo", "generator": "0.5",
+                       "format": "single-segment"},
+    # networks
+    "sinusoidal": {"objective": "mlm", "positions": "sinusoidal", "initializer": "fan-in",
+                   "activation": "relu", "share": "map([0, 1], [0, 0])"},
+    "no positions": {"objective": "mlm", "attention": "relative", "positions": "none",
+                     "segments": "0", "activation": "silu"},
+    "relative": {"objective": "mlm + nsp", "attention": "relative(untie=true, segments=true)",
+                 "activation": "tanh", "pack": "true", "format": "sentence-pair", "seq": "64"},
+    "uneven": {"objective": "mlm", "ffn": "[64, 32]", "heads": "[2, 4]", "head_dim": "8",
+               "positions": "learned(34, 2)",
+               "optimizer": "adamw(lr=1e-2, warmup=1, eps=1e-3, schedule=constant)"},
+    # growing
+    "stack": _growing("stack", objective="mlm"),
+    "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),
+    "identity": _growing("identity", objective="clm", norm="pre"),
+    "grown electra": _growing("stack", **ELECTRA),
+    # with dropout, whose draws differ where there are no C kernels
+    "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
+    "dropout relative": {**XLNET, "dropout": "0.1"},
+    # tasks
+    "glue": _asked('glue(rte, "RTE")'),
+    "xnli": _asked('xnli("xnli")'),
+    "squad": _asked('squad(".", version=2)'),
+    "race": _asked('race("race")'),
+    "tagging": _asked('tagging("tags")'),
+    "classify": _asked('classify("birds.train.tsv", "birds.dev.tsv")'),
+    "regress": _asked('regress("score.train.tsv", "score.dev.tsv")'),
+    "choose": _asked('choose("choose.train.tsv", "choose.dev.tsv", choices=["a", "b", "c"])'),
+    "tag": _asked('tag("tag.train.tsv", "tag.dev.tsv")'),
+    "read": _asked('read("read.train.tsv", "read.dev.tsv")'),
+    "read conditioned": _asked('squad(".", version=2, head=conditioned)', **{
+        key: XLNET[key] for key in ("attention", "segments")}),
+    "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
+}  # fmt: skip
+
+
+def spec(name: str) -> str:
+    """The text of a program."""
+    settings = {**TOY, **PROGRAMS[name]}
+    blocks = settings.pop("blocks", "")
+    return " ".join([*(f"{k}={v}" for k, v in settings.items() if v), blocks]).strip()

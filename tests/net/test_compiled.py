@@ -1,0 +1,92 @@
+"""Every program is what it was: settings, weights, names in other systems' folders, what it costs.
+
+A golden that differs on purpose is renewed by name, `python -m tests.net.renew NAME`, and the
+commit that does so says why. The names are those of the files in ``goldens/``: `compiled` for
+programs, weight tables and Hugging Face folders; `parameters_and_flops`; `memory_and_time`, which
+is apart because better estimates change it; `steps` for what tiny runs saw and learned.
+"""
+
+import re
+
+import pytest
+
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.settings import Settings
+from tests.net import compiled, goldens
+from tests.net.programs import FARM, PROGRAMS, spec
+
+UNTRIED = {
+    ("corpus", "hf"),  # needs a network
+    ("init", "run"), ("grow", "generator"), ("vocabulary", "tokenizer"),  # begin with older runs
+}  # fmt: skip
+BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
+"""Keys of a schema that name no field."""
+
+
+@pytest.fixture(scope="module")
+def programs():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(FARM)
+        yield compiled.compiled()
+
+
+@pytest.fixture(scope="module")
+def figures(programs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(FARM)
+        yield compiled.figures(programs)
+
+
+def test_programs_weights_and_folders_are_what_they_were(programs):
+    golden = goldens.read("compiled.json.xz")
+    assert list(programs) == list(golden)
+    changed = [
+        f"{name}, {what}:\n{goldens.difference(golden[name][what], now)}"
+        for name, resolved in programs.items()
+        for what, now in compiled.texts(resolved).items()
+        if now != golden[name][what]
+    ]
+    assert not changed, f"{len(changed)} texts differ\n\n" + "\n\n".join(changed[:3])
+
+
+@pytest.mark.parametrize(("at", "name"), list(enumerate(compiled.FIGURES)))
+def test_figures_are_what_they_were(figures, at, name):
+    golden = goldens.read(f"{name}.json")
+    assert figures[at].keys() == golden.keys()
+    changed = {n: (golden[n], now) for n, now in figures[at].items() if now != golden[n]}
+    assert not changed
+
+
+def kinds_of(schema, field=""):
+    """Every (field, kind) that a closed union of this schema has a member for."""
+    if isinstance(schema, list):
+        return {pair for each in schema for pair in kinds_of(each, field)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {(field, kind) for kind in schema.get("discriminator", {}).get("mapping", ())}
+    own |= {(field, kind) for kind in schema.get("enum", ()) if field == "activation"}
+    return own.union(*(kinds_of(v, field if k in BESIDE else k) for k, v in schema.items()))
+
+
+def occurring(value, field=""):
+    """Every (field, kind) in a dumped program."""
+    if isinstance(value, list):
+        return {pair for each in value for pair in occurring(each, field)}
+    if not isinstance(value, dict):
+        return {(field, value)} if field == "activation" else set()
+    own = {(field, value["kind"])} if "kind" in value else set()
+    return own.union(*(occurring(inner, name) for name, inner in value.items()))
+
+
+def test_every_kind_occurs_in_a_tiny_program(programs):
+    needed = kinds_of(Resolved.model_json_schema())
+    found = {
+        pair for name in PROGRAMS for pair in occurring(programs[name].model_dump(mode="json"))
+    }
+    # Shared weights are numbers in a resolved program, and corpora of their own in shipped ones.
+    sharing = {kind for field, kind in kinds_of(Settings.model_json_schema()) if field == "share"}
+    written = {m for name in PROGRAMS for m in re.findall(r"share=([a-z-]+)", spec(name))} | {
+        "none"
+    }
+    assert sharing == written
+    assert needed - found - UNTRIED - {("corpus", "docstrings")} == set()
