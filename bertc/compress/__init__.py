@@ -1,4 +1,4 @@
-"""One network made from another: growing. What comes of it is a program again."""
+"""Networks made from others, as a map of weights: growing."""
 
 from bertc.compress.fit import fit, refusal, told_otherwise
 from bertc.compress.grow import WeightMap, weight_map

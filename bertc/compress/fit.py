@@ -1,4 +1,4 @@
-"""Whether the weights of one model are what another can begin with, from the two weight tables."""
+"""Compatibility of one model's weights with another program, from the two weight tables."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,62 +12,67 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
 UNSEEN = "encoder.embeddings.unseen"
-"""What XLNet's second stream begins as, which only permutations need."""
+"""XLNet's initial query-stream state, which only permutation-LM objectives need."""
 
 SHOWN_REASONS = 3
+"""Reasons listed in a refusal; the rest is counted."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 def fit(
-    old: Resolved, held: Collection[str], new: Resolved, growth: Growth
+    old: Resolved, saved: Collection[str], new: Resolved, growth: Growth
 ) -> tuple[WeightMap, tuple[str, ...]]:
-    """Where the weights of ``new`` come from, and what stands in the way, a reason each.
+    """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
-    ``held`` are the names that the old model has: its pooler, heads and generator may be absent, or
-    heads of other shapes or for other labels, and are then not copied. All of its encoder has to be
-    of use, and all of the new one's to come from there.
+    ``saved`` are the weights that the old model has. Its pooler, heads and generator may be absent,
+    its heads may have other shapes or labels; these are then not copied. Its encoder has to be used
+    completely, and the new encoder has to come from it.
     """
     depths = len(old.encoder.layers), len(new.encoder.layers)
     if depths[0] > depths[1]:
         return WeightMap({}), (f"it has {depths[0]} layers, and this network {depths[1]}",)
-    found = weight_map(old, new, growth)
-    here = {w.name: w.shape for w in model_weights(new)}
-    there = {w.name: w.shape for w in model_weights(old) if w.name in held}
-    other = {_part(name) for name in here.keys() & there.keys() if here[name] != there[name]}
-    other |= {f"heads.{title}" for title in told_otherwise(old, new)}
-    there = {
-        name: shape
-        for name, shape in there.items()
-        if not (name.startswith("heads.") and _part(name) in other)
+    full_map = weight_map(old, new, growth)
+    new_shapes = {w.name: w.shape for w in model_weights(new)}
+    old_shapes = {w.name: w.shape for w in model_weights(old) if w.name in saved}
+    other_parts = {
+        _part(name)
+        for name in new_shapes.keys() & old_shapes.keys()
+        if new_shapes[name] != old_shapes[name]
     }
-    copies = {name: source for name, source in found.copies.items() if source in there}
-    misfits = (
-        *_silence(old, new, growth),
-        *_parted(old, new, growth),
-        *_differing(copies, there, here),
-        *_absent(here.keys() - copies.keys(), found, there),
-        *_lost(there.keys() - set(copies.values())),
+    other_parts |= {f"heads.{title}" for title in told_otherwise(old, new)}
+    old_shapes = {
+        name: shape
+        for name, shape in old_shapes.items()
+        if not (name.startswith("heads.") and _part(name) in other_parts)
+    }
+    copies = {name: source for name, source in full_map.copies.items() if source in old_shapes}
+    mismatches = (
+        *_not_identity(old, new, growth),
+        *_sharing_split(old, new, growth),
+        *_other_shapes(copies, old_shapes, new_shapes),
+        *_missing(new_shapes.keys() - copies.keys(), full_map, old_shapes),
+        *_unused(old_shapes.keys() - set(copies.values())),
     )
-    return WeightMap(copies, found.zeros), misfits
+    return WeightMap(copies, full_map.zeros), mismatches
 
 
 def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) -> DataError:
-    """What is said of weights that do not fit: the first reasons, and what to write."""
-    there, here = len(old.encoder.layers), len(new.encoder.layers)
-    more = len(reasons) - SHOWN_REASONS
+    """The error for weights that do not fit: the first reasons, and a remedy."""
+    old_layers, new_layers = len(old.encoder.layers), len(new.encoder.layers)
+    hidden_reasons = len(reasons) - SHOWN_REASONS
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
-        + (f"; and {more} more" if more > 0 else ""),
-        help=f"layers={there}, as it has; a network may grow from another, not shrink"
-        if there > here
+        + (f"; and {hidden_reasons} more" if hidden_reasons > 0 else ""),
+        help=f"layers={old_layers}, as it has; a network may grow from another, not shrink"
+        if old_layers > new_layers
         else "write the network as it is there (bertc build --emit resolved shows it); more "
         "layers are made from those by grow",
     )
 
 
 def told_otherwise(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answer]]:
-    """By title the tasks of both that have other labels, or other answers altogether."""
+    """Tasks of both programs whose answers differ, in labels or in kind, by name: old and new."""
     before = {term.name: term.objective for term in old.terms()}
     pairs = [(t.name, before.get(t.name), t.objective) for t in new.terms()]
     return {
@@ -78,8 +83,8 @@ def told_otherwise(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answ
     }
 
 
-def _silence(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
-    """Layers are the identity where states pass by them, and where their weights are new."""
+def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+    """Reasons against grow=identity: it needs pre-norm, and new layers with their own weights."""
     before, after = len(old.encoder.layers), len(new.encoder.layers)
     if not isinstance(growth, Identity) or before == after:
         return []
@@ -89,8 +94,8 @@ def _silence(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     return []
 
 
-def _parted(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
-    """Layers that share weights begin as layers that shared them."""
+def _sharing_split(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+    """Reasons from sharing: layers that share weights have to start from layers that do too."""
     reasons = []
     for part, name in OWNERS.items():
         before, after = (getattr(each.encoder, name) for each in (old, new))
@@ -105,31 +110,31 @@ def _parted(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     return reasons
 
 
-def _differing(copies: Mapping[str, str], there: Shapes, here: Shapes) -> list[str]:
+def _other_shapes(copies: Mapping[str, str], old_shapes: Shapes, new_shapes: Shapes) -> list[str]:
     return [
-        f"{name} is {_shape(there[source])} there and {_shape(here[name])} here"
+        f"{name} is {_shape(old_shapes[source])} there and {_shape(new_shapes[name])} here"
         for name, source in copies.items()
-        if there[source] != here[name]
+        if old_shapes[source] != new_shapes[name]
     ]
 
 
-def _absent(names: Collection[str], found: WeightMap, there: Shapes) -> list[str]:
-    """What the new network needs of the old one; a layer that is new has no source at all."""
-    parts = {_part(name) for name in there}
+def _missing(names: Collection[str], full_map: WeightMap, old_shapes: Shapes) -> list[str]:
+    """Reasons from weights that the new network needs and the old one lacks."""
+    parts = {_part(name) for name in old_shapes}
     return [
-        f"it has no {found.copies.get(name, name)}"
+        f"it has no {full_map.copies.get(name, name)}"
         for name in sorted(names)
-        if not found.made(name) and (_part(name) in parts or not _optional(name))
+        if not full_map.made(name) and (_part(name) in parts or not _optional(name))
     ]
 
 
-def _lost(names: Collection[str]) -> list[str]:
-    lost = [name for name in sorted(names) if not _optional(name) and name != UNSEEN]
-    return [f"its {name} has no place here" for name in lost]
+def _unused(names: Collection[str]) -> list[str]:
+    unused = [name for name in sorted(names) if not _optional(name) and name != UNSEEN]
+    return [f"its {name} has no place here" for name in unused]
 
 
 def _part(name: str) -> str:
-    """A head, the pooler, the generator as a whole, or a part of the encoder."""
+    """The part of the model with this weight: a head, the generator, or part of the encoder."""
     first, second, *_ = name.split(".")
     return first if first == "generator" else f"{first}.{second}"
 

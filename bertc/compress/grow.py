@@ -1,4 +1,4 @@
-"""Growing: which weight of the old network each weight of the deeper one begins as.
+"""Growing: a map from the weights of a deeper network to those of the old one.
 
 Names and shapes alone, from the two weight tables; ``bertc.train.growth`` moves the tensors.
 """
@@ -13,17 +13,17 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
 OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
-"""Parts that exist once a layer, and who owns them."""
+"""Parts that exist once a layer, and the field of ``Encoder`` with their owners."""
 OUTPUTS = ("output", "outer")
-"""The maps of attention and of the feed-forward part back to the residual stream."""
+"""Names of the projections back to the residual stream, in attention and feed-forward."""
 
 
 @dataclass(frozen=True)
 class WeightMap:
-    """What the weights of a network are at first.
+    """The initial values of the weights of a network.
 
-    ``copies`` maps a weight to the old one that it is a copy of; those in ``zeros`` are zero; those
-    in ``fresh`` belong to new layers, and have their initial values as all others have.
+    ``copies`` maps a weight to the old one that it copies; ``zeros`` are set to zero; ``fresh`` are
+    weights of new layers, which keep their random initial values.
     """
 
     copies: Mapping[str, str]
@@ -31,36 +31,38 @@ class WeightMap:
     fresh: frozenset[str] = frozenset()
 
     def moments(self) -> "WeightMap":
-        """The same for the two moments of each weight: what is not copied was never updated."""
+        """The map of the optimiser's moments: copies only, as other weights were never updated."""
         pairs = self.copies.items()
         return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in pairs})
 
     def made(self, name: str) -> bool:
-        """Whether a weight belongs to a layer that is new."""
+        """True if a weight belongs to a new layer."""
         return name in self.zeros or name in self.fresh
 
 
 def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
-    """Where the weights of ``new`` come from. What is shared has one owner, so is copied once.
+    """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner.
 
-    A layer takes after the layer that ``growth`` names; an owner stands for its borrowers.
+    Layers are copied from those that ``growth`` names; an owner stands for its borrowers.
     """
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
-        told = source.replace("encoder.", "generator.", 1)
-        if isinstance(growth, FromGenerator) and told in known:  # what is tied is there already
-            source = told
+        in_generator = source.replace("encoder.", "generator.", 1)
+        if (
+            isinstance(growth, FromGenerator) and in_generator in known
+        ):  # what is tied is there already
+            source = in_generator
         if source in known:
             copies[name] = source
         elif source == "":
-            (zeros if _silent(name, growth) else fresh).add(name)
+            (zeros if _is_zero_output(name, growth) else fresh).add(name)
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
 
 def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
-    """The old name of a weight; empty for one of a layer that is new."""
+    """The name of the old weight; empty for a weight of a new layer."""
     network, part, *rest = name.split(".")
     before, after = _network(old, network), _network(new, network)
     if before is None or after is None or part not in OWNERS:
@@ -77,8 +79,8 @@ def _network(resolved: Resolved, name: str) -> Encoder | None:
     return {"encoder": resolved.encoder, "generator": resolved.generator}.get(name)
 
 
-def _silent(name: str, growth: Growth) -> bool:
-    """Whether a weight of a new layer is zero, so that the layer adds nothing."""
+def _is_zero_output(name: str, growth: Growth) -> bool:
+    """True if a weight of a new layer is zero, so that the layer adds nothing."""
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS

@@ -1,4 +1,4 @@
-"""Mistakes as data, and how they are shown."""
+"""Diagnostics: mistakes as data, errors with exit codes, and their rendering."""
 
 from bertc.diagnostics.codes import codes, explain
 from bertc.diagnostics.diagnostic import Diagnostic, Diagnostics, Fix, Note, SpecError

@@ -1,4 +1,4 @@
-"""The closed list of diagnostics' codes, and the page that ``bertc explain`` shows for each.
+"""The closed list of diagnostic codes, with the page that ``bertc explain`` shows for each.
 
 The pages are data, in ``codes.toml``. E0xx: the text cannot be read; E1xx: a name or value is
 wrong; E2xx: settings disagree; E3xx: ``extends`` and files. R1xx: remarks, on what is no mistake.
@@ -14,9 +14,9 @@ from bertc.diagnostics.near import listed, nearest
 
 @dataclass(frozen=True)
 class Page:
-    """A code explained: what it means, a spec that has the mistake, and one that does not.
+    """The explanation of a code: its meaning, a wrong spec and a right one.
 
-    ``beside`` are other files, by name, that the examples need.
+    ``beside`` has the other files that the examples need, by name.
     """
 
     title: str
@@ -28,7 +28,7 @@ class Page:
 
 @cache
 def codes() -> dict[str, Page]:
-    """Every code and its page."""
+    """All codes with their pages, read from ``codes.toml``."""
     import tomllib
 
     path = Path(__file__).with_name("codes.toml")

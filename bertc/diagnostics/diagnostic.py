@@ -1,4 +1,4 @@
-"""What bertc says about a mistake in a spec, as data: a code, a message, places, and a way out."""
+"""A mistake in a spec as data: code, message, places, remedy."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from bertc.diagnostics.span import Span
 
 @dataclass(frozen=True)
 class Note:
-    """A fact behind a diagnostic, shown at its own place when it has one."""
+    """A fact behind a diagnostic, shown at its own place if it has one."""
 
     message: str
     span: Span | None = None
@@ -17,7 +17,7 @@ class Note:
 class Fix:
     """An edit that removes the error: ``replacement`` in place of ``span``.
 
-    ``also`` are edits that go with it: all of them are made, or none.
+    ``also`` are edits that belong to it: all are made, or none.
     """
 
     span: Span
@@ -25,20 +25,20 @@ class Fix:
     also: tuple["Fix", ...] = ()
 
     @property
-    def told(self) -> str:
-        """The edit in words, for a diagnostic that says no more of it."""
-        written = self.replacement.strip()
-        if not written:
+    def in_words(self) -> str:
+        """The edit in words, the default help of its diagnostic."""
+        text = self.replacement.strip()
+        if not text:
             return "remove it"
-        return written if self.span.text else f"insert {written}"
+        return text if self.span.text else f"insert {text}"
 
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One mistake or remark. ``message`` stands alone: lower case, no full stop, value and limit.
+    """A mistake (code E...) or a remark (R...) about a spec.
 
-    The code of a mistake begins with E, that of a remark with R: it says what is likely not meant,
-    and the spec can be used as it is.
+    ``message`` can stand alone: lower case, no full stop, with the value and the limit. A remark is
+    about something allowed that is probably not intended.
     """
 
     code: str
@@ -50,24 +50,24 @@ class Diagnostic:
     fix: Fix | None = None
 
 
-def _told(diagnostic: Diagnostic) -> str:
-    """A diagnostic in a line: where a notebook shows no more, place and help are there too."""
+def _one_line(diagnostic: Diagnostic) -> str:
+    """A diagnostic on one line, with place and help: all that a notebook shows of an exception."""
     at = f"{diagnostic.span}: " if diagnostic.span else ""
     help = f" (help: {diagnostic.help})" if diagnostic.help else ""
     return f"{at}{diagnostic.code}: {diagnostic.message}{help}"
 
 
 class SpecError(Exception):
-    """A spec that cannot be used; carries every diagnostic found in the run."""
+    """A spec that cannot be used; carries all its diagnostics."""
 
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
-        super().__init__("; ".join(map(_told, diagnostics)))
+        super().__init__("; ".join(map(_one_line, diagnostics)))
         self.diagnostics = diagnostics
 
 
 @dataclass
 class Diagnostics:
-    """The findings of a run so far, in the order found: mistakes, and remarks on what stands."""
+    """The mistakes and remarks about a spec so far, in the order in which they were found."""
 
     found: list[Diagnostic] = field(default_factory=list)
     remarks: list[Diagnostic] = field(default_factory=list)
@@ -83,9 +83,9 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Record one mistake and go on; without ``help`` it is what ``fix`` does."""
-        told = help or (fix.told if fix else "")
-        self.found.append(Diagnostic(code, message, span, label, notes, told, fix))
+        """Record a mistake and go on; ``help`` defaults to the words of ``fix``."""
+        help = help or (fix.in_words if fix else "")
+        self.found.append(Diagnostic(code, message, span, label, notes, help, fix))
 
     def remark(
         self,
@@ -98,13 +98,13 @@ class Diagnostics:
         help: str = "",
         fix: Fix | None = None,
     ) -> None:
-        """Say once what is allowed and likely not meant."""
-        said = Diagnostic(code, message, span, label, notes, help, fix)
-        if said not in self.remarks:
-            self.remarks.append(said)
+        """Record a remark, once."""
+        remark = Diagnostic(code, message, span, label, notes, help, fix)
+        if remark not in self.remarks:
+            self.remarks.append(remark)
 
     def raise_if_any(self) -> None:
-        """Stop here if there is a mistake.
+        """Raise if there is any mistake.
 
         Raises:
             SpecError: with all mistakes found so far.

@@ -1,10 +1,10 @@
-"""What can go wrong outside the text of a spec; each error knows the exit code of its command."""
+"""Errors outside the text of a spec; each class has the exit code of the command."""
 
 from typing import ClassVar
 
 
 class BertcError(Exception):
-    """An error a user can act on: ``message`` says what and where, ``help`` what to do instead."""
+    """An error that a user can act on: ``message`` says cause and place, ``help`` the remedy."""
 
     exit_code: ClassVar[int] = 70
 
@@ -15,7 +15,7 @@ class BertcError(Exception):
 
 
 class UsageError(BertcError):
-    """The command line does not say what to do."""
+    """A command line or an argument that cannot be used."""
 
     exit_code = 2
 
@@ -27,11 +27,11 @@ class DataError(BertcError):
 
 
 class MissingColumnError(DataError):
-    """A table without a column that is read."""
+    """A table that lacks a column to be read."""
 
 
 class MissingInputError(BertcError):
-    """A file, folder or package that is not there."""
+    """A file, folder or package that does not exist or may not be read."""
 
     exit_code = 66
 
@@ -55,12 +55,12 @@ class ResumeRefusedError(BertcError):
 
 
 class UnsafeError(BertcError):
-    """An input refused because reading it could run somebody's code."""
+    """An input refused because reading it could run foreign code."""
 
     exit_code = 77
 
 
 class MachineError(BertcError):
-    """Something this machine cannot do: memory or a device that is missing."""
+    """A demand that this machine cannot meet: too little memory, or no such device."""
 
     exit_code = 78

@@ -1,10 +1,10 @@
-"""Near names: what somebody may have meant."""
+"""Suggestions: the known name nearest to a mistyped one."""
 
 from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name most like a mistaken one, or empty if none is near."""
+    """The known name most like a mistyped one; empty if none is near."""
     from difflib import get_close_matches
 
     spelled: dict[str, str] = {}
@@ -13,22 +13,22 @@ def nearest(name: str, known: Iterable[str]) -> str:
     wanted = _plain(name[:64])
     if wanted in spelled:
         return spelled[wanted]
-    ends = [each for each in spelled if len(each) > 2 and wanted.endswith(each)]
-    if ends:  # bytebpe, num_layers
-        return spelled[max(ends, key=len)]
-    found = get_close_matches(wanted, spelled, n=1, cutoff=0.6)
-    return spelled[found[0]] if found else ""
+    suffixes = [each for each in spelled if len(each) > 2 and wanted.endswith(each)]
+    if suffixes:  # bytebpe, num_layers
+        return spelled[max(suffixes, key=len)]
+    matches = get_close_matches(wanted, spelled, n=1, cutoff=0.6)
+    return spelled[matches[0]] if matches else ""
 
 
 def listed(names: Iterable[str], limit: int = 100) -> str:
-    """Names for a note, separated by commas; beyond ``limit`` characters the rest is counted."""
-    kept: list[str] = []
-    every = list(names)
-    for name in every:
-        if kept and len(", ".join([*kept, name])) > limit:
-            return ", ".join(kept) + f" and {len(every) - len(kept)} more"
-        kept.append(name)
-    return ", ".join(kept)
+    """Names joined by commas; beyond ``limit`` characters the rest is only counted."""
+    shown: list[str] = []
+    all_names = list(names)
+    for name in all_names:
+        if shown and len(", ".join([*shown, name])) > limit:
+            return ", ".join(shown) + f" and {len(all_names) - len(shown)} more"
+        shown.append(name)
+    return ", ".join(shown)
 
 
 def _plain(name: str) -> str:

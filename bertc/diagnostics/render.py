@@ -1,4 +1,4 @@
-"""Diagnostics as text: the line, a caret under the place, the other places, and the way out.
+"""Diagnostics as text: the source line, a caret under the place, notes, and help.
 
 error[E101]: unknown setting `hiden`
   --> small.bertc:2:1
@@ -21,7 +21,7 @@ _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "he
 
 
 def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
-    """All diagnostics, in the order of their places, a blank line between two.
+    """The text of all diagnostics in the order of their places, separated by blank lines.
 
     Control characters and marks that turn the direction of text are shown as escapes, so that a
     hostile text cannot change what a terminal shows.
@@ -30,10 +30,10 @@ def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sorted by place within each source; sources as first met, those without a place last."""
-    found = list(dict.fromkeys(diagnostics))
+    """Diagnostics by source, as first met, then by place; those without a place last."""
+    unique = list(dict.fromkeys(diagnostics))
     sources: dict[Source, int] = {}
-    for diagnostic in found:
+    for diagnostic in unique:
         if diagnostic.span:
             sources.setdefault(diagnostic.span.source, len(sources))
 
@@ -41,11 +41,11 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
         span = diagnostic.span
         return (sources[span.source], span.start) if span else (len(sources), 0)
 
-    return sorted(found, key=place)
+    return sorted(unique, key=place)
 
 
 def escaped(text: str) -> str:
-    """Text that is safe to print: control and direction characters as ``\\x1b`` or ``\\u202e``."""
+    """Text made safe to print: control and direction characters become ``\\x1b`` or ``\\u202e``."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_safe(character) for character in text)
@@ -86,7 +86,7 @@ class _Page:
         return max((len(str(span.line)) for span in spans if span), default=1)
 
     def notes(self, notes: Sequence[Note], gutter: int, room: int) -> list[str]:
-        """Each note with its line where there is room, else with its place alone."""
+        """The notes within ``room`` lines, with their source lines as long as these fit."""
         lines: list[str] = []
         for index, note in enumerate(notes):
             left = room - len(lines) - (len(notes) - index - 1)
@@ -103,52 +103,52 @@ class _Page:
         return lines
 
     def excerpt(self, span: Span, label: str, gutter: int, mark: str, style: str) -> list[str]:
-        """The place, the line it is on, and a mark under the characters meant."""
-        before, meant, after = _cropped(span)
+        """The place, its source line, and a mark under the characters of the span."""
+        before, marked, after = _cropped(span)
         pad, bar = " " * gutter, self.paint("|", "place")
         number = self.paint(str(span.line).rjust(gutter), "place")
         indent = " " * _cells(before)
-        under = mark * max(1, _cells(meant))
-        pointed = f"{under} {escaped(label)}".rstrip()
+        under = mark * max(1, _cells(marked))
+        label_line = f"{under} {escaped(label)}".rstrip()
         return [
             f"{pad} {self.paint('-->', 'place')} {escaped(str(span))}",
-            f"{number} {bar} {before}{meant}{after}".rstrip(),
-            f"{pad} {bar} {indent}{self.paint(pointed, style)}",
+            f"{number} {bar} {before}{marked}{after}".rstrip(),
+            f"{pad} {bar} {indent}{self.paint(label_line, style)}",
         ]
 
 
 def _cropped(span: Span) -> tuple[str, str, str]:
-    """What to show of a line before, within and after a span, printable and at most WIDTH wide."""
+    """A line cut into before, within and after the span: printable, at most WIDTH wide."""
     text = span.source.text
     start = text.rfind("\n", 0, span.start) + 1
-    stop = text.find("\n", span.start)
-    stop = len(text) if stop < 0 else stop
-    end = min(span.end, stop)
-    from_ = start if span.start - start <= WIDTH // 2 else span.start - WIDTH // 4
-    to = min(stop, from_ + WIDTH)
-    before = _printable(text[from_ : span.start], 0)
-    if from_ > start:
+    line_end = text.find("\n", span.start)
+    line_end = len(text) if line_end < 0 else line_end
+    end = min(span.end, line_end)
+    first = start if span.start - start <= WIDTH // 2 else span.start - WIDTH // 4
+    last = min(line_end, first + WIDTH)
+    before = _printable(text[first : span.start], 0)
+    if first > start:
         before = "..." + before
-    meant = _printable(text[span.start : min(end, to)], _cells(before))
-    after = _printable(text[max(span.start, min(end, to)) : to], _cells(before + meant))
-    return before, meant, after + ("..." if to < stop else "")
+    marked = _printable(text[span.start : min(end, last)], _cells(before))
+    after = _printable(text[max(span.start, min(end, last)) : last], _cells(before + marked))
+    return before, marked, after + ("..." if last < line_end else "")
 
 
 def _printable(text: str, column: int) -> str:
-    """Tabs widened to the next stop, everything unsafe escaped."""
+    """Text with tabs expanded to the next stop and unsafe characters escaped."""
     if "\t" not in text:
         return escaped(text.rstrip("\r"))
-    shown = ""
+    expanded = ""
     for character in text.rstrip("\r"):
         if character == "\t":
-            shown += " " * (_TAB - (column + _cells(shown)) % _TAB)
+            expanded += " " * (_TAB - (column + _cells(expanded)) % _TAB)
         else:
-            shown += escaped(character)
-    return shown
+            expanded += escaped(character)
+    return expanded
 
 
 def _cells(text: str) -> int:
-    """Width on a terminal, where some characters take two columns and some none."""
+    """The width in terminal columns; some characters take two, some none."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

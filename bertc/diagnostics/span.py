@@ -1,4 +1,4 @@
-"""Where something was written: a source text and a half-open range of character offsets in it."""
+"""Places in a spec: a source text and a half-open range of character offsets in it."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class Span:
 
     @property
     def text(self) -> str:
-        """The characters the span covers."""
+        """The characters that the span covers."""
         return self.source.text[self.start : self.end]
 
     @property

@@ -1,4 +1,4 @@
-"""Kernels in C for what a CPU does between products; where no compiler is, there are none."""
+"""C kernels for the CPU's work between matrix products; absent without a compiler."""
 
 from bertc.native.kernels import Dropped, Kernels, drop, kernels_for, missing
 

@@ -1,6 +1,6 @@
-"""The kernels as functions of tensors, each beside the C function of its name.
+"""The C kernels as functions of tensors, one for each C function of the same name.
 
-All tensors are contiguous. Arithmetic is in fp32, results have the type of what is read.
+All tensors are contiguous. Arithmetic is in fp32, results have the dtype of the inputs.
 """
 
 import ctypes
@@ -12,11 +12,12 @@ from torch import Tensor
 
 from bertc.native.library import Value, load
 
-WIDEST = 16384
-"""Elements of a row that the kernels can work on."""
-PARTS = 16
-"""Sums that gradients of vectors are made of, whatever the number of threads."""
+MAX_ROW_WIDTH = 16384
+"""The most elements of a row that the kernels can work on."""
+PARTIAL_SUMS = 16
+"""Partial sums of a vector's gradient: fixed, so that threads do not change the result."""
 LEVELS = 1 << 16
+"""Steps in which a dropout rate is rounded."""
 _TYPES: dict[torch.dtype, Value] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 _POINTER, _LONG, _WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64
 _INT, _FLOAT = ctypes.c_int, ctypes.c_float
@@ -34,7 +35,7 @@ _SIGNATURES = {
 
 
 class Dropped(NamedTuple):
-    """Which elements are dropped follows from ``seed``; ``level`` of 65536 of them are."""
+    """A dropout mask by its ``seed``: rate ``level`` / 65536, ``scale`` of the elements kept."""
 
     seed: int
     level: int
@@ -42,7 +43,7 @@ class Dropped(NamedTuple):
 
 
 def drop(rate: float) -> Dropped:
-    """Dropout at ``rate``, which is rounded to 1 / 65536; draws from torch's default generator."""
+    """Draw a dropout mask from torch's default generator; ``rate`` is rounded to 1 / 65536."""
     if rate == 0:
         return Dropped(0, 0, 1.0)
     seed = int(torch.empty((), dtype=torch.int64).random_())
@@ -50,10 +51,10 @@ def drop(rate: float) -> Dropped:
 
 
 def kernels_for(x: Tensor, *weights: Tensor, width: int = 1) -> "Kernels | None":
-    """The kernels for a tensor that is trained on, in rows of ``width``; None if torch's serve."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or width > WIDEST:
+    """The kernels for training on a tensor with rows of ``width``; None if torch's are used."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled() or width > MAX_ROW_WIDTH:
         return None
-    # Subclasses have nothing at their address: sharded weights, and tensors without values.
+    # Subclasses have no memory of their own at data_ptr: sharded weights, fake tensors.
     plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in (x, *weights))
     if x.device.type != "cpu" or not plain:
         return None
@@ -62,7 +63,7 @@ def kernels_for(x: Tensor, *weights: Tensor, width: int = 1) -> "Kernels | None"
 
 
 def missing(value: Value) -> str:
-    """Why there are no kernels for tensors of this type; empty if there are."""
+    """The reason why there are no kernels for this dtype; empty if there are."""
     return load(value).missing
 
 
@@ -73,7 +74,7 @@ def _kernels(value: Value) -> "Kernels | None":
 
 
 class Kernels:
-    """The kernels for tensors of one type."""
+    """The kernels for tensors of one dtype."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -82,7 +83,7 @@ class Kernels:
             function.argtypes, function.restype = signature, None
 
     def dropout(self, x: Tensor, dropped: Dropped, width: int = 1024) -> Tensor:
-        """Scale what stays of x, in rows of ``width``, the last of which may be shorter."""
+        """x after dropout, in rows of ``width``; the last row may be shorter."""
         y = torch.empty_like(x)
         self._library.dropout(
             x.data_ptr(), y.data_ptr(), x.numel(), width, *dropped, torch.get_num_threads()
@@ -90,7 +91,7 @@ class Kernels:
         return y
 
     def gelu(self, x: Tensor, bias: Tensor) -> Tensor:
-        """GELU of x + bias, in its approximation with tanh; the bias (width,) is in fp32."""
+        """GELU of x + bias in the tanh approximation; ``bias`` (width,) is in fp32."""
         y, width = torch.empty_like(x), x.shape[-1]
         pointers = (t.data_ptr() for t in (x, bias, y))
         self._library.gelu(*pointers, x.numel() // width, width, torch.get_num_threads())
@@ -99,17 +100,17 @@ class Kernels:
     def gelu_backward(self, x: Tensor, bias: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of x and of the bias."""
         grad, width = torch.empty_like(x), x.shape[-1]
-        bias_grads = torch.empty(PARTS, width)
+        bias_grads = torch.empty(PARTIAL_SUMS, width)
         pointers = (t.data_ptr() for t in (x, bias, upstream, grad, bias_grads))
         self._library.gelu_backward(
-            *pointers, x.numel() // width, width, PARTS, torch.get_num_threads()
+            *pointers, x.numel() // width, width, PARTIAL_SUMS, torch.get_num_threads()
         )
         return grad, bias_grads.sum(0)
 
     def norm(
         self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, eps: float, dropped: Dropped
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """norm(x + dropout(y)) over the last axis; the sums, their means, 1 / their deviations.
+        """norm(x + dropout(y)) over the last axis; then the sums, their means and 1 / deviations.
 
         ``weight`` and ``bias`` are in fp32.
         """
@@ -135,11 +136,11 @@ class Kernels:
         width, rows = sums.shape[-1], len(means)
         x_grad = torch.empty_like(sums)
         y_grad = torch.empty_like(sums) if dropped.level else x_grad
-        weight_grads, bias_grads = torch.empty(2, PARTS, width)
+        weight_grads, bias_grads = torch.empty(2, PARTIAL_SUMS, width)
         tensors = (upstream, sums, means, rates, weight, x_grad, y_grad, weight_grads, bias_grads)
         pointers = (t.data_ptr() for t in tensors)
         self._library.norm_backward(
-            *pointers, rows, width, PARTS, *dropped, torch.get_num_threads()
+            *pointers, rows, width, PARTIAL_SUMS, *dropped, torch.get_num_threads()
         )
         return x_grad, y_grad, weight_grads.sum(0), bias_grads.sum(0)
 
@@ -150,41 +151,41 @@ class Kernels:
 
         ``added`` is (b, n, q, s), expanded or not.
         """
-        chances, left = torch.empty_like(scores), torch.empty_like(scores)
+        probabilities, after_dropout = torch.empty_like(scores), torch.empty_like(scores)
         if added is not None and added.stride(3) != 1:
             added = added.contiguous()
         steps = (0, 0, 0) if added is None else added.stride()[:3]
-        tensors = (scores, added, chances, left)
+        tensors = (scores, added, probabilities, after_dropout)
         pointers = (None if t is None else t.data_ptr() for t in tensors)
         self._library.softmax(
             *pointers, *scores.shape, *steps, by, *dropped, torch.get_num_threads()
         )
-        return chances, left
+        return probabilities, after_dropout
 
     def softmax_backward(
-        self, chances: Tensor, grad: Tensor, dropped: Dropped
+        self, probabilities: Tensor, grad: Tensor, dropped: Dropped
     ) -> tuple[Tensor, Tensor]:
-        """The gradient of by * scores, in place of ``grad``, and what dropout had left."""
-        left, width = torch.empty_like(chances), chances.shape[-1]
-        pointers = (chances.data_ptr(), grad.data_ptr(), left.data_ptr())
+        """The gradient of by * scores, in place of ``grad``, and probabilities after dropout."""
+        after_dropout, width = torch.empty_like(probabilities), probabilities.shape[-1]
+        pointers = (probabilities.data_ptr(), grad.data_ptr(), after_dropout.data_ptr())
         self._library.softmax_backward(
-            *pointers, chances.numel() // width, width, *dropped, torch.get_num_threads()
+            *pointers, probabilities.numel() // width, width, *dropped, torch.get_num_threads()
         )
-        return grad, left
+        return grad, after_dropout
 
     def vocabulary_loss(
-        self, scores: Tensor, bias: Tensor, targets: Tensor, chances: Tensor | None, tokens: int
+        self, scores: Tensor, bias: Tensor, targets: Tensor, uniforms: Tensor | None, tokens: int
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Losses (n,), hits (n,) and drawn ids (n,) of scores (n, v), which become their gradient.
+        """Losses, hits and sampled ids (n,); ``scores`` (n, v) are replaced by their gradient.
 
-        ``bias`` (v,) is in fp32.
+        ``bias`` (v,) is in fp32. ``uniforms`` (n,) select the sampled ids, if given.
         """
         (rows, ids), threads = scores.shape, torch.get_num_threads()
         losses, hits = torch.empty(rows), torch.empty(rows, dtype=torch.bool)
-        drawn = None if chances is None else torch.empty_like(targets)
-        chances = None if chances is None else chances.double()
-        room = torch.empty(threads, ids)
-        tensors = (scores, bias, targets, chances, losses, hits, drawn, room)
+        sampled = None if uniforms is None else torch.empty_like(targets)
+        uniforms = None if uniforms is None else uniforms.double()
+        scratch = torch.empty(threads, ids)
+        tensors = (scores, bias, targets, uniforms, losses, hits, sampled, scratch)
         pointers = (None if t is None else t.data_ptr() for t in tensors)
         self._library.vocabulary_loss(*pointers, rows, ids, tokens, threads)
-        return losses, hits, drawn
+        return losses, hits, sampled

@@ -1,4 +1,4 @@
-"""The C kernels, compiled once for a kind of processor and kept in the cache."""
+"""The C kernels as a library, compiled once for each kind of processor and cached."""
 
 import ctypes
 import hashlib
@@ -26,13 +26,13 @@ VECTORS = {
     ),
     "AVX2": ("-mavx2", "-mfma"),
 }  # fmt: skip
-"""What is told to the compiler where torch finds these instructions."""
-SECONDS = 60
+"""Compiler flags by the CPU capability that torch reports."""
+COMPILE_TIMEOUT_SECONDS = 60
 Value = Literal["bf16", "fp32"]
 
 
 class Loaded(NamedTuple):
-    """The library, or why there is none."""
+    """The library, or None and the reason in ``missing``."""
 
     library: ctypes.CDLL | None
     missing: str
@@ -40,7 +40,7 @@ class Loaded(NamedTuple):
 
 @cache
 def load(value: Value) -> Loaded:
-    """The kernels for tensors of this type; the first call on a machine compiles them."""
+    """Load the kernels for a dtype; the first call on a machine compiles them."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if platform.system() != "Linux":
         return Loaded(None, f"not on {platform.system()}")
@@ -48,16 +48,16 @@ def load(value: Value) -> Loaded:
     command += ["-DBF16"] if value == "bf16" else []
     try:
         content = SOURCE.read_bytes()
-        told = " ".join((platform.machine(), *command)).encode()
-        name = f"{value}-{hashlib.sha256(content + told).hexdigest()[:16]}.so"
-        place = cache_folder() / "kernels" / name
-        if not place.is_file():
+        target = " ".join((platform.machine(), *command)).encode()
+        name = f"{value}-{hashlib.sha256(content + target).hexdigest()[:16]}.so"
+        path = cache_folder() / "kernels" / name
+        if not path.is_file():
             if compiler is None:
                 return Loaded(None, "no C compiler (cc) is installed")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _compile([compiler, *command], place)
-        # What is missing in it, OpenMP, is torch's own: another one would have threads beside it.
-        return Loaded(ctypes.CDLL(str(place)), "")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _compile([compiler, *command], path)
+        # OpenMP is left to resolve to torch's own: a second one would start threads of its own.
+        return Loaded(ctypes.CDLL(str(path)), "")
     except subprocess.SubprocessError:
         return Loaded(None, f"{compiler} cannot compile them")
     except OSError as error:
@@ -65,12 +65,12 @@ def load(value: Value) -> Loaded:
 
 
 def _compile(command: list[str], place: Path) -> None:
-    """Compile to ``place``, whole or not at all, whoever else does so."""
+    """Compile to ``place`` atomically; other processes may do the same at once."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-        made, source = Path(folder) / place.name, str(SOURCE)
-        objects = made.with_suffix(".o")
+        library, source = Path(folder) / place.name, str(SOURCE)
+        objects = library.with_suffix(".o")
         compiled = [*(c for c in command if c != "-shared"), "-c", source, "-o", str(objects)]
-        linked = [command[0], "-shared", str(objects), "-o", str(made), "-lm"]
+        linked = [command[0], "-shared", str(objects), "-o", str(library), "-lm"]
         for step in (compiled, linked):
-            subprocess.run(step, check=True, capture_output=True, timeout=SECONDS)
-        os.replace(made, place)
+            subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
+        os.replace(library, place)

@@ -1,4 +1,4 @@
-"""How a program runs on a machine: device, precision, micro-batches, processes, learning rates."""
+"""Plans for a machine: device, precision, micro-batches, processes, learning rates."""
 
 from bertc.planning.plan import Fit, Machine, Plan, plan
 from bertc.planning.world import ALONE, Layout, World, lay_out, refuse_too_many

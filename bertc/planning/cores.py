@@ -1,4 +1,4 @@
-"""Cores that this process may use, and what other processes take of them."""
+"""CPU cores that this process may use, and the share that other processes take of them."""
 
 import math
 import os
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOLD = 0.25
-"""Cores that other processes take from which it is told."""
+"""Cores taken by other processes below which nothing is said or changed."""
 SPINS = "200"
-"""Turns that a thread without work waits in before it sleeps, some microseconds (libgomp)."""
+"""GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
 GROUPS = Path("/sys/fs/cgroup")
 PROCESSES = Path("/proc")
 
 
 def available_cores() -> int:
-    """Cores that this process may use: those it may run on, within the quota of its groups.
+    """The number of cores that affinity and the quotas of control groups allow this process.
 
-    Part of a core counts as one: two threads on a quota of 1.5 do half as much again as one.
+    A part of a core counts as one: two threads on a quota of 1.5 do 1.5 times the work of one.
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -29,7 +29,7 @@ def available_cores() -> int:
 
 
 def _quotas() -> Iterator[float]:
-    """Cores' worth of time that control groups grant, of this process's group and those above."""
+    """Quotas in cores, one for each control group of this process and above it that has one."""
     for line in _read(PROCESSES / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:  # version 2: one tree, "max 100000" or "150000 100000" microseconds
@@ -43,36 +43,38 @@ def _version_1(folder: Path) -> list[str]:
     return [_read(folder / name).strip() for name in names]
 
 
-def _granted(root: Path, path: str, told: Callable[[Path], list[str]]) -> Iterator[float]:
-    """Quota over period, for each group from ``path`` up to the root that has one."""
+def _granted(
+    root: Path, path: str, quota_and_period: Callable[[Path], list[str]]
+) -> Iterator[float]:
+    """Quota over period of each group from ``path`` up to ``root`` that has a quota."""
     group = Path(path.strip("/"))
     # In a container its own group is mounted as the root, whatever the path says.
     for folder in {root / each for each in (group, *group.parents)} | {root}:
-        match told(folder):
+        match quota_and_period(folder):
             case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
                 yield int(quota) / int(period)
 
 
 def share_cores(since: "Moment | None") -> None:
-    """Where others were busy since then, let threads that wait sleep soon.
+    """Let idle threads sleep soon if other processes were busy since that moment.
 
     They would spin for milliseconds, on cores that other processes, or the thread that they wait
     for, could use: beside one busy process a step on two cores took 1.6 times as long. On cores of
-    its own a step that spins is faster by a sixth (docs/performance.md). Read when torch is loaded,
-    so this comes before; what the environment says of waiting stays.
+    its own a step that spins is faster by a sixth (docs/performance.md). OpenMP reads the setting
+    when torch is loaded, so call this before; a choice of the user in the environment stays.
     """
     if not waiting_is_told() and taken_by_others(since) >= TOLD:
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def waiting_is_told() -> bool:
-    """Whether the environment says how threads wait for others."""
+    """True if the environment already sets how idle threads wait."""
     return bool({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys())
 
 
 @contextmanager
 def waiting_as_ever() -> Iterator[None]:
-    """Inside, processes begin without what ``share_cores`` has set."""
+    """Start child processes inside this block without the setting of ``share_cores``."""
     ours = os.environ.get("GOMP_SPINCOUNT") == SPINS
     if ours:
         del os.environ["GOMP_SPINCOUNT"]
@@ -85,7 +87,7 @@ def waiting_as_ever() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Seconds that the cores of this process have been busy, those it took itself, and the time."""
+    """CPU seconds since boot on the cores of this process: all, its own, and the clock time."""
 
     busy: float
     own: float
@@ -93,7 +95,7 @@ class Moment:
 
 
 def now() -> Moment | None:
-    """This moment; None where the system does not tell (other than Linux)."""
+    """The CPU times until now; None where the system has none (other than Linux)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     allowed = {f"cpu{core}" for core in os.sched_getaffinity(0)}
@@ -108,7 +110,7 @@ def now() -> Moment | None:
 
 
 def taken_by_others(since: Moment | None) -> float:
-    """Cores that other processes have taken on the mean since a moment; 0 where nobody knows."""
+    """The mean number of cores that other processes took since then; 0 if unknown."""
     if since is None or (until := now()) is None or until.at <= since.at:
         return 0.0
     others = (until.busy - since.busy) - (until.own - since.own)
@@ -116,7 +118,7 @@ def taken_by_others(since: Moment | None) -> float:
 
 
 def beside(taken: float) -> str:
-    """How much longer a step takes beside processes that take so many cores; "" for little.
+    """A remark on how much other processes slow a step; empty below ``TOLD`` cores.
 
     Processes that want the same cores get about equal parts (docs/performance.md).
     """

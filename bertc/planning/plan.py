@@ -1,4 +1,4 @@
-"""How a resolved program runs on a given machine: device, precision, micro-batches, compilation."""
+"""The plan of a resolved program on a machine: device, precision, micro-batches, compilation."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from bertc.ir.program.resolved import Resolved, Stage
 from bertc.planning.world import ALONE, Layout, Strategy, World
 
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
-"""Tokens at once below which a step loses more than the quarter that recomputing layers costs.
+"""Tokens in a micro-batch below which a step loses more time than recomputing layers costs, 25%.
 
 On a CPU casting weights and adding gradients take that quarter at 512 tokens of a 256-wide encoder,
 at 150 of a 768-wide one. On a GPU, not measured: the host takes about 0.5 ms for a 768-wide layer,
@@ -21,8 +21,11 @@ forward and backward, in which an H200 computes it for so many tokens (docs/esti
 
 
 COMPILING_PAYS_FLOPS = 1e17
-"""Those of a run of tasks for which compiling pays: 10 minutes at 1.7e14 a second, about 40% of an
-H100's peak. Compiling takes 0.5 to 1.5 minutes and saves some fifth of the rest; not measured."""
+"""FLOPs of a fine-tuning run from which compiling pays: 10 minutes at 40% of an H100's peak.
+
+1.7e14 FLOPs a second are assumed. Compiling takes 0.5 to 1.5 minutes and saves about a fifth of the
+rest; not measured.
+"""
 _SUMS: Mapping[str, str] = {
     "no": "deterministic=no: fast kernels add in any order, so runs agree to rounding, not to the "
     "bit",
@@ -32,10 +35,11 @@ _SUMS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides a plan. ``memory_bytes`` is the device's, or on a CPU the free main memory that
-    falls to one process. ``fp16_gain``: how many times as fast as fp32 its units are that know fp16
-    and no bf16; 0 where there are none, or nobody knows. ``devices``: how many like it are there.
-    ``without_kernels``: why it has none but torch's, if so.
+    """The facts about a machine that decide a plan.
+
+    ``memory_bytes`` is the device's, on a CPU the free main memory of one process. ``fp16_gain``:
+    speed of fp16 units without bf16, over fp32; 0 if there are none or it is unknown. ``devices``:
+    the number of devices of this kind. ``without_kernels``: why only torch's kernels are used.
     """
 
     device: DeviceKind
@@ -50,10 +54,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class Fit:
-    """The most examples of a stage that fit at once, ``kept`` of them with all activations kept.
+    """The most examples of a stage that fit in memory, and the most with all activations kept.
 
-    ``recompute``: they fit because a layer keeps its input alone, and backward computes the rest
-    anew.
+    ``recompute``: ``examples`` fit because each layer keeps its input only and the backward pass
+    computes the rest again. Without it they are ``kept``.
     """
 
     examples: int
@@ -63,9 +67,9 @@ class Fit:
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done where.
+    """The choices for a run on one machine.
 
-    ``microbatches``, in examples of a process, and ``recompute`` have one entry a stage. A compiled
+    ``microbatches`` (examples of a process) and ``recompute`` have one entry a stage. A compiled
     step is compiled layer by layer.
     """
 
@@ -82,7 +86,7 @@ class Plan:
 def plan(
     resolved: Resolved, machine: Machine, fits: tuple[Fit, ...], layout: Layout = ALONE
 ) -> Plan:
-    """Decide what ``auto`` leaves open. ``fits`` has what fits in memory, one entry a stage.
+    """Decide the settings left at ``auto``; ``fits`` has one entry a stage.
 
     Raises:
         MachineError: if the spec asks for a device that the machine has not, or for a compiled step
@@ -97,8 +101,8 @@ def plan(
     if machine.device == "mps":
         _refuse_on_mps(resolved)
     untried = _UNTRIED if machine.device == "mps" else ""
-    told = (layout.reason, _without_kernels(machine), untried)
-    reasons = [reason for reason in told if reason]
+    facts = (layout.reason, _without_kernels(machine), untried)
+    reasons = [reason for reason in facts if reason]
     if run.precision == "auto":
         precision: Literal["fp32", "bf16"] = "bf16" if machine.fast_bf16 else "fp32"
         reasons.append(_precision_reason(machine))
@@ -140,7 +144,7 @@ _UNTRIED = (
 
 
 def _refuse_on_mps(resolved: Resolved) -> None:
-    """What was asked for that torch has not on Apple's GPU."""
+    """Refuse settings that torch does not support on Apple's GPU."""
     if resolved.run.compile == "on":
         raise MachineError(
             "compile=on: torch's compiler for Apple's GPU is a prototype", help="compile=auto"
@@ -153,10 +157,10 @@ def _refuse_on_mps(resolved: Resolved) -> None:
 
 
 def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
-    """Whether the step is compiled, and why where nobody said."""
-    asked = resolved.run.compile
+    """Decide whether the step is compiled, with the reason if the spec left it open."""
+    setting = resolved.run.compile
     if layout.sharded:
-        if asked == "on":
+        if setting == "on":
             raise MachineError(
                 f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
                 "one compiled step cannot do",
@@ -164,7 +168,7 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
             )
         return False, "compile=off: sharded parts are fetched between layers"
     compiled = compiles(resolved, machine.device)
-    if asked != "auto":
+    if setting != "auto":
         return compiled, ""
     if compiled:
         return True, "compile=on: on cuda a compiled step is faster"
@@ -176,7 +180,7 @@ def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[
 
 
 def _precision_reason(machine: Machine) -> str:
-    """Which arithmetic a machine has, and what the lack of bf16 costs."""
+    """The reason for the precision: the arithmetic of the machine, and the cost of lacking bf16."""
     if machine.device == "cpu":
         has = "bf16: {} has" if machine.fast_bf16 else "fp32: {} has no"
         return f"{has.format(machine.name)} bf16 instructions, which halve the time of a step"
@@ -196,7 +200,7 @@ def _without_kernels(machine: Machine) -> str:
 
 
 def compiles(resolved: Resolved, device: DeviceKind) -> bool:
-    """Whether the step is compiled."""
+    """True if the step is compiled on this kind of device."""
     if resolved.run.compile == "auto":
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
         return device == "cuda" and _pays_compiling(resolved)
@@ -204,7 +208,7 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
 
 
 def _pays_compiling(resolved: Resolved) -> bool:
-    """Whether a run is long: text is read for hours, tasks may be learned in minutes."""
+    """True if a run is long enough: pretraining takes hours, fine-tuning may take minutes."""
     if not all(stage.tasks for stage in resolved.stages):
         return True
     weights = sum(weight.numel for weight in model_weights(resolved))
@@ -219,9 +223,9 @@ def choose(
     kept: int,
     recomputed: int,
 ) -> Fit:
-    """What fits, given the most examples that fit with activations ``kept`` and ``recomputed``.
+    """Choose between the most examples that fit with activations ``kept`` and ``recomputed``.
 
-    Layers are recomputed where too few examples fit otherwise to keep the device busy.
+    Layers are recomputed if too few examples fit otherwise to keep the device busy.
     """
     enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
     if asked == "on" or (asked == "auto" and kept < enough and recomputed > kept):
@@ -230,7 +234,7 @@ def choose(
 
 
 def _microbatch(stage: Stage, largest: int, world: World) -> int:
-    """The stage's own, or the largest divisor of a share that fits, so that all are equal."""
+    """The stage's own micro-batch, or the largest that fits and cuts a share into equal parts."""
     if stage.microbatch:
         return min(stage.microbatch, world.share(stage.batch))
     if largest < 1:
@@ -242,11 +246,11 @@ def _microbatch(stage: Stage, largest: int, world: World) -> int:
 
 
 def largest_divisor(batch: int, limit: int) -> int:
-    """The most examples at once that cut a batch into equal parts; at least 1."""
+    """The largest divisor of ``batch`` up to ``limit``; at least 1."""
     if limit <= math.isqrt(batch):
         return next((size for size in range(limit, 1, -1) if batch % size == 0), 1)
-    found = 1
+    largest = 1
     for small in range(1, math.isqrt(batch) + 1):
         if batch % small == 0:
-            found = max([found, *(size for size in (small, batch // small) if size <= limit)])
-    return found
+            largest = max([largest, *(size for size in (small, batch // small) if size <= limit)])
+    return largest

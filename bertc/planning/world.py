@@ -1,4 +1,4 @@
-"""How the processes of a run share its batch and its memory."""
+"""The processes of a run: their shares of a batch, and of weights, gradients and moments."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,23 +9,25 @@ from bertc.ir.program.resolved import Resolved
 Strategy = Literal["single", "ddp", "fsdp", "hsdp"]
 
 SHARD_ABOVE = 0.6
-"""Part of a device that weights, gradients and moments may take before they are sharded: a model
-that fits trains up to four times as fast replicated (allenai/OLMo, issue 762)."""
+"""Fraction of a device that weights, gradients and moments may take before they are sharded.
+
+A model that fits trains up to four times as fast replicated (allenai/OLMo, issue 762).
+"""
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes of a run, one a device, ``per_host`` of them on each machine."""
+    """The number of processes of a run, one a device, and of those on each machine."""
 
     size: int = 1
     per_host: int = 1
 
     def share(self, batch: int) -> int:
-        """Examples of a batch that fall to the process with the most."""
+        """The largest number of examples of a batch that any process gets."""
         return -(-batch // self.size)
 
     def rows(self, rank: int, batch: int) -> slice:
-        """Which examples of a batch fall to a process: neighbours, and as even as can be."""
+        """The examples of a batch that a process gets: contiguous, and as even as possible."""
         each, more = divmod(batch, self.size)
         first = rank * each + min(rank, more)
         return slice(first, first + each + (rank < more))
@@ -33,10 +35,10 @@ class World:
 
 @dataclass(frozen=True)
 class Layout:
-    """What each process holds.
+    """The distribution of weights, gradients and moments over processes.
 
-    ``ddp``: all of the state. ``fsdp``: a part of it, of as many as there are processes. ``hsdp``:
-    a part of as many as a machine has, so that only gradients leave the machine.
+    ``ddp``: a copy in each. ``fsdp``: a shard in each. ``hsdp``: sharded within a machine and
+    copied between machines, so that only gradients leave a machine.
     """
 
     world: World = World()
@@ -45,7 +47,7 @@ class Layout:
 
     @property
     def shards(self) -> int:
-        """In how many parts the state is cut."""
+        """The number of parts that the state is cut into."""
         match self.strategy:
             case "single" | "ddp":
                 return 1
@@ -56,20 +58,21 @@ class Layout:
 
     @property
     def sharded(self) -> bool:
-        """Whether weights lie in parts on several devices."""
+        """True if each process holds only a part of the weights."""
         return self.strategy in ("fsdp", "hsdp")
 
     @property
     def copies(self) -> int:
-        """How many processes hold the same part."""
+        """The number of processes that hold the same part."""
         return self.world.size // self.shards
 
 
 ALONE = Layout()
+"""The layout of a single process."""
 
 
 def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: int) -> Layout:
-    """Decide how the state lies on devices of ``memory_bytes``, and say why.
+    """Choose the layout of the state on devices of ``memory_bytes``, with the reason.
 
     Raises:
         UsageError: if there are more processes than examples in a batch.
@@ -77,22 +80,22 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
     if world.size == 1:
         return ALONE
     refuse_too_many(resolved, world)
-    asked = resolved.run.strategy
-    if asked != "auto":
-        return Layout(world, asked, f"{asked} on {world.size} processes, as asked")
-    used = state_bytes / memory_bytes
-    fits = used <= SHARD_ABOVE
+    strategy = resolved.run.strategy
+    if strategy != "auto":
+        return Layout(world, strategy, f"{strategy} on {world.size} processes, as asked")
+    fraction = state_bytes / memory_bytes
+    fits = fraction <= SHARD_ABOVE
     sharded: Strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"
     return Layout(
         world,
         "ddp" if fits else sharded,
         f"{'ddp' if fits else sharded} on {world.size} processes: weights, gradients and moments "
-        f"take {used:.0%} of a device" + ("" if fits else f", more than {SHARD_ABOVE:.0%}"),
+        f"take {fraction:.0%} of a device" + ("" if fits else f", more than {SHARD_ABOVE:.0%}"),
     )
 
 
 def refuse_too_many(resolved: Resolved, world: World) -> None:
-    """Every process is to have an example of every batch.
+    """Refuse more processes than examples in a batch: each needs at least one.
 
     Raises:
         UsageError: if there are more processes than examples in a batch.

@@ -1,4 +1,4 @@
-"""Writing that survives a kill or a power cut, and says why when it cannot."""
+"""Durable writing: files survive a kill or a power cut, and a failure says why."""
 
 import errno
 import hashlib
@@ -15,12 +15,12 @@ from bertc.storage.plain_file import opened
 
 TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TOO_LITTLE_ELSE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-"""Errors of the machine, not of the place that is written."""
+"""Shortages of the machine, not of the place that is written: another place does not help."""
 
 ANOTHER_OUT = "choose another --out; what was saved before is intact"
 SAVED_BEFORE = ", and --resume goes on from there"
 _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""Libraries in Rust (safetensors, tokenizers) raise errors of their own that say it in the text."""
+"""The error number in the text of errors that Rust libraries (safetensors, tokenizers) raise."""
 
 
 def write(path: Path, content: bytes) -> None:
@@ -41,7 +41,7 @@ def sync(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a finished file or folder its name; the moment from which it exists."""
+    """Give a finished file or folder its final name, atomically and synced to the disk."""
     os.rename(source, target)
     sync(target.parent)
 
@@ -103,15 +103,15 @@ def writing(path: Path, needed_bytes: int = 0, elsewhere: str = ANOTHER_OUT) -> 
 
 
 def system_error(error: BaseException) -> int | None:
-    """The number of the system's error behind an error, also of a library that wraps it."""
+    """The errno behind an error, also where a library wraps it; None if there is none."""
     if isinstance(error, OSError):
         return error.errno
-    found = _SYSTEM_ERROR.search(str(error))
-    return int(found[1]) if found else None
+    match = _SYSTEM_ERROR.search(str(error))
+    return int(match[1]) if match else None
 
 
 def _free_bytes(path: Path) -> int:
-    """Bytes free on the disk that holds ``path`` or will."""
+    """Free bytes on the disk of ``path``, which need not exist yet."""
     return shutil.disk_usage(existing_folder(path)).free
 
 
@@ -119,9 +119,9 @@ def _cannot_write(path: Path, number: int, needed: int, elsewhere: str) -> Canno
     if number not in TOO_LITTLE_ROOM:
         return CannotWriteError(f"cannot write {path}: {os.strerror(number).lower()}", elsewhere)
     free = _free_bytes(path)
-    room = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
-    why = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
-    goes_on = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""
+    space = f"{needed:,} bytes needed, {free:,} free" if needed else f"{free:,} bytes free"
+    reason = "the disk is full" if number == errno.ENOSPC else os.strerror(number).lower()
+    resume_hint = SAVED_BEFORE if elsewhere == ANOTHER_OUT else ""
     return CannotWriteError(
-        f"cannot write {path}: {why} ({room})", help=f"make room, or {elsewhere}{goes_on}"
+        f"cannot write {path}: {reason} ({space})", help=f"make room, or {elsewhere}{resume_hint}"
     )

@@ -1,4 +1,4 @@
-"""Other libraries on strangers' bytes: whatever they raise is told in words of our own."""
+"""Errors of other libraries on untrusted files, raised again as bertc's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ def told_as(message: str, help: str) -> Iterator[None]:
     """Raise a DataError in place of any error of the library that the block calls.
 
     A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception, or
-    a panic of Rust, which is no Exception. The block has nothing but the calls.
+    a panic of Rust, which is no Exception. Keep nothing but those calls in the block.
 
     Raises:
         DataError: with ``message`` and ``help``.

@@ -1,4 +1,4 @@
-"""JSON from strangers: size, depth and keys are checked before anything is believed."""
+"""Untrusted JSON: size, depth, numbers and duplicate keys are checked before it is used."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 from bertc.diagnostics import DataError
 from bertc.storage.plain_file import read_bytes
 
-LONGEST_INTEGER = 40  # transformers writes int(1e30), of 31 digits, for no limit
+MAX_INTEGER_DIGITS = 40  # transformers writes int(1e30), of 31 digits, for no limit
 
 
 def read_json(path: Path, max_bytes: int) -> dict[str, Any]:
@@ -29,42 +29,42 @@ def parse_json(content: bytes, max_bytes: int) -> dict[str, Any]:
     """The JSON object in ``content``; each key once.
 
     Raises:
-        ValueError: saying what the content is instead.
+        ValueError: saying what is wrong, to follow the name of the file.
     """
     if len(content) > max_bytes:
         raise ValueError(f"is larger than {max_bytes} bytes")
     try:
-        found = json.loads(content, object_pairs_hook=_unique, parse_int=_integer)
+        value = json.loads(content, object_pairs_hook=_unique, parse_int=_integer)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise ValueError("is no JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError("is no JSON object")
-    if b"\\ud" in content.lower() and not _is_text(found):
+    if b"\\ud" in content.lower() and not _is_text(value):
         raise ValueError("has half of a surrogate pair, whole characters expected")
-    return found
+    return value
 
 
-def _is_text(found: dict[str, Any]) -> bool:
-    """Whether all text in it can be written again: JSON may escape half of a character."""
+def _is_text(value: dict[str, Any]) -> bool:
+    """True if all strings are valid Unicode: JSON may escape half of a surrogate pair."""
     try:
-        json.dumps(found, ensure_ascii=False).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         counts = Counter(name for name, _ in pairs)
         raise ValueError(f"says {shown(counts.most_common(1)[0][0])} twice")
-    return found
+    return value
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > LONGEST_INTEGER:
+    if len(digits) > MAX_INTEGER_DIGITS:
         raise ValueError(f"has a number of {len(digits)} digits")
     return int(digits)
 

@@ -1,4 +1,4 @@
-"""Names of files: no question about one raises, whatever was written."""
+"""Paths from users: questions about them never raise, whatever was written."""
 
 import glob
 import os
@@ -11,27 +11,27 @@ StrPath = str | os.PathLike[str]
 
 
 def user_path(name: StrPath) -> Path:
-    """A path with ``~`` replaced; of a user that is not there it stays, as in a shell."""
+    """A path with ``~`` expanded; left as it is for an unknown user, as in a shell."""
     return Path(os.path.expanduser(name))
 
 
 def is_file(path: StrPath) -> bool:
-    """Whether it is a plain file, or a link to one; false of names that no file can have."""
+    """True for a regular file or a link to one; False for names that no file can have."""
     return os.path.isfile(path)
 
 
 def is_folder(path: StrPath) -> bool:
-    """Whether it is a folder, or a link to one; false of names that no folder can have."""
+    """True for a folder or a link to one; False for names that no folder can have."""
     return os.path.isdir(path)
 
 
 def is_taken(path: StrPath) -> bool:
-    """Whether anything has this name, a link that leads nowhere included."""
+    """True if anything has this name, a broken link included."""
     return os.path.lexists(path)
 
 
 def real_path(path: StrPath) -> Path:
-    """The absolute path without links; a link that leads to itself, or no name at all, stays."""
+    """The absolute path with links resolved; link loops and impossible names are kept."""
     try:
         return Path(os.path.realpath(path))
     except (OSError, ValueError):
@@ -39,7 +39,7 @@ def real_path(path: StrPath) -> Path:
 
 
 def working_folder() -> Path:
-    """The folder that names begin in.
+    """The current working folder.
 
     Raises:
         MissingInputError: it was removed.
@@ -51,21 +51,21 @@ def working_folder() -> Path:
 
 
 def existing_folder(path: StrPath) -> Path:
-    """The nearest folder around ``path`` that is there."""
-    whole = working_folder() / path
-    return next(parent for parent in (whole, *whole.parents) if is_folder(parent))
+    """The nearest existing folder at or above ``path``."""
+    absolute = working_folder() / path
+    return next(parent for parent in (absolute, *absolute.parents) if is_folder(parent))
 
 
 def files_matching(name: StrPath) -> Iterator[Path]:
-    """The files that a name or a pattern of names finds, in no order."""
+    """The files that match a name or a glob pattern, in no order."""
     pattern = os.path.expanduser(name)
     if "\0" in pattern:
         return iter(())
-    return (Path(found) for found in glob.iglob(pattern, recursive=True) if is_file(found))
+    return (Path(path) for path in glob.iglob(pattern, recursive=True) if is_file(path))
 
 
 def cache_folder() -> Path:
-    """Where prepared text is kept: $BERTC_CACHE, else bertc in the user's cache folder."""
+    """The cache for prepared text and kernels: $BERTC_CACHE, else ``bertc`` in the user's cache."""
     if chosen := os.environ.get("BERTC_CACHE"):
         return user_path(chosen)
     return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "bertc"

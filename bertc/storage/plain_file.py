@@ -1,4 +1,4 @@
-"""Reading of plain files, bounded: no device, pipe or folder is waited for, or read without end."""
+"""Bounded reading of regular files; devices, pipes and folders are refused without waiting."""
 
 import errno
 import os
@@ -31,15 +31,15 @@ _KINDS = {
 
 @contextmanager
 def opened(path: StrPath) -> Iterator[BufferedReader]:
-    """Open a plain file for reading; a failure to read it inside the block is told as well.
+    """Open a regular file for reading; a failure to read it inside the block is reported too.
 
     Raises:
         MissingInputError: it is not there, no plain file, or may not be read.
     """
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
-            raise _unreadable(path, _KINDS.get(stat.S_IFMT(found.st_mode), "it is no plain file"))
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unreadable(path, _KINDS.get(stat.S_IFMT(status.st_mode), "it is no plain file"))
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
     except OSError as error:
         raise _unreadable(path, reason(error)) from None
@@ -60,7 +60,7 @@ def read_bytes(path: StrPath, max_bytes: int) -> bytes:
         DataError: it is larger than ``max_bytes``.
     """
     with opened(path) as file:
-        # Looked at first: what is far too large is not read at all.
+        # The size is checked first, so a file that is far too large is not read at all.
         if os.fstat(file.fileno()).st_size <= max_bytes:
             content = file.read(max_bytes + 1)
             if len(content) <= max_bytes:
@@ -69,7 +69,7 @@ def read_bytes(path: StrPath, max_bytes: int) -> bytes:
 
 
 def read_text(path: StrPath, max_bytes: int) -> str:
-    """The text of a plain file in UTF-8; ends of lines stay as they are.
+    """The text of a UTF-8 file; line ends stay as they are.
 
     Raises:
         MissingInputError: it is not there, no plain file, or may not be read.
@@ -97,7 +97,7 @@ def size_bytes(path: StrPath) -> int:
 
 
 def reason(error: OSError) -> str:
-    """Why the system refuses a file, in the words of all messages."""
+    """The reason behind an OSError, in the words of bertc's messages."""
     words = _REASONS.get(error.errno or 0)
     return words or (error.strerror or "it cannot be read").lower()
 

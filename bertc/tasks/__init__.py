@@ -1,1 +1,1 @@
-"""What answers of fine-tuned models are worth, and what files they are handed in as."""
+"""Answers of fine-tuned models: metrics, decoding of spans, files for submission."""

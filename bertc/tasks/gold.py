@@ -1,4 +1,4 @@
-"""What is known of an example, beside what a model says of it."""
+"""Gold answers of examples, in the type of a model's answers."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,23 @@ from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored,
 from bertc.diagnostics import DataError
 
 Given = str | int | float | tuple[str, ...]
-"""What a model says: a label, the number of a choice, a score, a tag a word, or the text of a span
-("" where it finds no answer)."""
+"""An answer: a label, the number of a choice, a score, a tag for each word, or a text.
+
+The text of a span is "" for no answer.
+"""
 
 
 def gold(example: Example) -> Given:
-    """What is right; of a question all answers that are.
+    """The gold answer; for a question the tuple of all right answers.
 
     Raises:
-        DataError: if nobody says what is right.
+        DataError: if the example has none.
     """
     known = _known(example)
     if known is None:
         raise DataError(
-            f"example `{example.key[:40]}` says not what is right",
-            "only a part with labels can be judged; `bertc predict` answers the others",
+            f"example `{example.key[:40]}` has no label",
+            "evaluate a part with labels; `bertc predict` answers the others",
         )
     return known
 
@@ -42,7 +44,7 @@ def _known(example: Example) -> Given | None:
 
 
 def asked(examples: Sequence[Example]) -> list[Asked]:
-    """The same examples, all of which are questions."""
+    """The same examples, typed as questions about passages."""
     questions = [example for example in examples if isinstance(example, Asked)]
     assert len(questions) == len(examples), "only questions about passages have spans"
     return questions

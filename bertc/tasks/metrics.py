@@ -1,6 +1,6 @@
-"""How well answers agree with what is right: figures of torchmetrics, and of the official scripts.
+"""Metrics of answers against gold: those of torchmetrics and of the official scripts.
 
-torchmetrics is imported where it is used, for it brings in every other library that it finds.
+torchmetrics is imported where it is used, because it imports every optional library it finds.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,18 @@ from bertc.tasks.tagged import span_f1
 
 
 def judge(task: AnyTask, examples: Sequence[Example], answers: Sequence[Given]) -> dict[str, float]:
-    """Each of ``task.metrics``, from 0 to 1; MCC and the two correlations from -1 to 1.
+    """Score answers by each of ``task.metrics``: 0 to 1, MCC and correlations -1 to 1.
 
-    Where all answers are the same, or all that is right is, these three are not defined and count
-    as 0: so a model that learned nothing is a number below every other one's, which can be
-    averaged and compared.
+    MCC and correlations are undefined if all answers, or all gold answers, are the same. They count
+    as 0 then, so that a model that learned nothing has a number to compare and average.
 
     Raises:
-        DataError: if there are no examples, or one does not say what is right.
+        DataError: if there are no examples, or one has no label.
     """
     if not examples:
-        raise DataError("there is nothing to judge by", "a part with labels and one row or more")
+        raise DataError(
+            "there are no examples to score", "name a part with labels and at least one row"
+        )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
     if isinstance(task.answer, Span):
         values = agreement(asked(examples), _texts(answers), task.answer.unanswerable)
@@ -65,19 +66,19 @@ def _value(
 
 
 def _accuracy(right: Sequence[Given], answers: Sequence[Given]) -> float:
-    """The share of examples, of tags the share of words; 0 where there are none."""
+    """The fraction of examples, for tags of words, that are right; 0 if there are none."""
     from torchmetrics.functional.classification import multiclass_accuracy
 
     if isinstance(right[0], tuple):
         right, answers = _words(_tags(right), _tags(answers))
     if not right:
         return 0.0
-    right_n, answers_n, kinds = _numbered(right, answers)
-    return float(multiclass_accuracy(answers_n, right_n, num_classes=kinds, average="micro"))
+    right_n, answers_n, classes = _numbered(right, answers)
+    return float(multiclass_accuracy(answers_n, right_n, num_classes=classes, average="micro"))
 
 
 def _f1(right: Sequence[Given], answers: Sequence[Given], positive: str) -> float:
-    """Of one label; 0 where neither side has it, as in scikit-learn."""
+    """F1 of one label; 0 if neither side has it, as in scikit-learn."""
     from torchmetrics.functional.classification import binary_f1_score
 
     def is_it(labels: Sequence[Given]) -> Tensor:
@@ -87,18 +88,18 @@ def _f1(right: Sequence[Given], answers: Sequence[Given], positive: str) -> floa
 
 
 def _mcc(right: Sequence[Given], answers: Sequence[Given]) -> float:
-    """Matthews' correlation, of three labels and more Gorodkin's R_K."""
+    """Matthews' correlation; for three or more labels Gorodkin's R_K."""
     from torchmetrics.functional.classification import multiclass_matthews_corrcoef
 
     # torchmetrics calls one label on both sides 1, and its opposite -1; scikit-learn says 0.
     if len(set(right)) == 1 or len(set(answers)) == 1:
         return 0.0
-    right_n, answers_n, kinds = _numbered(right, answers)
-    return float(multiclass_matthews_corrcoef(answers_n, right_n, num_classes=kinds))
+    right_n, answers_n, classes = _numbered(right, answers)
+    return float(multiclass_matthews_corrcoef(answers_n, right_n, num_classes=classes))
 
 
 def _pearson(right_n: Tensor, answers_n: Tensor) -> float:
-    """Pearson's correlation, in 64 bits."""
+    """Pearson's correlation in fp64; 0 if one side is constant."""
     from torchmetrics.functional.regression import pearson_corrcoef
 
     if right_n.min() == right_n.max() or answers_n.min() == answers_n.max():
@@ -107,9 +108,9 @@ def _pearson(right_n: Tensor, answers_n: Tensor) -> float:
 
 
 def _ranks(values_n: Tensor) -> Tensor:
-    """Ranks from 1, equal values sharing the mean of theirs; Spearman's is Pearson's of these.
+    """Ranks from 1, ties sharing their mean; Spearman's correlation is Pearson's of these.
 
-    torchmetrics' own Spearman adds 1e-6 to what it divides by, which shows on few examples.
+    torchmetrics' own Spearman adds 1e-6 to the denominator, which shows on few examples.
     """
     _, kind_n, count_k = np.unique(values_n.numpy(), return_inverse=True, return_counts=True)
     last_k = count_k.cumsum()
@@ -117,14 +118,14 @@ def _ranks(values_n: Tensor) -> Tensor:
 
 
 def _numbered(right: Sequence[Given], answers: Sequence[Given]) -> tuple[Tensor, Tensor, int]:
-    """Both sides as numbers of their kinds, and how many kinds there are, 2 at least.
+    """Both sides as class indices, and the number of classes, at least 2.
 
-    An answer that nobody asked for is a kind of its own, and so is wrong.
+    An answer that is no gold label is a class of its own, and so is wrong.
     """
-    kinds = {kind: number for number, kind in enumerate(dict.fromkeys([*right, *answers]))}
-    right_n = torch.tensor([kinds[kind] for kind in right])
-    answers_n = torch.tensor([kinds[kind] for kind in answers])
-    return right_n, answers_n, max(2, len(kinds))
+    classes = {kind: number for number, kind in enumerate(dict.fromkeys([*right, *answers]))}
+    right_n = torch.tensor([classes[kind] for kind in right])
+    answers_n = torch.tensor([classes[kind] for kind in answers])
+    return right_n, answers_n, max(2, len(classes))
 
 
 def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tuple[list[str], ...]:

@@ -1,4 +1,4 @@
-"""Answers to questions about passages, judged as SQuAD's two scripts do.
+"""Exact match and F1 of answers about passages, as in SQuAD's two scripts.
 
 Axes: q questions.
 """
@@ -22,21 +22,21 @@ Kind = Literal["em", "squad_f1"]
 
 
 def words(text: str) -> list[str]:
-    """What is compared of an answer: small letters, without ASCII punctuation and articles."""
+    """The words compared in an answer: lower case, without ASCII punctuation and articles."""
     return ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
 
 
 def agreement(
     questions: Sequence[Asked], answers: Sequence[str], unanswerable: bool
 ) -> dict[str, NDArray[np.float64]]:
-    """``em`` and ``squad_f1`` (q,) of each answer with the right one it is nearest to.
+    """``em`` and ``squad_f1`` (q,) of each answer against its nearest gold answer.
 
-    Answers of no words, once articles and punctuation are gone, agree with each other, and where
-    there is no answer they are right. Where a question may have none, right answers of no words do
-    not count beside others, as in the script of SQuAD 2.0.
+    Answers without words, once articles and punctuation are gone, agree with each other, and are
+    right where there is no answer. If a question may have none (``unanswerable``), gold answers
+    without words are ignored beside others, as in the script of SQuAD 2.0.
 
     Raises:
-        DataError: if a question does not say what is right.
+        DataError: if a question has no gold answer.
     """
     pairs = [
         _nearest(_right(question, unanswerable), words(answer))
@@ -56,7 +56,7 @@ def _right(question: Asked, unanswerable: bool) -> list[list[str]]:
 
 
 def _nearest(right: list[list[str]], answer: list[str]) -> tuple[float, float]:
-    return float(answer in right), max(_f1(one, answer) for one in right)
+    return float(answer in right), max(_f1(gold_words, answer) for gold_words in right)
 
 
 def _f1(right: list[str], answer: list[str]) -> float:

@@ -1,4 +1,4 @@
-"""From the scores of tokens to the text of an answer.
+"""Decoding of answer spans from the scores of tokens.
 
 Axes: w windows of one question, s tokens of the longest of them, k likeliest beginnings, e
 likeliest ends of each, f how much further an answer goes than its first token, p places in the
@@ -16,16 +16,16 @@ Ints = NDArray[np.integer]
 Place = tuple[int, ...]
 
 NOWHERE = 1e6
-"""Null odds where no window has any text; the official scripts' number without bounds."""
+"""Null odds if no window has any text; stands for the unbounded number of the official scripts."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """A row of one question and a part of its passage.
+    """The position of one row in its question and passage.
 
-    ``question`` is the index of the example, ``first_token`` the place in the passage of the first
-    token that is of it, ``offsets`` (s, 2) where each token begins and ends in the passage, in
-    characters, and -1 for what is no passage.
+    ``question`` is the index of the example, ``first_token`` the index in the passage of the row's
+    first passage token, ``offsets`` (s, 2) begin and end of each token in the passage, in
+    characters; -1 for tokens outside it.
     """
 
     question: int
@@ -35,7 +35,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible answer, and its probability among those kept; the text "" is none at all."""
+    """A possible answer, with its probability among the candidates; "" means no answer."""
 
     text: str
     score: float
@@ -44,11 +44,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decoded:
-    """What is read in the passage of one question.
+    """The decoded answer to one question.
 
-    ``text`` is the answer, "" for none; ``likeliest`` is the best text there is, ``odds`` how much
-    none is preferred to it (None where every question has an answer), ``best`` the texts that score
-    most, and none among them where that is possible.
+    ``text`` is the answer, "" for none; ``likeliest`` the best text; ``odds`` the score of no
+    answer over it (None if every question has an answer); ``best`` the candidates with the highest
+    scores, no answer among them where that is possible.
     """
 
     text: str
@@ -68,11 +68,11 @@ def decode_plain(
     unanswerable: bool,
     threshold: float,
 ) -> Decoded:
-    """The answer from a score of each token, (s,) for each window, to begin and to end it.
+    """Decode from independent start and end scores of tokens, (s,) for each window.
 
-    As BERT's run_squad.py: a beginning counts only where it has the most context; none at all
-    scores what the first token of the least sure window does, and is the answer where that is more
-    than ``threshold`` above the best text.
+    As in BERT's run_squad.py: a start counts only in the window where it has the most context. No
+    answer scores as the first token does, minimum over windows; it is chosen if that exceeds the
+    best text by more than ``threshold``.
     """
     offsets_ws2 = _offsets(windows)
     start_ws, end_ws = _rows(starts, offsets_ws2), _rows(ends, offsets_ws2)
@@ -84,11 +84,11 @@ def decode_plain(
     )
     end_wsf = np.lib.stride_tricks.sliding_window_view(end_ws, longest, axis=1)
     score_wsf = start_ws[..., None] + end_wsf
-    found = (
+    scored_places = (
         (score, (window, first, first + further))
         for score, (window, first, further) in _descending(score_wsf, 2 * best)
     )
-    texts = _distinct(passage, offsets_ws2, found, best)
+    texts = _distinct(passage, offsets_ws2, scored_places, best)
     if not unanswerable:
         return _decoded(texts, None, threshold)
     odds = null - texts[0][0] if texts else NOWHERE
@@ -108,11 +108,11 @@ def decode_conditioned(
     longest: int,
     threshold: float,
 ) -> Decoded:
-    """The answer from the likeliest beginnings, and the likeliest ends of each.
+    """Decode from the likeliest starts and, given each start, its likeliest ends.
 
-    Scores are logarithms of probabilities, ``_at_`` are the tokens they are of. ``none_w`` is the
-    log odds that a window has no answer, absent where every question has one: as in XLNet's,
-    ALBERT's and ELECTRA's scripts their least is the null odds, without regard to the texts.
+    Scores are log-probabilities, ``_at_`` their token indices. ``none_w`` has the log odds that a
+    window has no answer, None if every question has one. As in XLNet's, ALBERT's and ELECTRA's
+    scripts their minimum is the null odds, whatever the texts score.
     """
     offsets_ws2 = _offsets(windows)
     starts_ws = (offsets_ws2[..., 0] >= 0) & _most_context(windows, offsets_ws2)
@@ -126,16 +126,16 @@ def decode_conditioned(
         & (further_wke < longest)
     )
     sum_wke = start_wk[..., None].astype(np.float64) + end_wke
-    found = (
+    scored_places = (
         (score, (at[0], int(start_at_wke[at]), int(end_at_wke[at])))
         for score, at in _descending(np.where(possible_wke, sum_wke, -np.inf), 2 * best)
     )
-    texts = _distinct(passage, offsets_ws2, found, best)
+    texts = _distinct(passage, offsets_ws2, scored_places, best)
     return _decoded(texts, None if none_w is None else float(none_w.min()), threshold)
 
 
 def _offsets(windows: Sequence[Window]) -> Ints:
-    """Offsets (w, s, 2) of all windows, -1 after the end of the shorter ones."""
+    """Offsets (w, s, 2) of all windows, padded with -1."""
     longest = max(len(window.offsets) for window in windows)
     offsets_ws2 = np.full((len(windows), longest, 2), -1, dtype=np.int64)
     for row, window in zip(offsets_ws2, windows, strict=True):
@@ -144,7 +144,7 @@ def _offsets(windows: Sequence[Window]) -> Ints:
 
 
 def _rows(scores: Sequence[Floats], offsets_ws2: Ints) -> NDArray[np.float64]:
-    """Scores (w, s) of all windows, cut to as many tokens as there are."""
+    """Scores (w, s) of all windows, cut or padded with -inf to their tokens."""
     score_ws = np.full(offsets_ws2.shape[:2], -np.inf)
     for row, score_s in zip(score_ws, scores, strict=True):
         row[: len(score_s)] = score_s[: len(row)]
@@ -152,9 +152,9 @@ def _rows(scores: Sequence[Floats], offsets_ws2: Ints) -> NDArray[np.float64]:
 
 
 def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bool_]:
-    """Whether no other window (w, s) has more of the passage on a token's scarcer side.
+    """True (w, s) in the window with a token's maximal context, as in run_squad.py.
 
-    Of windows alike the longer one counts, a token for a hundredth, then the earlier.
+    Context is the smaller of both sides, plus 0.01 a token of the window; ties go to the earlier.
     """
     text_ws = offsets_ws2[..., 0] >= 0
     if len(windows) == 1:
@@ -173,9 +173,9 @@ def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bo
 
 
 def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[float, Place]]:
-    """Scores above -inf and where they are, from the highest down, of equal ones the first first.
+    """Finite scores with their indices, in descending order; ties in order of index.
 
-    So many are sorted to begin with, and the rest only if somebody asks for more.
+    The highest ``at_once`` are sorted first, the rest only when the caller needs more.
     """
     flat = scores.ravel()
     if at_once < len(flat):
@@ -184,18 +184,18 @@ def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[flo
     else:
         parts = ((-np.inf, np.inf),)
     for low, high in parts:
-        among = np.flatnonzero((flat >= low) & (flat < high) & (flat > -np.inf))
-        ordered = among[np.argsort(-flat[among], kind="stable")]
+        in_range = np.flatnonzero((flat >= low) & (flat < high) & (flat > -np.inf))
+        ordered = in_range[np.argsort(-flat[in_range], kind="stable")]
         places = np.stack(np.unravel_index(ordered, scores.shape), axis=1).tolist()
         yield from zip(flat[ordered].tolist(), map(tuple, places), strict=True)
 
 
 def _distinct(
-    passage: str, offsets_ws2: Ints, found: Iterator[tuple[float, Place]], best: int
+    passage: str, offsets_ws2: Ints, scored_places: Iterator[tuple[float, Place]], best: int
 ) -> list[tuple[float, str]]:
-    """The first texts that differ, each with the best of its scores."""
+    """The ``best`` first distinct texts, each with its highest score."""
     texts: dict[str, float] = {}
-    for score, (window, first, last) in found:
+    for score, (window, first, last) in scored_places:
         begin, end = offsets_ws2[window, first, 0], offsets_ws2[window, last, 1]
         text = passage[begin:end].strip()
         if text:

@@ -1,4 +1,4 @@
-"""Answers as the files that GLUE and SQuAD take, and the average that GLUE ranks by."""
+"""Submission files of GLUE and SQuAD, and the average that GLUE ranks by."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ GLUE_FILES: dict[GlueName, str] = {
     "ax": "AX.tsv",
 }
 MISMATCHED = "MNLI-mm.tsv"
-"""The second test part of MNLI."""
+"""The file of MNLI's second, mismatched test part."""
 
 GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
     "cola": ("mcc",),
@@ -35,31 +35,30 @@ GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
     "rte": ("accuracy",),
     "wnli": ("accuracy",),
 }
-"""What the leaderboard ranks by; AX is shown there and does not count."""
+"""The metrics that the leaderboard ranks by; AX is shown there and does not count."""
 
 
 def glue(task: GlueName, answers: Sequence[Given], mismatched: bool = False) -> dict[str, str]:
-    """The file for gluebenchmark.com, its text by its name, for one answer to each row of a test.
+    """The file for gluebenchmark.com, name to text, from one answer for each row of a test part.
 
-    Labels are spelled as in the task's own files. Scores of STS-B are kept from 0 to 5.
+    Labels are spelled as in the task's own files. Scores of STS-B are clipped to 0 to 5.
     """
-    rows = [f"{index}\t{_told(answer)}" for index, answer in enumerate(answers)]
+    rows = [f"{index}\t{_spelled(answer)}" for index, answer in enumerate(answers)]
     name = MISMATCHED if mismatched else GLUE_FILES[task]
     return {name: "\n".join(["index\tprediction", *rows, ""])}
 
 
-def _told(answer: Given) -> str:
+def _spelled(answer: Given) -> str:
     return answer if isinstance(answer, str) else f"{min(max(answer, 0.0), 5.0):.3f}"
 
 
 def squad(
     examples: Sequence[Example], decoded: Sequence[Decoded], unanswerable: bool
 ) -> dict[str, str]:
-    """Files of SQuAD, their text by their name: the answers, which the official script judges, the
-    likeliest answers of each question and, for SQuAD 2.0, how much none is preferred.
+    """The files for SQuAD, name to text: answers, n-best answers and, for 2.0, null odds.
 
-    For the script's ``--na-prob-file``: it wants answers that are never withheld, ``likeliest``,
-    which a ``threshold`` of infinity makes all of ``predictions.json``.
+    The official script reads ``predictions.json``. With ``--na-prob-file`` it expects answers that
+    are never withheld: decode with an infinite ``threshold`` for that.
     """
     by_key = dict(zip((example.key for example in examples), decoded, strict=True))
     files: dict[str, object] = {
@@ -74,7 +73,7 @@ def squad(
 
 
 def glue_average(scores: Mapping[str, Mapping[str, float]]) -> float:
-    """The mean over tasks, by name, of each one's mean over the metrics it is ranked by.
+    """GLUE's average: the mean over tasks of the mean over a task's metrics.
 
     ``mnli-mm`` is the mismatched part of ``mnli``, with which it makes one task. With ``wnli`` it
     is the leaderboard's figure of nine tasks, without it that of the eight which most papers have

@@ -1,33 +1,33 @@
-"""F1 of the spans that tags name, as CoNLL's script conlleval counts them."""
+"""F1 of tagged spans, counted as by CoNLL's script conlleval."""
 
 from collections.abc import Sequence
 
 Spans = set[tuple[str, int, int]]
-"""Kind, first word, last word."""
+"""Spans of a sentence: kind, index of the first word, index of the last."""
 
 
 def span_f1(right: Sequence[tuple[str, ...]], answers: Sequence[tuple[str, ...]]) -> float:
-    """Of all sentences together; a span counts where its kind and both its ends are right.
+    """F1 over all sentences; a span counts if its kind and both ends are right.
 
-    0 where neither side names one.
+    0 if neither side has a span.
     """
-    hits = found = wanted = 0
+    hits = predicted = gold = 0
     for right_w, answers_w in zip(right, answers, strict=True):
         assert len(right_w) == len(answers_w), "a tag a word"
-        known, said = spans(right_w), spans(answers_w)
-        hits += len(known & said)
-        found += len(said)
-        wanted += len(known)
-    return 2 * hits / (found + wanted) if hits else 0.0
+        gold_spans, predicted_spans = spans(right_w), spans(answers_w)
+        hits += len(gold_spans & predicted_spans)
+        predicted += len(predicted_spans)
+        gold += len(gold_spans)
+    return 2 * hits / (predicted + gold) if hits else 0.0
 
 
 def spans(tags: Sequence[str]) -> Spans:
     """The spans in the tags of one sentence.
 
-    Forgiving as conlleval is: ``I-PER`` after a word that is no ``PER`` begins a span. ``E-`` ends
-    one and ``S-`` is one; what begins otherwise, ``O`` or nothing at all, is outside of any.
+    As lenient as conlleval: ``I-PER`` after a word that is not ``PER`` begins a span. ``E-`` ends
+    one and ``S-`` is one; any other tag is outside.
     """
-    found: Spans = set()
+    complete: Spans = set()
     part = kind = ""
     first = 0
     for place, tag in enumerate([*tags, "O"]):
@@ -35,7 +35,7 @@ def spans(tags: Sequence[str]) -> Spans:
         part, kind = (tag[:1], tag[2:]) if tag[1:2] in ("", "-") else ("", "")
         goes_on = part in ("I", "E") and before in ("B", "I") and kind == kind_before
         if before in ("B", "I", "E", "S") and not goes_on:
-            found.add((kind_before, first, place - 1))
+            complete.add((kind_before, first, place - 1))
         if not goes_on:
             first = place
-    return found
+    return complete

@@ -7,8 +7,11 @@ LARGEST_FILE_BYTES = 256 * 2**20
 FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 
 Kind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
-"""``written``: as tokenizer.json has it; the others are made anew from their tokens, as classes of
-transformers 5 do also where there is a tokenizer.json."""
+"""Ways to make a tokenizer.
+
+``written`` takes tokenizer.json as it stands; the others are built anew from their tokens, as the
+classes of transformers 5 do even beside a tokenizer.json.
+"""
 
 ALL: tuple[Kind, ...] = get_args(Kind)
 
@@ -23,7 +26,7 @@ CLASSES: Mapping[str, Kind] = {
     "PreTrainedTokenizer": "written",
     "TokenizersBackend": "written",
 }
-"""The classes that bertc reads, also with ``Fast`` behind their names."""
+"""The kind of each class that bertc reads; ``Fast`` after its name is ignored."""
 
 OF_MODELS: Mapping[str, str] = {
     "bert": "BertTokenizer",
@@ -33,7 +36,7 @@ OF_MODELS: Mapping[str, str] = {
     "xlnet": "XLNetTokenizer",
     "xlm": "XLMTokenizer",
 }
-"""The class of a model_type where no file names another."""
+"""The default class of each model_type, for folders that name none."""
 
 FILES: Mapping[Kind, tuple[str, ...]] = {
     "written": FILE_NAMES,
@@ -43,7 +46,7 @@ FILES: Mapping[Kind, tuple[str, ...]] = {
     "xlnet": ("tokenizer.json", "spiece.model"),
     "xlm-roberta": ("tokenizer.json",),
 }
-"""The files that a kind reads, the first that is there."""
+"""The files of each kind; the first that exists is read."""
 
 NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens with a name, in the order in which they are added."""
@@ -70,7 +73,7 @@ DEFAULTS: Mapping[Kind, Mapping[str, str]] = {
         "mask": "<mask>",
     },
 }  # fmt: skip
-"""How each class calls its special tokens where no file does."""
+"""The special tokens of each kind, by role, where no file names them."""
 
 XLNET_EXTRA = ("<eop>", "<eod>")
 
@@ -82,7 +85,7 @@ OPTIONS: Mapping[Kind, Mapping[str, bool | None]] = {
     "xlnet": {"do_lower_case": False},
     "xlm-roberta": {"add_prefix_space": True},
 }
-"""The settings of tokenizer_config.json that a class follows, and their defaults."""
+"""The settings of tokenizer_config.json that each kind follows, with their defaults."""
 
 ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
     "split_special_tokens": (False, ALL),
@@ -90,10 +93,10 @@ ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
     "keep_accents": (False, ("xlnet",)),
     "remove_space": (True, ("xlnet",)),
 }
-"""Settings with one value that bertc follows, and the kinds that they belong to."""
+"""Settings of which bertc follows one value only: that value, and the kinds that have them."""
 
 KEPT = (
     "model_max_length", "padding_side", "truncation_side", "model_input_names",
     "clean_up_tokenization_spaces", "do_lower_case",
 )  # fmt: skip
-"""Settings of tokenizer_config.json that change no token, passed on for those who read them."""
+"""Settings of tokenizer_config.json that change no token, saved again for other readers."""

@@ -1,7 +1,7 @@
-"""The facts that the files of a folder tell of its tokenizer.
+"""Facts about a tokenizer, read from the files of its folder.
 
-Special tokens and settings are looked up in the order of transformers 5.23, of its
-``AutoTokenizer``; what it would read otherwise than bertc is refused by name.
+Special tokens and settings are looked up in the order of ``AutoTokenizer`` of transformers 5.23;
+settings that it would read differently from bertc are refused by name.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ from bertc.tokenizer_files.special_words import (
     extra_words,
     read_object,
     special_words,
+    token_id,
     unreadable,
-    whole,
     word_of,
 )
 
 
 @dataclass(frozen=True)
 class TokenizerFacts:
-    """All that is known of a tokenizer before its vocabulary is read from ``file``.
+    """The facts about a tokenizer before its vocabulary is read from ``file``.
 
-    ``named`` are special tokens by their role, ``extra`` more of them, ``added`` tokens by their
-    id, ``kept`` settings for others.
+    ``named`` has special tokens by role, ``extra`` more of them, ``added`` tokens by id, ``kept``
+    the settings that are passed on.
     """
 
     file: Path
@@ -55,7 +55,7 @@ class TokenizerFacts:
 
     @property
     def lower(self) -> bool:
-        """Whether text becomes lower case, as far as it is told outside tokenizer.json."""
+        """True if text becomes lower case, as far as files other than tokenizer.json say."""
         default = self.kind in ("bert", "albert", "written")
         return self.options.get("do_lower_case", self.kept.get("do_lower_case", default)) is True
 
@@ -63,7 +63,7 @@ class TokenizerFacts:
 def read_facts(path: Path) -> TokenizerFacts:
     """The facts of a folder's tokenizer, or of one of its files.
 
-    A file that is named itself is read by its own name: ``tokenizer.json`` as it is written.
+    The kind of a single file follows from its name: ``tokenizer.json`` is taken as it stands.
 
     Raises:
         MissingInputError: if there is no vocabulary.
@@ -87,16 +87,16 @@ def read_facts(path: Path) -> TokenizerFacts:
     by_name = {word.content: word for word in added.values()}
     for role in NAMED:
         if f"{role}_token" in settings:
-            given = settings[f"{role}_token"]
+            setting = settings[f"{role}_token"]
             named.pop(role, None)
-            if given is not None:
-                word = word_of(folder, given, special=True)
+            if setting is not None:
+                word = word_of(folder, setting, special=True)
                 named[role] = by_name.get(word.content, word)
     return TokenizerFacts(
         file,
         kind,
         options,
-        whole(folder, "unk_id", config.get("unk_id", 0)),
+        token_id(folder, "unk_id", config.get("unk_id", 0)),
         named,
         _extra(folder, kind, settings, file),
         added,
@@ -105,7 +105,7 @@ def read_facts(path: Path) -> TokenizerFacts:
 
 
 def _class(config: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    """The class that a folder names, or its model type stands for; empty where neither is."""
+    """The class that a folder names, else that of its model type; empty if neither is known."""
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     if named is None and (layout := model.get("model_type")):
         named = OF_MODELS.get(str(layout), f"that of {layout}")
@@ -125,7 +125,7 @@ def _kind(path: Path, named: str) -> Kind:
 
 
 def _file(path: Path, kind: Kind) -> Path:
-    """The vocabulary at a path, or in it if it is a folder."""
+    """The vocabulary file at a path, or inside it if it is a folder."""
     if not is_folder(path):
         if not is_file(path):
             raise MissingInputError(
@@ -142,7 +142,7 @@ def _file(path: Path, kind: Kind) -> Path:
 
 
 def _kind_of_file(file: Path, named: str) -> Kind:
-    """The kind of a file that is named itself, or beside which nothing names a class."""
+    """The kind of a single file, or of one in a folder that names no class."""
     match file.suffix:
         case ".txt":
             return "bert"
@@ -178,11 +178,11 @@ def _option(folder: Path, name: str, value: Any) -> bool | None:
 def _extra(
     folder: Path, kind: Kind, settings: Mapping[str, Any], file: Path
 ) -> tuple[Word, ...] | None:
-    """More special tokens; None where a spiece.model itself says which."""
-    found = extra_words(folder, settings)
-    if found is None and file.suffix != ".model":
+    """Further special tokens; None where spiece.model lists them."""
+    words = extra_words(folder, settings)
+    if words is None and file.suffix != ".model":
         return tuple(Word(token, {"special": True}) for token in XLNET_EXTRA if kind == "xlnet")
-    return found
+    return words
 
 
 def _kept(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""SentencePiece models (sentencepiece_model.proto) as far as they decide how text is cut."""
+"""SentencePiece models (sentencepiece_model.proto): the fields that decide tokenisation."""
 
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 UNIGRAM_MODEL = 1
-"""A value of TrainerSpec.ModelType."""
+"""TrainerSpec.ModelType of a unigram model."""
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 """Values of SentencePiece.Type."""
 
 
 class SentencePieceModel(NamedTuple):
-    """What of a SentencePiece model decides how text is cut."""
+    """The fields of a SentencePiece model that decide tokenisation."""
 
     pieces: list[tuple[str, float]]
     types: list[int]
@@ -53,7 +53,7 @@ def _read(content: bytes) -> SentencePieceModel:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """(field number, value) of a protobuf message; fixed32 and fixed64 stay bytes."""
+    """Pairs (field number, value) of a protobuf message; fixed32 and fixed64 stay bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)

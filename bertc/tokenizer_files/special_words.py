@@ -1,4 +1,4 @@
-"""Special and added tokens, as the JSON files beside a vocabulary list them."""
+"""Special and added tokens, from the JSON files beside a vocabulary."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, NAMED
 
 @dataclass(frozen=True)
 class Word:
-    """A token that is never cut, as ``AddedToken`` of the tokenizers library takes it."""
+    """A token that is never split: content and flags of an ``AddedToken`` of tokenizers."""
 
     content: str
     flags: Mapping[str, bool]
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object in one of a folder's JSON files; empty where there is no such file.
+    """The object in a JSON file of the folder; empty if there is no such file.
 
     Raises:
         MissingInputError: if it is no plain file.
@@ -34,7 +34,7 @@ def special_words(
 ) -> tuple[Mapping[str, Any], dict[int, Word]]:
     """The settings that name special tokens, and the added tokens by their id.
 
-    Where tokenizer_config.json lists the added tokens, no other file is asked.
+    Where tokenizer_config.json lists the added tokens, no other file is read.
     """
     listed = config.get("added_tokens_decoder")
     if listed is not None:
@@ -66,7 +66,7 @@ def special_words(
 def _id(folder: Path, number: Any) -> int:
     if isinstance(number, str) and number.isdecimal() and len(number) < 9:
         number = int(number)
-    return whole(folder, "added token's id", number)
+    return token_id(folder, "added token's id", number)
 
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -77,7 +77,7 @@ def _content(value: Any) -> str | None:
 
 
 def word_of(folder: Path, value: Any, special: bool) -> Word:
-    """A token as a file lists it: its text alone, or with its flags.
+    """A token from its entry in a file: text alone, or an object with flags.
 
     Raises:
         DataError: if it is neither.
@@ -94,23 +94,23 @@ def word_of(folder: Path, value: Any, special: bool) -> Word:
 
 
 def extra_words(folder: Path, settings: Mapping[str, Any]) -> tuple[Word, ...] | None:
-    """More special tokens, with names of their own or without; None where no file tells any."""
-    found = settings.get("extra_special_tokens") or settings.get("additional_special_tokens")
-    own = [
+    """Further special tokens, with a role of their own or none; None if no file lists any."""
+    extra = settings.get("extra_special_tokens") or settings.get("additional_special_tokens")
+    with_roles = [
         value
         for name, value in settings.items()
         if name.endswith("_token") and name[:-6] not in NAMED and isinstance(value, str)
     ]
-    if found is None and not own:
+    if extra is None and not with_roles:
         return None
-    listed = found.values() if isinstance(found, dict) else found or ()
-    if not isinstance(found, dict | list | None):
-        raise unreadable(folder, "extra_special_tokens", found, "a list of tokens")
-    return tuple(word_of(folder, value, special=True) for value in (*listed, *own))
+    listed = extra.values() if isinstance(extra, dict) else extra or ()
+    if not isinstance(extra, dict | list | None):
+        raise unreadable(folder, "extra_special_tokens", extra, "a list of tokens")
+    return tuple(word_of(folder, value, special=True) for value in (*listed, *with_roles))
 
 
-def whole(folder: Path, name: str, value: Any) -> int:
-    """A token id in a file.
+def token_id(folder: Path, name: str, value: Any) -> int:
+    """A token id read from a file.
 
     Raises:
         DataError: if it is something else.
@@ -121,7 +121,7 @@ def whole(folder: Path, name: str, value: Any) -> int:
 
 
 def unreadable(folder: Path, name: str, value: Any, expected: str) -> DataError:
-    """The refusal of a setting that is no such value."""
+    """The error for a setting of the wrong type or range."""
     return DataError(
         f"{folder}: the tokenizer's {name} = {shown(value)} is not {expected}",
         help="copy tokenizer_config.json and special_tokens_map.json again from their source",

@@ -154,7 +154,7 @@ def test_edges(
 
 
 def test_nothing_is_judged_without_what_is_right() -> None:
-    with pytest.raises(DataError, match="nothing to judge by"):
+    with pytest.raises(DataError, match="no examples to score"):
         judge(COLA, [], [])
-    with pytest.raises(DataError, match="`7` says not what is right"):
+    with pytest.raises(DataError, match="`7` has no label"):
         judge(COLA, [Labelled("7", ("a",), None)], ["0"])

@@ -71,5 +71,5 @@ def test_by_hand(version: int, right: list[str], said: str, em: float, f1: float
 
 def test_unknown_answers_are_refused() -> None:
     unknown = Asked("q7", "", "who?", (), None)
-    with pytest.raises(DataError, match="`q7` says not what is right"):
+    with pytest.raises(DataError, match="`q7` has no label"):
         judge(Squad(data="x", version=2), [unknown], [""])
