@@ -1,7 +1,6 @@
 """What the compiler makes of a spec, as plain text by stable names: nothing here runs a step."""
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from bertc.api import points
@@ -52,12 +51,12 @@ def _weights(resolved: Resolved) -> str:
 
 
 def _hugging_face(resolved: Resolved) -> str:
-    """The configuration and what each tensor is called there, or what stands in the way."""
+    """The configuration and what each tensor is called there, or the setting in the way."""
     encoder = alone(resolved, "encoder")
     names = [w.name for w in model_weights(encoder)]
     found = target_of(encoder, names, padding(resolved))
     if isinstance(found, Obstacle):
-        return json.dumps(asdict(found), indent=1)
+        return f"in the way: {found.setting}"
     layout, chosen = found
     config = hf_config(resolved.encoder, Unlearned(resolved), layout, chosen)
     called = keys(layout, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)

@@ -13,7 +13,7 @@ TOY = {
     "holdout": "20%", "device": "cpu", "precision": "fp32", "compile": "off", "dropout": "0",
     "vocab": "wordpiece(120)", "data": 'files("farm.txt", sentences=lines)',
     # So large an eps that gradients which are noise around 0 move nothing.
-    "optimizer": "adamw(lr=1e-2, warmup=1, eps=1e-3)",
+    "optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3)",
 }  # fmt: skip
 
 TRANSLATED = 'pairs(en="a.en", fr="a.fr")'
@@ -46,7 +46,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "nsp": {"objective": "mlm + nsp", "format": "segment-pair", "vocab": "words(size=100)"},
     "sop": {
         "objective": "mlm + sop", "format": "segment-pair", "share": "all", "embedding": "16",
-        "optimizer": "lamb(lr=1e-2, warmup=1, schedule=cosine)", "vocab": "unigram(120)",
+        "optimizer": "lamb(lr=1e-2, warmup=0, schedule=cosine)", "vocab": "unigram(120)",
     },
     "sbo": {"objective": "span + sbo", "format": "single-segment"},
     "sbo nsp": {"objective": "span + sbo + nsp", "format": "segment-pair", "norm": "pre"},
@@ -58,7 +58,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
     },
     "tlm sbo": {"objective": "tlm(unit=span) + sbo", "data": TRANSLATED},
     "clm": {"objective": "clm", "format": "doc-sentences", "pack": "true", "seq": "64",
-            "optimizer": "adam(lr=1e-2, warmup=1, eps=1e-3, schedule=inverse-sqrt)"},
+            "optimizer": "adam(lr=1e-2, warmup=0, eps=1e-3, schedule=inverse-sqrt)"},
     "clm gpt": {"objective": "clm", "norm": "pre", "initializer": "normal(0.02, positions=0.01)",
                 "vocab": "bytes", "activation": "gelu-tanh"},
     "transformer-xl": {**STREAM, "initializer": "normal(0.02, norms=0.02)",
@@ -81,7 +81,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
                  "activation": "tanh", "pack": "true", "format": "sentence-pair", "seq": "64"},
     "uneven": {"objective": "mlm", "ffn": "[64, 32]", "heads": "[2, 4]", "head_dim": "8",
                "positions": "learned(34, 2)",
-               "optimizer": "adamw(lr=1e-2, warmup=1, eps=1e-3, schedule=constant)"},
+               "optimizer": "adamw(lr=1e-2, warmup=0, eps=1e-3, schedule=constant)"},
     # growing
     "stack": _growing("stack", objective="mlm"),
     "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),
@@ -101,10 +101,13 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "choose": _asked('choose("choose.train.tsv", "choose.dev.tsv", choices=["a", "b", "c"])'),
     "tag": _asked('tag("tag.train.tsv", "tag.dev.tsv")'),
     "read": _asked('read("read.train.tsv", "read.dev.tsv")'),
-    "read conditioned": _asked('squad(".", version=2, head=conditioned)', **{
+    "read conditioned": _asked('squad(".", version=2, head=conditioned)', seq="20", **{
         key: XLNET[key] for key in ("attention", "segments")}),
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
 }  # fmt: skip
+
+UNTRAINED = ("read conditioned",)
+"""Rows this short have fewer tokens than it looks for beginnings."""
 
 
 def spec(name: str) -> str:

@@ -2,9 +2,15 @@
 
 import os
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from tests.net import compiled, goldens
-from tests.net.programs import FARM
+import torch
+
+from bertc.native import kernels, library
+from tests.net import compiled, goldens, steps
+from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 
 def renew(names: list[str]) -> None:
@@ -14,9 +20,29 @@ def renew(names: list[str]) -> None:
         if name == "compiled":
             texts = {each: compiled.texts(resolved) for each, resolved in found.items()}
             goldens.write("compiled.json.xz", texts)
+        elif name == "steps":
+            goldens.write("steps.json.xz", _steps())
         else:
             at = compiled.FIGURES.index(name)
             goldens.write(f"{name}.json", compiled.figures(found)[at])
+
+
+def _steps() -> dict[str, Any]:
+    """What every program learns, where dropout is drawn by the kernels without them too."""
+    torch.use_deterministic_algorithms(True)
+    assert steps.with_kernels(), "a C compiler is needed"
+    found = {}
+    with TemporaryDirectory() as folder:
+        for name in PROGRAMS:
+            if name not in UNTRAINED:
+                found[name] = steps.trained(name, Path(folder) / name.replace(" ", "-"))
+        library.load = lambda value: library.Loaded(None, "left out")
+        kernels.load = library.load
+        kernels._kernels.cache_clear()
+        for name in steps.DRAWN_BY_KERNELS:
+            again = Path(folder) / f"again-{name.replace(' ', '-')}"
+            found[steps.variant(name)] = steps.trained(name, again)
+    return found
 
 
 if __name__ == "__main__":

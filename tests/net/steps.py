@@ -1,0 +1,114 @@
+"""What tiny runs saw, and what they learned of it.
+
+Everything is taken at ends that outlive any rebuilding, none at a class or function of bertc:
+
+* What was read: a dispatch mode sees every table lookup that torch makes, forwards in training and
+  evaluation, whoever asks for it. Its integers are digested by the number of rows of the table,
+  exactly: token ids after corruption (and after a generator's guesses), segments, positions,
+  languages. One number a lookup, so that a difference says at which of them it began.
+* What was asked: losses of every term, gradient norms and scores as ``metrics.jsonl`` has them. A
+  wrong target, weight or count of predictions moves a loss by far more than the tolerance.
+* What was learned: the weights of the last checkpoint, under the names of the weight table.
+
+Floats are summaries in fp64, equal within ``TOLERANCE``, for processors differ in the last bits.
+"""
+
+import json
+import math
+import zlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bertc.api import points
+from bertc.native import kernels
+from bertc.train.loop import train
+from tests.net.programs import PROGRAMS, spec
+
+TOLERANCE = 1e-6
+ENTRIES = 8
+DRAWN_BY_KERNELS = tuple(name for name in PROGRAMS if name.startswith("dropout"))
+"""Programs whose dropout is another one where there are no C kernels."""
+
+
+class Lookups(TorchDispatchMode):
+    """Keeps a checksum of the integers of each lookup, by the rows of the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: defaultdict[str, list[int]] = defaultdict(list)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run the operation as it is."""
+        if func is torch.ops.aten.embedding.default:
+            ids = args[1].to(torch.int64).contiguous().numpy()
+            self.seen[str(len(args[0]))].append(zlib.crc32(ids.tobytes()))
+        return func(*args, **(kwargs or {}))
+
+
+def with_kernels() -> bool:
+    """Whether this machine compiles the C kernels."""
+    return not kernels.missing("fp32")
+
+
+def variant(name: str) -> str:
+    """The golden that a program is held against on this machine."""
+    drawn = name in DRAWN_BY_KERNELS and not with_kernels()
+    return f"{name}, without kernels" if drawn else name
+
+
+def trained(name: str, folder: Path) -> dict[str, Any]:
+    """Train a program, and say what it saw and learned."""
+    (resolved,) = points(spec(name))
+    with Lookups() as lookups:
+        train(resolved, folder / "run", cache=folder.parent / "cache", quiet=True)
+    last = max((folder / "run" / "checkpoints").glob("step-*"))
+    return {
+        "read": dict(lookups.seen),
+        "asked": metrics(folder / "run"),
+        "learned": weights(last / "weights.safetensors"),
+    }
+
+
+def metrics(run: Path) -> list[Any]:
+    """The lines of a run without what the machine has to do with."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [{k: v for k, v in line.items() if k not in MACHINE} for line in lines]
+
+
+MACHINE = ("seconds", "peak_memory_bytes")
+
+
+def weights(file: Path) -> dict[str, list[float]]:
+    """For each weight its number of elements, sum, sum of squares, and a few of its elements."""
+    return {name: summary(tensor) for name, tensor in sorted(load_file(file).items())}
+
+
+def summary(tensor: Tensor) -> list[float]:
+    """Plain numbers that tell a tensor from another one."""
+    x = tensor.double().reshape(-1)
+    places = torch.linspace(0, len(x) - 1, ENTRIES).long()
+    own = [len(x), float(x.sum()), float(x @ x), *x[places].tolist()]
+    return [float(f"{value:.9g}") for value in own]
+
+
+def differences(golden: Any, now: Any, at: str = "") -> list[str]:
+    """Where two values differ, integers and texts by anything, floats by more than is allowed."""
+    if isinstance(golden, dict) and isinstance(now, dict):
+        if golden.keys() != now.keys():
+            return [f"{at}: {sorted(golden.keys() ^ now.keys())} stand on one side only"]
+        return [each for k in golden for each in differences(golden[k], now[k], f"{at} {k}")]
+    if isinstance(golden, list) and isinstance(now, list) and len(golden) == len(now):
+        pairs = enumerate(zip(golden, now, strict=True))
+        return [each for n, (a, b) in pairs for each in differences(a, b, f"{at} [{n}]")]
+    if isinstance(golden, float) and isinstance(now, float | int):
+        close = math.isclose(golden, now, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return [] if close else [f"{at}: {golden!r}, now {now!r}"]
+    return [] if golden == now else [f"{at}: {golden!r}, now {now!r}"]
