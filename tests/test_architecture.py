@@ -18,6 +18,7 @@ ROOMS = (
     "diagnostics",
     "ir",
     "ir.network",
+    "ir.terms",
     "ir.learning",
     "ir.program",
     "planning",

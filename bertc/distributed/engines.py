@@ -17,7 +17,6 @@ from bertc.ir.program.model import is_tied
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
-from bertc.passes.stages import reads_pooler
 from bertc.planning import Layout
 
 Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor, Memory | None]]
@@ -176,8 +175,7 @@ def trained_names(stage: Stage) -> set[str]:
     found = set()
     for network in stage.networks():
         objectives = [term.objective for term in network.terms]
-        pooled = reads_pooler(network.terms)
-        unread = () if pooled else ("pooler.weight", "pooler.bias")
+        unread = () if network.pooled else ("pooler.weight", "pooler.bias")
         unread = unread if network.unseen else (*unread, "embeddings.unseen")
         for weight in network.encoder.weights() if objectives else ():
             tied = network.name == "generator" and is_tied(stage.replacements, weight.name)

@@ -6,7 +6,6 @@ element as below; the vocabulary head runs on 80 of 512 positions and the head t
 tokens on all. Other objectives are not counted, and every encoder has two token types.
 """
 
-from bertc.ir.learning.objective import Masked, Rtd
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.program.resolved import Network
 
@@ -20,9 +19,9 @@ def network_flops(network: Network, seq: int) -> int:
     """Forward pass of a network and of its heads over one example."""
     forward = body_flops(network.encoder, seq)
     objectives = [term.objective for term in network.terms]
-    if not objectives or any(isinstance(objective, Masked) for objective in objectives):
+    if not objectives or any(objective.masks for objective in objectives):
         forward += mlm_head_flops(network.encoder, seq)
-    if any(isinstance(objective, Rtd) for objective in objectives):
+    if any(objective.judges_guesses for objective in objectives):
         forward += binary_head_flops(network.encoder, seq)
     return forward
 

@@ -5,9 +5,7 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.figures import Convention, Flops, Parameters
-from bertc.ir.program.head_cost import head_matmuls
 from bertc.ir.program.resolved import Stage
-from bertc.passes.stages import reads_pooler
 
 _LAYERS = ("attention", "ffn")
 
@@ -80,12 +78,12 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     rows = examples * stage.rows_an_example
     for network in stage.networks():
         # A pooler that nothing reads is not run; else it pools every example of a row.
-        pooled = stage.texts if reads_pooler(network.terms) else 0
+        pooled = stage.texts if network.pooled else 0
         memory = stage.remembered(network.name)
         body = network.encoder.matmuls(
             rows, stage.seq, network.asked, memory, network.unseen, network.ways
         )
-        for product in (*body, *head_matmuls(stage, network, examples)):
+        for product in (*body, *network.head_matmuls(examples)):
             times = pooled if product.part == "pooler" else 1
             forward += times * product.flops
             train += times * (product.train_flops if network.terms else product.flops)

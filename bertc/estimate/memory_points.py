@@ -19,7 +19,6 @@ from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
 from bertc.ir.base import Kept
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.head_cost import head_kept, vocabulary_heads
 from bertc.ir.program.resolved import Network, Stage
 
 MOMENTS_BYTES = 8
@@ -62,7 +61,7 @@ class Pass:
     @cached_property
     def kept(self) -> int:
         """Bytes that forward leaves of one example for backward."""
-        return self.body_kept + self.room.bytes_of(head_kept(self.stage, self.network))
+        return self.body_kept + self.room.bytes_of(self.network.head_kept())
 
     @cached_property
     def body_kept(self) -> int:
@@ -91,7 +90,7 @@ class Pass:
     @cached_property
     def heads(self) -> int:
         """Weights of its heads, and of what they read beside the states."""
-        weights = {  # mlm and tlm have one head
+        weights = {  # terms may share a head
             weight.name: weight.numel
             for term in self.network.terms
             for weight in term.objective.weights(self.encoder)
@@ -101,7 +100,7 @@ class Pass:
     @cached_property
     def reads(self) -> int:
         """Heads over the vocabulary."""
-        return vocabulary_heads(self.stage, self.network)
+        return self.network.vocabulary_heads
 
     @property
     def table(self) -> int:

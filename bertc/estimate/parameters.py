@@ -8,7 +8,7 @@ from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import is_tied
-from bertc.ir.program.resolved import NetworkName, Stage, learner
+from bertc.ir.program.resolved import NetworkName, Stage
 
 Tally = Counter[str]
 """Weights by part."""
@@ -20,14 +20,12 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
     With ``trained`` of those networks alone that the stage trains. Layers of equal widths are
     counted once and multiplied, so that the cost does not grow with depth.
     """
-    # mlm and tlm have one head.
+    # Terms may share a head.
     heads = _tally(
         {
             weight.name: weight
             for term in terms
-            for weight in term.objective.weights(
-                stage.network(learner(term.objective, stage.generator))
-            )
+            for weight in term.objective.weights(stage.network(stage.network_of(term.objective)))
         }.values()
     )
     names = {network.name for network in stage.networks() if network.terms}

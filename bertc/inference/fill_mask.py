@@ -13,7 +13,7 @@ from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.learning.objective import Mlm
-from bertc.ir.program.resolved import NetworkName, learner
+from bertc.ir.program.resolved import NetworkName
 from bertc.nn import Model, Order, Reading
 from bertc.objectives import mlm_logits, rtd_logits
 
@@ -149,7 +149,7 @@ def _learned(model: Model) -> set[str]:
 
 def _notes(model: Model, masks: list[tuple[Candidate, ...]], language: str) -> tuple[str, ...]:
     notes, known = [], model.resolved.encoder.languages
-    if masks and learner(Mlm(), model.resolved.generator) == "generator":
+    if masks and model.resolved.stages[-1].network_of(Mlm()) == "generator":
         notes.append("the generator tells the masks; the encoder learned to find what is replaced")
     if known and not language:
         notes.append(f"read as text of no language; --language tells it one of {', '.join(known)}")
@@ -245,7 +245,7 @@ class _Reader:
             order = Order(rank_ms, torch.ones_like(rank_ms), asked_m[:, None])
             hidden_msh = self.model.read(self._reading(rows_ms)._replace(order=order))
             return self._scores(hidden_msh[:, -1], "encoder", "plm")
-        name = learner(Mlm(), self.model.resolved.generator)
+        name = self.model.resolved.stages[-1].network_of(Mlm())
         hidden_msh = self.model.read(self._reading(rows_ms), name)
         return self._scores(hidden_msh[torch.arange(len(rows)), asked_m], name, "mlm")
 

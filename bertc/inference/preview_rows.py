@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import assert_never
 
 from bertc.data import RawBatch, Vocabulary
-from bertc.ir.learning.objective import Clm, Mlm, Nsp, Objective, PairTerm, Plm, Rtd, Sbo, Sop, Tlm
+from bertc.ir.learning.objective import Clm, Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Stage
+from bertc.ir.terms.pairs import PairTerm
 from bertc.objectives import Columns
 
 WIDTH = 100

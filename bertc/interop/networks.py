@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bertc.ir.network.generator import NoGenerator
 from bertc.ir.program.model import is_tied, model_weights
-from bertc.ir.program.resolved import NetworkName, Resolved, learner
+from bertc.ir.program.resolved import NetworkName, Resolved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ def alone(resolved: Resolved, name: NetworkName) -> Resolved:
                         "objective": tuple(
                             term
                             for term in stage.objective
-                            if learner(term.objective, stage.generator) == name
+                            if stage.network_of(term.objective) == name
                         ),
                     }
                 )

@@ -12,7 +12,7 @@ from bertc.interop.names import TITLES
 from bertc.ir.base import Normal
 from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, Vocabulary, WordPiece
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, SpanUnit, Term
+from bertc.ir.learning.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.attention import FullAttention, RelativeAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
@@ -21,6 +21,7 @@ from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.terms.masking import SpanUnit
 from bertc.storage.paths import is_file
 from bertc.tokenizer_files.classes import FILE_NAMES
 from bertc.tokenizer_files.facts import read_facts

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, SpanUnit, Tlm
+from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Stage
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import SpanUnit
 from bertc.nn import Reading, places
 from bertc.objectives.clm import next_tokens
 from bertc.objectives.mlm import mask_tokens
@@ -94,7 +96,7 @@ def _hide(
 ) -> tuple[torch.Tensor, Predictions | None]:
     """The token ids (b, s) with some hidden, and which; each term hides in rows of its own."""
     token_ids_bs, masks = inputs.token_ids, None
-    for hiding in stage.hiding():
+    for hiding in stage.masked_terms():
         hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
         own_b1 = (translated_b == isinstance(hiding, Tlm))[:, None]
         token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)

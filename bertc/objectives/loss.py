@@ -10,11 +10,12 @@ from typing import Literal, NamedTuple, assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
+from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
 from bertc.ir.learning.task import Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.terms.masked import Masked
 from bertc.objectives.adaptive import adaptive_loss
 from bertc.objectives.answers import answer_loss
 from bertc.objectives.cross_entropy import vocabulary_loss

@@ -8,7 +8,8 @@ from typing import Literal, assert_never
 
 import torch
 
-from bertc.ir.learning.objective import Masked, NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs

@@ -9,7 +9,7 @@ from typing import assert_never
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.learning.objective import Masked
+from bertc.ir.terms.masked import Masked
 from bertc.objectives.draws import LAST, below, lane_of, smallest, unit
 from bertc.objectives.words import Text
 

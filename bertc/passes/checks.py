@@ -2,9 +2,12 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.learning.objective import Masked, PairTerm, Sbo, SpanUnit
+from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.written import Program
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.dimensions import longest_seq, total_steps
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages

@@ -3,10 +3,11 @@
 from typing import Any
 
 from bertc.diagnostics import Diagnostics, Fix
-from bertc.ir.learning.objective import Masked, Rtd
+from bertc.ir.learning.objective import Rtd
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.written import Given, Program
+from bertc.ir.terms.masked import Masked
 from bertc.passes.fixes import argument, fix, fix_argument, note
 from bertc.passes.stages import StageView, stage_views
 

@@ -2,9 +2,9 @@
 
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
-from bertc.ir.learning.objective import PairTerm
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
+from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import fix, note, terms_written
 from bertc.passes.stages import StageView, has_tasks, stage_views
 

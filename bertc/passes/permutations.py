@@ -3,7 +3,8 @@
 import math
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.learning.objective import Objective, PairTerm, Plm
+from bertc.ir.learning.objective import Objective, Plm
+from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import argument, note, terms_written
 from bertc.passes.stages import StageView
 from bertc.planning.plan import largest_divisor

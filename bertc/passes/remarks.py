@@ -2,10 +2,12 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import Bytes, Words
-from bertc.ir.learning.objective import Masked, Sbo, WordUnit
+from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.written import Program
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import WordUnit
 from bertc.passes.fixes import argument, note
 from bertc.passes.stages import StageView, has_tasks, reads_on, stage_views
 

@@ -7,10 +7,12 @@ from typing import Any
 from bertc.diagnostics import Span
 from bertc.ir.data import PAIRED, DocSentences, FullSentences, SegmentPair, Stream, StreamPair
 from bertc.ir.learning.answer import Choice, Labels, Score
-from bertc.ir.learning.objective import Clm, Pairs, PairTerm, Term, Tlm
+from bertc.ir.learning.objective import Clm, Term, Tlm
 from bertc.ir.learning.task import Task
 from bertc.ir.network.growth import FromGenerator
 from bertc.ir.program.written import Given, Program
+from bertc.ir.terms.node import Pairs
+from bertc.ir.terms.pairs import PairTerm
 
 DEFAULT_STAGE = "main"
 

@@ -8,7 +8,6 @@ import torch
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.estimate.batch import columns_bytes, text_bytes
-from bertc.ir.program.head_cost import head_kept, head_matmuls, head_rows, vocabulary_heads
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt
 from bertc.step.feed import to_inputs
@@ -55,17 +54,18 @@ def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
 def test_no_head_is_forgotten(objective: str) -> None:
     stage = of(objective).stages[0]
     for network in stage.networks():
-        kept = head_kept(stage, network)
+        kept = network.head_kept()
         tokens = [t.objective for t in network.terms if t.objective.scored == "tokens"]
-        heads = {weight.name for each in tokens for weight in each.weights(network.encoder)}
-        assert (vocabulary_heads(stage, network) > 0) == bool(tokens)
-        assert vocabulary_heads(stage, network) == sum(
-            name in heads for name in ("mlm.bias", "sbo.bias", "clm.bias", "plm.bias")
+        weights = {weight.name for each in tokens for weight in each.weights(network.encoder)}
+        assert (network.vocabulary_heads > 0) == bool(tokens)
+        assert network.vocabulary_heads == sum(
+            name in weights for name in ("mlm.bias", "sbo.bias", "clm.bias", "plm.bias")
         )
         assert (kept.values > 0) == bool(network.terms)
-        read = sum(product.rows for product in head_matmuls(stage, network, 1))
+        read = sum(product.rows for product in network.head_matmuls(1))
         assert read > 0
-        assert any(head_rows(stage, term.objective) for term in network.terms) or not network.terms
+        heads = {term.objective.head_name for term in network.terms}
+        assert {one.head_name for one in network.scored} >= heads
 
 
 ALIKE = [

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bertc.ir.learning.objective import Mlm, SpanUnit
+from bertc.ir.learning.objective import Mlm
+from bertc.ir.terms.masking import SpanUnit
 from bertc.objectives import Inputs, Tables
 from bertc.objectives.draws import below, bits, order_keys, unit
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws

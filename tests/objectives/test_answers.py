@@ -10,7 +10,7 @@ from transformers.models.xlnet.modeling_xlnet import (
 )
 
 import bertc
-from bertc.ir.learning.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_weights
+from bertc.ir.learning.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_head
 from bertc.objectives import Answers, answer_loss, answer_scores, span_scores
 from bertc.objectives.answers import answer_count
 
@@ -146,7 +146,7 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
 def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     """ELECTRA, qa_tasks.py: both states through 512 gelu units, and no norm, to a score."""
     answer = Span(head=Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
-    table = {weight.name: weight.shape for weight in answer_weights(answer, "t", encoder)}
+    table = {weight.name: weight.shape for weight in answer_head(answer).weights("t", encoder)}
     assert "t.end.norm.weight" not in table
     weights = {name: rand(*shape) for name, shape in table.items()}
     states, passage = rand(1, S, H), torch.ones(1, S, dtype=torch.bool)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.ir.learning.objective import SpanUnit
+from bertc.ir.terms.masking import SpanUnit
 from bertc.objectives import Columns
 from bertc.objectives.arrival import earliest_cover, first_come, union
 from bertc.objectives.spans import geometric

@@ -19,8 +19,10 @@ from bertc.data.rows.tokens import Tokens
 from bertc.data.sources.source import Text
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
-from bertc.ir.learning.objective import Masked, Objective, StaticMasking
+from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs
 """The batches of a stage that reads text."""

@@ -26,7 +26,7 @@ from bertc.ir.data import (
     Stream,
     StreamPair,
 )
-from bertc.ir.learning.objective import Pairs
+from bertc.ir.terms.node import Pairs
 
 ROW = np.dtype(
     [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bertc.data.rows.tokens import Tokens
 from bertc.ir.data import SegmentPair
-from bertc.ir.learning.objective import Pairs
+from bertc.ir.terms.node import Pairs
 
 TRIES = 10  # BERT create_pretraining_data.py: tries to find another document
 

@@ -3,13 +3,14 @@
 Axes of the tensors meant: n examples, s tokens of a row, k of them asked about, h hidden.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import ONCE_A_NAME, Axis, Kept, Matmul, Node, Weight, affine, layer_norm
+from bertc.ir.base import ONCE_A_NAME, Kept, Node
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
+from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 
 
 class Labels(Node):
@@ -91,10 +92,6 @@ class Conditioned(Node):
         """Whether a norm follows where ends are told."""
         return self.units == "tanh-norm"
 
-    def inner(self, hidden: int) -> int:
-        """The units between the states and a score."""
-        return self.width or hidden
-
 
 SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind"), ONCE_A_NAME]
 """The closed union of heads that find spans."""
@@ -132,71 +129,34 @@ def told_names(answer: Answer) -> tuple[str, ...]:
     return answer.names if isinstance(answer, Labels | Tags) else ()
 
 
-def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight, ...]:
-    """The head: one linear map (hidden -> scores), or the maps of a conditioned span."""
-    hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
-    init = encoder.initializer
-    head = answer.head if isinstance(answer, Span) else Plain()
-    if isinstance(head, Plain):
-        return affine(name, ("labels", answer.width), hidden, init, "head")
-    width = head.inner(encoder.hidden)
-    inner: tuple[Axis, int] = ("feature" if head.width else "hidden", width)
-    both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
-    one: tuple[Axis, int] = ("labels", 1)
-    told = affine(f"{name}.answered.dense", inner, both, init, "head")
-    said = affine(f"{name}.answered", one, inner, init, "head")[:1]
-    return (
-        *affine(f"{name}.start", one, hidden, init, "head"),
-        *affine(f"{name}.end.dense", inner, both, init, "head"),
-        *(layer_norm(f"{name}.end.norm", *inner, part="head") if head.normed else ()),
-        *affine(f"{name}.end", one, inner, init, "head"),
-        *((*told, *said) if isinstance(answer, Span) and answer.unanswerable else ()),
-    )
+def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
+    """One linear map (hidden -> scores), or the maps of a conditioned span."""
+    if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
+        head = answer.head
+        return ConditionedSpanHead(
+            head.width, head.activation, head.normed, answered=answer.unanswerable
+        )
+    return Classifier(answer.width)
 
 
-def answer_matmuls(
-    answer: Answer, encoder: Encoder, examples: int, texts: int, seq: int
-) -> tuple[Matmul, ...]:
-    """The head over so many examples, each of up to ``texts`` texts, in rows of ``seq`` tokens."""
-    hidden = encoder.hidden
+def answer_rows(answer: Answer, texts: int, seq: int) -> int:
+    """States of an example that its head reads: of up to ``texts`` texts in rows of ``seq``."""
     match answer:
         case Labels() | Score():
-            return (Matmul("head", examples, hidden, answer.width),)
+            return 1
         case Choice():
-            return (Matmul("head", examples * texts, hidden, 1),)
-        case Tags():
-            return (Matmul("head", examples * seq, hidden, answer.width),)
-        case Span():
-            if isinstance(answer.head, Plain):
-                return (Matmul("head", examples * seq, hidden, answer.width),)
-            width = answer.head.inner(hidden)
-            told = (
-                Matmul("head", examples, 2 * hidden, width),
-                Matmul("head", examples, width, 1),
-            )
-            return (
-                Matmul("head", examples * seq, hidden, 1),
-                Matmul("head", examples * seq, 2 * hidden, width),
-                Matmul("head", examples * seq, width, 1),
-                *(told if answer.unanswerable else ()),
-            )
-
-
-def answer_kept(answer: Answer, encoder: Encoder, texts: int, seq: int) -> Kept:
-    """What the head keeps of one example: the states it reads, their dropout, its scores."""
-    hidden = encoder.hidden
-    match answer:
-        case Labels() | Score() | Choice():
-            rows = texts if isinstance(answer, Choice) else 1
-            return Kept(
-                values=rows * (3 * hidden + answer.width), fp32=rows * answer.width,
-                masks=rows * hidden,
-            )  # fmt: skip
+            return texts
         case Tags() | Span():
-            if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
-                width = answer.head.inner(hidden)
-                inner = seq * (3 + answer.head.normed) * width
-                return Kept(values=seq * (hidden + 2) + inner + 3 * hidden + width, fp32=6 * seq)
-            return Kept(
-                values=seq * (hidden + answer.width), fp32=seq * answer.width, masks=seq * hidden
-            )
+            return seq
+        case _:
+            assert_never(answer)
+
+
+def answer_kept(answer: Answer, encoder: Encoder, rows: int) -> Kept:
+    """What the head keeps of one example: the states it reads, their dropout, its scores."""
+    head, hidden = answer_head(answer), encoder.hidden
+    if isinstance(head, ConditionedSpanHead):
+        return head.kept(encoder, rows)
+    pooled = 0 if isinstance(answer, Tags | Span) else 2 * hidden
+    values = hidden + pooled + answer.width
+    return Kept(values=values, fp32=answer.width, masks=hidden).times(rows)

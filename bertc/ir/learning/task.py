@@ -5,11 +5,11 @@ labels, and the number of training examples - is filled in before a program is r
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from bertc.ir.base import Count, Kept, Matmul, Node, Probability, Weight
+from bertc.ir.base import Count, Kept, Probability
 from bertc.ir.learning.answer import (
     Answer,
     Choice,
@@ -19,16 +19,16 @@ from bertc.ir.learning.answer import (
     Span,
     SpanHead,
     Tags,
+    answer_head,
     answer_kept,
-    answer_matmuls,
-    answer_weights,
+    answer_rows,
 )
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.terms.heads import HeadNode
+from bertc.ir.terms.node import RowShape, TermNode
 
 Path = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-Scored = Literal["tokens", "binary", "examples"]
-"""What a loss is a mean over: tokens named, questions of yes or no, or labelled examples."""
 
 
 def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
 """So many examples at most, 0: all. All is not written: programs from before it stay the same."""
 
 
-class Task(Node):
+class Task(TermNode):
     """What every task has.
 
     ``dropout`` is that of what the head reads. ``examples`` are those of the training part, 0 until
@@ -62,15 +62,10 @@ class Task(Node):
     judge by ``dev_examples`` are, in training and after it.
     """
 
-    scored: ClassVar[Scored] = "examples"
+    scored = "examples"
     dropout: Probability = 0.1  # BERT run_classifier.py create_model, keep_prob=0.9
     examples: Count = 0
     dev_examples: Sample = 0
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """The name of its head, its loss and its scores."""
 
     @property
     @abstractmethod
@@ -103,17 +98,27 @@ class Task(Node):
             case Span():
                 return ("passage", "text")
 
-    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
-        """Those of its head."""
-        return answer_weights(self.answer, self.title, encoder)
+    @property
+    def head_node(self) -> HeadNode:
+        """What its answer takes."""
+        return answer_head(self.answer)
 
-    def matmuls(self, encoder: Encoder, examples: int, texts: int, seq: int) -> tuple[Matmul, ...]:
-        """Products of its head over so many examples."""
-        return answer_matmuls(self.answer, encoder, examples, texts, seq)
+    @property
+    def pooled(self) -> bool:
+        """Where one state stands for a whole row."""
+        return isinstance(self.answer, Labels | Score | Choice)
 
-    def kept(self, encoder: Encoder, texts: int, seq: int) -> Kept:
-        """What its head keeps of one example."""
-        return answer_kept(self.answer, encoder, texts, seq)
+    def head_rows(self, rows: RowShape) -> int:
+        """By its answer."""
+        return answer_rows(self.answer, rows.choices, rows.seq)
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """One state a row where it stands for all of it."""
+        return 1 if self.pooled else None
+
+    def kept(self, encoder: Encoder, rows: RowShape) -> Kept:
+        """The states it reads, their dropout, its scores."""
+        return answer_kept(self.answer, encoder, self.head_rows(rows))
 
 
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.program.resolved import NetworkName, Resolved, Stage, learner
+from bertc.ir.program.resolved import NetworkName, Resolved, Stage
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     """Weights of the heads of all objectives, each once however many stages use it."""
     found = {
-        weight.name: weight  # mlm and tlm have one head
+        weight.name: weight  # terms may share a head
         for term in resolved.terms()
         for weight in term.objective.weights(
-            resolved.network(learner(term.objective, resolved.generator))
+            resolved.network(resolved.stages[-1].network_of(term.objective))
         )
     }
     return tuple(found.values())

@@ -2,34 +2,24 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import Kept, Matmul, Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
-from bertc.ir.learning.answer import Choice, Labels, Score
+from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.objective import (
-    Clm,
-    Masked,
-    Mlm,
-    Nsp,
-    Objective,
-    Pairs,
-    Plm,
-    Rtd,
-    Sbo,
-    Sop,
-    Term,
-    Tlm,
-)
+from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Family, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import Generator
 from bertc.ir.network.growth import Growth, Init
+from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
@@ -41,30 +31,53 @@ NetworkName = Literal["generator", "encoder"]
 
 @dataclass(frozen=True)
 class Network:
-    """A network at work in a stage.
+    """A network at work in a stage, whose rows have the shape ``rows``.
 
-    ``terms`` are those it learns; without any it is used as it is. ``asked`` is the number of
-    states a row that are read, None if they are no fewer than there are. ``unseen`` tokens of a row
-    have a second state. ``ways`` is 2 where rows are read in both directions.
+    ``terms`` are those it learns; without any it is used as it is. ``scored`` has one objective for
+    each head that is run, the widest of those that share it, in the order of what they read.
+    ``asked`` is the number of states a row that are read, None if they are no fewer than there are.
+    ``unseen`` tokens of a row have a second state. ``ways`` is 2 where rows are read in both
+    directions.
     """
 
     name: NetworkName
     encoder: Encoder
     terms: tuple[Term, ...]
+    scored: tuple[TermNode, ...]
+    rows: RowShape
     asked: int | None
     unseen: int = 0
     ways: int = 1
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a term reads the pooled first token."""
+        return any(term.objective.pooled for term in self.terms)
 
-def learner(objective: Objective, generator: Encoder | None) -> NetworkName:
-    """The network that learns an objective: what is hidden is for a generator to tell."""
-    match objective:
-        case Mlm() | Tlm() | Sbo():
-            return "encoder" if generator is None else "generator"
-        case Clm() | Plm() | Nsp() | Sop() | Rtd() | Task():
-            return "encoder"
-        case _:
-            assert_never(objective)
+    def head_matmuls(self, examples: int) -> tuple[Matmul, ...]:
+        """Products of its heads over so many examples."""
+        each = (one.matmuls(self.encoder, self.rows, examples) for one in self.scored)
+        return tuple(product for products in each for product in products)
+
+    def head_kept(self) -> Kept:
+        """What its heads keep of one example for the backward pass."""
+        learned = self.scored if self.terms else ()
+        return sum((one.kept(self.encoder, self.rows) for one in learned), Kept())
+
+    @property
+    def vocabulary_heads(self) -> int:
+        """Heads that learn to score every token of the vocabulary."""
+        return sum(one.scored == "tokens" for one in self.scored) if self.terms else 0
+
+
+def one_a_head(objectives: Iterable[TermNode], rows: RowShape) -> tuple[TermNode, ...]:
+    """The widest objective of each head, in the order of what they read of a row."""
+    widest: dict[str, TermNode] = {}
+    for one in objectives:
+        other = widest.get(one.head_name)
+        if other is None or one.head_rows(rows) > other.head_rows(rows):
+            widest[one.head_name] = one
+    return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
 
 
 def batches_at_once(tokens: int, device: str) -> int:
@@ -152,25 +165,21 @@ class Stage(Node):
         """Directions in which rows are read."""
         return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
 
-    def hiding(self) -> tuple[Masked, ...]:
-        """What chooses the tokens that are predicted or replaced, each term in rows of its own."""
-        terms = tuple(t.objective for t in self.objective if isinstance(t.objective, Masked))
-        replacing = self.replacing()
-        return terms or ((replacing.choice(),) if replacing else ())
-
     @property
-    def masking(self) -> Masked | None:
-        """Of the terms that hide tokens the one that hides the most."""
-        most: Masked | None = None
-        for other in self.hiding():
-            if most is None or other.predictions(self.seq) > most.predictions(self.seq):
-                most = other
-        return most
+    def row(self) -> RowShape:
+        """The shape of its rows, as terms are asked about it."""
+        return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
+
+    def masked_terms(self) -> tuple[Masked, ...]:
+        """The maskings that choose tokens to predict or replace, each in rows of its own."""
+        objectives = [term.objective for term in self.objective]
+        own = tuple(masks for one in objectives if (masks := one.masks))
+        return own or tuple(masks for one in objectives if (masks := one.masks_alone))
 
     @property
     def translates(self) -> bool:
         """Whether some rows are sentences and their translations."""
-        return any(isinstance(term.objective, Tlm) for term in self.objective)
+        return any(term.objective.translations for term in self.objective)
 
     def remembers(self, step: int) -> bool:
         """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
@@ -182,33 +191,35 @@ class Stage(Node):
 
     def predictions(self) -> int:
         """Positions a row whose token is predicted or replaced; 0 if there are none."""
-        if any(isinstance(term.objective, Clm) for term in self.objective):
-            return self.seq
-        if unseen := self.unseen():
-            return unseen
-        return self.masking.predictions(self.seq) if self.masking else 0
+        own = [term.objective.predictions(self.seq) for term in self.objective]
+        return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
 
     def unseen(self) -> int:
-        """Tokens a row that are told by who does not see them."""
-        told = (term.objective for term in self.objective)
-        return sum(each.predictions(self.seq) for each in told if isinstance(each, Plm))
-
-    def replacing(self) -> Rtd | None:
-        """The term that asks which tokens were replaced, if one does."""
-        return next((t.objective for t in self.objective if isinstance(t.objective, Rtd)), None)
+        """Second states of a row, which see all but their own token."""
+        return sum(term.objective.query_states(self.seq) for term in self.objective)
 
     def networks(self) -> tuple[Network, ...]:
         """Those at work, in the order in which they read."""
         order: tuple[NetworkName, ...] = ("generator", "encoder")
+        judged = any(term.objective.judges_guesses for term in self.objective)
         found = []
         for name in order if self.generator else order[1:]:
-            terms = tuple(t for t in self.objective if learner(t.objective, self.generator) == name)
-            if terms or (name == "generator" and self.replacing()):
+            terms = tuple(t for t in self.objective if self.network_of(t.objective) == name)
+            if terms or (name == "generator" and judged):
+                objectives = [term.objective for term in terms] or self.masked_terms()
+                scored = one_a_head(objectives, self.row)
                 unseen = self.unseen() if name == "encoder" else 0
-                network = self.network(name)
-                asked = self._asked(terms)
-                found.append(Network(name, network, terms, asked, unseen, self.ways))
+                asked = self._outputs(scored)
+                encoder = self.network(name)
+                found.append(
+                    Network(name, encoder, terms, scored, self.row, asked, unseen, self.ways)
+                )
         return tuple(found)
+
+    def network_of(self, objective: TermNode) -> NetworkName:
+        """The network that learns an objective."""
+        generated = objective.predicts_masked and self.generator is not None
+        return "generator" if generated else "encoder"
 
     def network(self, name: NetworkName) -> Encoder:
         """The network of that name."""
@@ -216,31 +227,13 @@ class Stage(Node):
         assert found is not None, "asked only of what is there"
         return found
 
-    def _asked(self, terms: tuple[Term, ...]) -> int | None:
-        """States of a row that these terms read; None: no fewer than there are."""
-        read = 0 if terms else self.predictions()
-        for term in terms:
-            match term.objective:
-                case Mlm() | Tlm() as objective:
-                    read += objective.predictions(self.seq) * (objective is self.masking)
-                case Clm():
-                    read += self.seq
-                case Plm() as objective:
-                    read += objective.predictions(self.seq)
-                case Sbo():
-                    read += 2 * self.predictions()
-                case Nsp() | Sop():
-                    read += self.texts
-                case Rtd(over="all"):
-                    return None
-                case Task() as task:
-                    if not isinstance(task.answer, Labels | Score | Choice):
-                        return None
-                    read = max(read, 1)
-                case Rtd():
-                    read += self.predictions()
-                case unreachable:
-                    assert_never(unreachable)
+    def _outputs(self, scored: tuple[TermNode, ...]) -> int | None:
+        """States of a row that these read; None: no fewer than there are."""
+        each = [one.outputs(self.row) for one in scored]
+        few = [number for number in each if number is not None]
+        if len(few) < len(each):
+            return None
+        read = max(few) if self.tasks else sum(few)  # a batch is of one task
         return read if read < self.seq + self.unseen() else None
 
 

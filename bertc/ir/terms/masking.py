@@ -1,0 +1,72 @@
+"""How tokens are hidden: units that are drawn, what stands in their place, how often anew."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from bertc.ir.base import Node
+
+
+class TokenUnit(Node):
+    """Single tokens are drawn (BERT 3.1)."""
+
+    kind: Literal["token"] = "token"
+
+
+class WordUnit(Node):
+    """Whole words are drawn (BERT create_pretraining_data.py --do_whole_word_mask)."""
+
+    kind: Literal["word"] = "word"
+
+
+class NgramUnit(Node):
+    """Runs of 1..max whole words, P(n) proportional to 1/n (ALBERT 4.1)."""
+
+    kind: Literal["ngram"] = "ngram"
+    max: Annotated[int, Field(ge=1, le=16)] = 3  # ALBERT create_pretraining_data.py --ngram
+    positional = ("max",)
+
+
+class SpanUnit(Node):
+    """Runs of words with truncated geometric lengths (SpanBERT 3.1)."""
+
+    kind: Literal["span"] = "span"
+    p: Annotated[float, Field(gt=0, lt=1)] = 0.2  # SpanBERT --geometric-p 0.2 (README)
+    max: Annotated[int, Field(ge=1, le=64)] = 10  # SpanBERT --span-upper
+    positional = ("p", "max")
+
+
+Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminator="kind")]
+
+
+class Replace(Node):
+    """What stands where a token is to be predicted, in percent: written ``80/10/10``."""
+
+    mask: Annotated[float, Field(ge=0, le=100)] = 80
+    random: Annotated[float, Field(ge=0, le=100)] = 10
+    keep: Annotated[float, Field(ge=0, le=100)] = 10
+    positional = ("mask", "random", "keep")
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "Replace":
+        total = self.mask + self.random + self.keep
+        if abs(total - 100) > 1e-6:
+            raise ValueError(f"the three parts add up to {total:g}, not 100", "write parts of 100")
+        return self
+
+
+class DynamicMasking(Node):
+    """New masks in every epoch (RoBERTa 4.1)."""
+
+    kind: Literal["dynamic"] = "dynamic"
+
+
+class StaticMasking(Node):
+    """``copies`` fixed maskings, used in turn epoch after epoch (BERT --dupe_factor)."""
+
+    kind: Literal["static"] = "static"
+    copies: Annotated[int, Field(ge=1, le=10_000)] = 10
+    positional = ("copies",)
+
+
+Masking = Annotated[DynamicMasking | StaticMasking, Field(discriminator="kind")]
