@@ -1,4 +1,4 @@
-"""Text to batches: read, split, tokenise once, arrange in rows, draw in a keyed order."""
+"""Text and labelled examples to batches: read, tokenise once, arrange in rows, draw by key."""
 
 from bertc.data.batches.arranged import TextData
 from bertc.data.batches.batch import RawBatch
@@ -6,8 +6,10 @@ from bertc.data.batches.running import RunningData
 from bertc.data.batches.stage import StageData
 from bertc.data.cache.progress import Progress, Silent
 from bertc.data.corpus import AnyData, Corpus, prepare
-from bertc.data.examples.encode import TaskRows, encode
-from bertc.data.examples.task import TaskBatch, TaskData, TaskSet
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskBatch, TaskSet
+from bertc.data.examples.task_data import TaskData
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.vocab.existing import vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 

@@ -1,4 +1,4 @@
-"""The arrow of this room: what a resolved program reads, prepared once and opened as batches."""
+"""Data of a resolved program: prepared once in the cache, opened as batches."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
 from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.examples.task import TaskData
+from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import digest, read_tasks
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
@@ -31,7 +31,7 @@ AnyData = TextData | TaskData
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """All that a run reads. ``fingerprint`` names the content, not where or when it was written.
+    """The data of a run; ``fingerprint`` is of its content, not of where or when it was written.
 
     ``facts`` holds, for each source, its name and its counts of tokens, sentences and documents.
     """
@@ -43,12 +43,12 @@ class Corpus:
     stages: tuple[AnyData, ...]
 
     def stage(self, index: int) -> AnyData:
-        """The batches of a stage, by its place in ``resolved.stages``."""
+        """The batches of a stage by its index in ``resolved.stages``."""
         return self.stages[index]
 
 
 def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
-    """Read, tokenise and arrange everything a program asks for, or open what was prepared before.
+    """Read, tokenise and arrange the data of a program, or open it from the cache.
 
     Raises:
         MissingInputError: a source is not there.
@@ -57,7 +57,7 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
     """
     texts = dict.fromkeys(text for stage in resolved.stages for _, text in texts_of(stage))
     sources = {text: spooled(open_source(*text), cache, progress) for text in texts}
-    vocabulary = _vocabulary(resolved, sources or _sources_named(resolved), cache, progress)
+    vocabulary = _vocabulary(resolved, sources or _named_sources(resolved), cache, progress)
     holdout = resolved.run.holdout
     tokenised = {
         text: _tokenised(source, vocabulary, holdout, cache, progress)
@@ -86,7 +86,7 @@ def _content(
     tokenised: dict[Text, Tokenised],
     read: tuple[AnyData, ...],
 ) -> str:
-    """Fingerprint of the text and of all that turns it into batches, wherever it lies."""
+    """Fingerprint of the text and of all settings that turn it into batches; paths do not count."""
     stages: list[object] = []
     for stage, data in zip(resolved.stages, read, strict=True):
         if isinstance(data, TaskData):
@@ -103,8 +103,8 @@ def _content(
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
-def _sources_named(resolved: Resolved) -> dict[Text, Source]:
-    """Where nothing but tasks is learned, the text that a new vocabulary is learned from."""
+def _named_sources(resolved: Resolved) -> dict[Text, Source]:
+    """The sources that a new vocabulary is learned from if all stages learn tasks."""
     texts = (Text(share.corpus) for stage in resolved.stages for share in stage.data)
     return {text: open_source(*text) for text in dict.fromkeys(texts)}
 
@@ -120,17 +120,17 @@ def _vocabulary(
     if isinstance(node, TokenizerFile):
         return load_vocabulary(node, rows=resolved.encoder.vocab_size)
 
-    alone = _alone(sources)
+    monolingual = _monolingual(sources)
 
     def make(folder: Path) -> dict[str, int]:
-        texts = sample(alone, progress, node.smoothing)
+        texts = sample(monolingual, progress, node.smoothing)
         progress.begin(f"learning {node.size:,} tokens", 0, "bytes")
         tokenizer = learn(node, texts)
         progress.end()
         (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return {"size": tokenizer.get_vocab_size()}
 
-    read = [(language, source.identity) for language, source in alone]
+    read = [(language, source.identity) for language, source in monolingual]
     name = fingerprint(VERSION, node.model_dump(mode="json"), read)
     folder = cache / "vocabularies" / name
     facts = obtain(folder, make, progress)
@@ -139,16 +139,19 @@ def _vocabulary(
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
 
 
-def _alone(sources: dict[Text, Source]) -> list[tuple[str, Source]]:
-    """All text with its language, that of pairs side by side, none of it twice."""
-    found = {}
+def _monolingual(sources: dict[Text, Source]) -> list[tuple[str, Source]]:
+    """Each monolingual source with its language; parallel text as two, none twice."""
+    sources_by_text = {}
     for text, source in sources.items():
         if isinstance(text.corpus, Parallel):
             for side, language in enumerate(text.corpus.languages):
-                found[Text(text.corpus, side)] = (language, open_source(text.corpus, side))
+                sources_by_text[Text(text.corpus, side)] = (
+                    language,
+                    open_source(text.corpus, side),
+                )
         else:
-            found[text] = (text.languages[0], source)
-    return list(found.values())
+            sources_by_text[text] = (text.languages[0], source)
+    return list(sources_by_text.values())
 
 
 def _tokenised(
@@ -171,7 +174,7 @@ def _tokenised(
 def _unigram(
     resolved: Resolved, tokenised: dict[Text, Tokenised], read: list[AnyData], size: int
 ) -> NDArray[np.float64]:
-    """How often each token is read, over the tokens that all steps of the run read."""
+    """The relative frequency (v,) of each token among those that the steps of the run read."""
     unigram = np.zeros(size)
     for stage, data in zip(resolved.stages, read, strict=True):
         if isinstance(data, TaskData):

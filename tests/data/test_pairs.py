@@ -174,16 +174,16 @@ def test_cuts_take_both_ends_of_the_longer_text() -> None:
     fitting = Fitting(20, random.Random(0))
     fronts = []
     for _ in range(2000):
-        a, b, a_length, b_length, _ = fitting.two((100, 30), (500, 6), 0)
+        a, b, a_length, b_length, _ = fitting.pair((100, 30), (500, 6), 0)
         assert (a_length, b, b_length) == (14, 500, 6)
         fronts.append(a - 100)
     assert abs(np.mean(fronts) - 8) < 0.2
     assert abs(np.var(fronts) - 4) < 0.5
-    assert fitting.two((0, 15), (40, 15), 0)[2:4] == (10, 10)
-    assert fitting.two((0, 15), (40, 16), 0)[2:4] == (10, 10)
-    assert fitting.two((0, 11), (40, 10), 0)[2:4] == (10, 10)
-    assert fitting.two((0, 10), (40, 11), 0)[2:4] == (10, 10)
-    assert fitting.two((0, 12), (40, 11), 0)[2:4] == (10, 10)
+    assert fitting.pair((0, 15), (40, 15), 0)[2:4] == (10, 10)
+    assert fitting.pair((0, 15), (40, 16), 0)[2:4] == (10, 10)
+    assert fitting.pair((0, 11), (40, 10), 0)[2:4] == (10, 10)
+    assert fitting.pair((0, 10), (40, 11), 0)[2:4] == (10, 10)
+    assert fitting.pair((0, 12), (40, 11), 0)[2:4] == (10, 10)
 
 
 def test_sentence_pairs_are_single_sentences() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertc.data import Silent
-from bertc.data.cache.workers import AHEAD, processes, spread
+from bertc.data.cache.workers import JOBS_AHEAD, processes, spread
 from bertc.data.rows import tokenise
 from bertc.data.sources import docstrings
 from bertc.data.sources.source import open_source
@@ -27,7 +27,7 @@ def test_answers_come_in_order_and_jobs_are_read_as_needed() -> None:
 
     answers = spread(math.factorial, jobs(), 2)
     assert next(answers) == ("note 0", 1)
-    assert len(asked) <= 2 * AHEAD + 1
+    assert len(asked) <= 2 * JOBS_AHEAD + 1
     assert list(answers) == [(f"note {n}", math.factorial(n)) for n in range(1, 40)]
     assert list(spread(math.factorial, [("here", 5)], 1)) == [("here", 120)]
 

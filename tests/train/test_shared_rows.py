@@ -9,7 +9,8 @@ import torch
 
 import bertc
 from bertc.data import encode
-from bertc.data.examples.task import FEWEST_TOKENS, TaskData, TaskSet, gather, shared
+from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
+from bertc.data.examples.task_data import TaskData
 from bertc.data.layouts.example import Asked, Labelled, Scored, Tagged
 from bertc.nn.masks import beginnings
 from bertc.step.step import make_objective
@@ -101,7 +102,7 @@ def test_nothing_is_lost_or_read_twice(bert, kind):
     assert packed.starts.tolist() == beginnings(torch.as_tensor(packed.examples)).tolist()
     assert not alone.shared
     assert sorted(packed.rows) == sorted(alone.rows) == list(range(20))
-    assert packed.token_ids.shape[1] <= FEWEST_TOKENS + 24
+    assert packed.token_ids.shape[1] <= MIN_SHARED_ROW_TOKENS + 24
     for batch in (alone, packed):
         assert np.array_equal(batch.token_ids > 0, batch.examples > 0)
         told = batch.weights > 0

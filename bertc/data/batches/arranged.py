@@ -1,4 +1,4 @@
-"""The text of a stage arranged in rows, in as many copies as its steps will read."""
+"""Arrangement of a stage's text in rows, in as many copies as its steps will read."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,20 +25,21 @@ from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs
-"""The batches of a stage that reads text."""
+"""Batches of a stage that reads text."""
 
 VERSION = 2
-"""Part of every fingerprint: raised when the same text would be prepared differently."""
+"""Version of the preparation, in every fingerprint: raised when its results change."""
 
 ROW_COPIES = 10
-"""Under dynamic masking rows that chance has a part in are drawn anew for this many passes."""
+"""Passes with different random rows under dynamic masking."""
 
 LOST_WORTH_A_NOTE = 0.001
+"""Fraction of lost tokens from which it is reported."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenised:
-    """A source in the cache: its folder's name, its facts, both its parts, its token counts."""
+    """A tokenised source in the cache; ``counts`` (v,) are of its training tokens."""
 
     name: str
     facts: dict[str, Any]
@@ -48,7 +49,7 @@ class Tokenised:
 
 
 def _weights(stage: Stage, tokenised: dict[Text, Tokenised]) -> tuple[float, ...]:
-    """How often a row of each text is drawn in each order, beside one of another."""
+    """Relative weights of a row of each text, in each order."""
     texts = [(weight, text) for weight, text, _ in orders_of(stage)]
     tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
     return draw_weights(texts, tokens, stage.smoothing)
@@ -75,12 +76,12 @@ def arrange(
         arrangement = Arrangement(
             stage.format, stage.pairs, stage.seq, seed, 0, text.paired, turned
         )
-        most = (static or ROW_COPIES) if arrangement.drawn else 1
-        while len(copies) < most and sum(map(len, copies)) < stage.steps * stage.batch:
-            how = replace(arrangement, copy=len(copies))
-            rows, facts = _arranged(source, "train", how, stage, cache, progress)
+        max_copies = (static or ROW_COPIES) if arrangement.drawn else 1
+        while len(copies) < max_copies and sum(map(len, copies)) < stage.steps * stage.batch:
+            copy_arrangement = replace(arrangement, copy=len(copies))
+            rows, facts = _arranged(source, "train", copy_arrangement, stage, cache, progress)
             copies.append(rows)
-            if how.copy == 0:
+            if copy_arrangement.copy == 0:
                 tokens.append(facts["tokens"])
                 lost += facts["lost"]
         train.append(Drawn(source.train.ids, tuple(copies), (first, second)))
@@ -93,8 +94,8 @@ def arrange(
         stage.mixing.translations,
     )
     shares = zip(tokens, weights, strict=True)
-    read = sum(round(count * weight / max(weights)) for count, weight in shares)
-    if lost > LOST_WORTH_A_NOTE * read:
+    tokens_read = sum(round(count * weight / max(weights)) for count, weight in shares)
+    if lost > LOST_WORTH_A_NOTE * tokens_read:
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
     return StageData(
         vocabulary,
@@ -104,7 +105,7 @@ def arrange(
         tuple(train),
         tuple(heldout),
         weights,
-        read,
+        tokens_read,
         lost,
         stage.texts,
         static,
@@ -113,7 +114,7 @@ def arrange(
 
 
 def _number(resolved: Resolved, language: str) -> int:
-    """The place of a language among those of the run; text without one comes after them."""
+    """The index of a language of the run; one past the last for text without a language."""
     known = resolved.languages
     return known.index(language) if language else len(known)
 
@@ -125,7 +126,7 @@ def _running(
     tokenised: dict[Text, Tokenised],
     static: int,
 ) -> RunningData | StreamPairs:
-    """The sources of a stage as they are: there is nothing to arrange."""
+    """Batches of running text, which needs no arrangement in rows."""
     texts = [text for _, text in texts_of(stage)]
     train = tuple(tokenised[text].train for text in texts)
     heldout = tuple(tokenised[text].heldout for text in texts)

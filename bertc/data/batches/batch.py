@@ -1,4 +1,4 @@
-"""What training reads: packed token ids and the address of every example, before corruption.
+"""Batches before corruption: padded token ids, and the address of every example.
 
 Axes: b rows, s tokens of a row, m examples of a row: one, or several where rows are packed.
 """
@@ -14,15 +14,14 @@ from bertc.data.rows.index import TRANSLATION
 
 @dataclass(frozen=True)
 class RawBatch:
-    """Rows as they stand in the text. Padding stands only at the end of a row.
+    """A batch of rows before corruption, padded at the end of each row.
 
-    ``example_ids`` are stable addresses and ``copies`` tells which pass over the data a row
-    belongs to (under static masking, which of the stored maskings): with the seed, the two key
-    every random choice about a row. ``starts`` says where the examples of a row begin, s in places
-    not used. ``pair_labels``: 0 true order or next text, 1 not, 2 the same in another language;
-    only of such rows are the two ``languages`` not one. ``following`` is the token after a row
-    whose text goes on, else -1; all of such a row is text, ``lengths`` says how much of it is its
-    own to predict. Rows that are ``backward`` read their text from its end to its beginning.
+    ``example_ids`` are stable addresses and ``copies`` the pass over the data of each row (the
+    stored masking, under static masking): with the seed they key every random choice about a row.
+    ``starts`` are the first tokens of a row's examples, s where unused. ``pair_labels``: 0 true
+    order or next text, 1 not, 2 a translation; both ``languages`` of a row differ only then.
+    ``following`` is the token after a row of running text, else -1; such a row has no padding, and
+    its first ``lengths`` tokens are predicted. ``backward`` rows read their text in reverse.
     """
 
     token_ids: NDArray[np.int32]  # (b, s) with special tokens
@@ -44,8 +43,8 @@ def assemble(
 ) -> None:
     """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.
 
-    ``rows`` are entries of ``rows.ROW``; a text longer than all of ``ids`` is read round and round.
-    A translation stands as it would alone, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
+    ``rows`` are entries of ``index.ROW``; a text longer than all of ``ids`` is repeated.
+    A translation has special tokens of its own, [CLS] a [SEP] [CLS] b [SEP] (XLM, concat_batches).
     """
     batch.starts[at, 0] = 0
     batch.token_ids[at, 0] = cls
@@ -61,26 +60,26 @@ def assemble(
         batch.token_ids[at, a_lengths + 1] = sep
         batch.lengths[at] = a_lengths + 2
         return
-    _side_by_side(ids, rows, batch, at, cls, sep)
+    _assemble_pairs(ids, rows, batch, at, cls, sep)
 
 
-def _side_by_side(
+def _assemble_pairs(
     ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
 ) -> None:
-    """All rows at once, each token fetched from its place; what is fetched for padding is lost."""
+    """Write pairs of texts, all rows at once, by a gather of every position."""
     nth_b, lane_s = np.arange(len(at)), np.arange(batch.token_ids.shape[1], dtype=np.int32)
-    apart_b = rows["label"] == TRANSLATION
-    middle_b = rows["a_length"] + 2  # where what belongs to the second text would begin
-    second_b = middle_b + apart_b  # and where the text itself would
+    translation_b = rows["label"] == TRANSLATION
+    middle_b = rows["a_length"] + 2  # where the second text's tokens would begin
+    second_b = middle_b + translation_b  # and the text itself, after a [CLS] of its own
     end_b = lengths(rows)
     in_second_bs, real_bs = lane_s >= middle_b[:, None], lane_s < end_b[:, None]
     shift_bs = np.where(in_second_bs, (rows["b"] - second_b)[:, None], rows["a"][:, None] - 1)
     tokens_bs = ids.take(shift_bs + lane_s, mode="wrap")
-    found_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
-    found_bs[:, 0] = batch.token_ids[at, 0]
-    found_bs[nth_b[apart_b], middle_b[apart_b]] = cls
-    found_bs[nth_b, middle_b - 1] = found_bs[nth_b, end_b - 1] = sep
-    batch.token_ids[at] = found_bs
+    written_bs = np.where(real_bs, tokens_bs, batch.token_ids[at])
+    written_bs[:, 0] = batch.token_ids[at, 0]
+    written_bs[nth_b[translation_b], middle_b[translation_b]] = cls
+    written_bs[nth_b, middle_b - 1] = written_bs[nth_b, end_b - 1] = sep
+    batch.token_ids[at] = written_bs
     batch.segment_ids[at] = in_second_bs & real_bs
     batch.lengths[at] = end_b
 
@@ -93,9 +92,9 @@ def assemble_packed(
     cls: int,
     sep: int,
 ) -> None:
-    """Write several examples into a row: entry i of ``rows`` into row ``at[i]``, after the others.
+    """Write several examples into each row: entry i of ``rows`` into row ``at[i]``.
 
-    ``at`` ascends.
+    ``at`` ascends; entries of a row follow each other.
     """
     sizes = lengths(rows)
     ends = np.cumsum(sizes)
@@ -105,17 +104,17 @@ def assemble_packed(
     batch.starts[at, places] = starts
     batch.pair_labels[at, places] = rows["label"]
     batch.token_ids[at, starts] = cls
-    _one_by_one(ids, rows, batch, at.tolist(), starts.tolist(), cls, sep)
+    _write_packed(ids, rows, batch, at.tolist(), starts.tolist(), cls, sep)
     np.add.at(batch.lengths, at, sizes)
 
 
 def lengths(rows: NDArray[Any]) -> NDArray[np.int32]:
-    """Tokens of each entry of ``rows.ROW`` with its special ones."""
+    """The number of tokens of each index entry, special ones included."""
     second = (rows["b_length"] > 0) * (rows["b_length"] + 1 + (rows["label"] == TRANSLATION))
     return np.asarray(rows["a_length"] + 2 + second, dtype=np.int32)
 
 
-def _one_by_one(
+def _write_packed(
     ids: NDArray[Any],
     rows: NDArray[Any],
     batch: RawBatch,
@@ -142,7 +141,7 @@ def _one_by_one(
 
 
 def empty_batch(batch: int, seq: int, texts: int, pad: int) -> RawBatch:
-    """A batch of padding, to be written into."""
+    """A batch of padding, to be filled."""
     return RawBatch(
         token_ids=np.full((batch, seq), pad, dtype=np.int32),
         segment_ids=np.zeros((batch, seq), dtype=np.uint8),

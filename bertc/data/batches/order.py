@@ -1,4 +1,4 @@
-"""The order of examples: a permutation with random access, so any step is as near as the first.
+"""The order of examples: a keyed permutation with random access, so any step costs the same.
 
 A Feistel network permutes the numbers below a power of two; numbers that leave the range walk on
 through it until they come back in (Black and Rogaway 2002, cycle walking).
@@ -11,7 +11,7 @@ from bertc.ir.address import key
 
 ROUNDS = 6
 BLOCK = 8192
-"""Positions looked up at once; a round costs the same for one number as for a thousand."""
+"""Positions looked up at once: numpy's overhead is that of a thousand numbers."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
 _MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -27,7 +27,7 @@ def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def permute(
     positions: NDArray[np.int64], size: int, seed: int, *address: str | int
 ) -> NDArray[np.int64]:
-    """Images of ``positions`` under the permutation of range(size) kept at ``address``.
+    """Images of ``positions`` under the permutation of range(size) keyed by ``address``.
 
     Each position must lie in [0, size). Cost does not depend on the positions.
     """
@@ -47,7 +47,7 @@ def permute(
 def _feistel(
     x: NDArray[np.uint64], low: int, high: int, keys: list[np.uint64]
 ) -> NDArray[np.uint64]:
-    """One pass over numbers of ``low + high`` bits; the halves trade places every round."""
+    """A Feistel network on numbers of ``low + high`` bits; halves are exchanged every round."""
     for round_key in keys:
         right_bits, left_mask = np.uint64(low), np.uint64((1 << high) - 1)
         left, right = x >> right_bits, x & np.uint64((1 << low) - 1)

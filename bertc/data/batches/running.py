@@ -1,4 +1,4 @@
-"""The batches of a stage that reads text as it runs on, row by row, step after step."""
+"""Batches of running text: each row continues where it ended a step before."""
 
 import math
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from bertc.data.batches.endless import Endless, by_language, endless
 from bertc.data.vocab.vocabulary import Vocabulary
 
 Texts = tuple[NDArray[Any], ...]
-"""The token ids of each source, documents and their separators one after another."""
+"""Token ids of each source, documents and separators end to end."""
 
 
 @dataclass(eq=False)
 class RunningData:
-    """Training and held-out batches of one stage; batch k is a function of k alone.
+    """Training and held-out batches of a stage; batch k is a function of k alone.
 
-    The sources laid end to end are one text. Row r of a batch begins at the r-th part of it and
-    reads on from step to step, over the end of the text into its beginning: so each pass over the
-    text reads all of it, and no row is ever torn from what it read before. Of a source of less
-    weight a pass reads a part, and the next pass the part after it.
+    The sources end to end are one text. Row r of a batch begins at the r-th part and continues
+    from step to step, from the end of the text to its beginning: each pass reads all of it, and
+    every row follows on what it read before. Of a source of less weight a pass reads a part, and
+    the next pass the part after it.
     """
 
     vocabulary: Vocabulary
@@ -44,16 +44,16 @@ class RunningData:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one pass."""
+        """The number of tokens of one pass."""
         return self._text.tokens
 
     @property
     def examples(self) -> int:
-        """Rows of one pass, begun ones too."""
+        """The number of rows of one pass, incomplete ones included."""
         return -(-self.tokens // self.seq)
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of a step of this stage, of several from there on, or some rows of each."""
+        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
         row_b = np.arange(self.batch)[rows or slice(None)]
         begins_b = row_b * self.tokens // self.batch
         moved_k = np.arange(step, step + steps) * self.seq
@@ -67,29 +67,29 @@ class RunningData:
         return batch
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Batches of ``batch`` rows, each of which reads on in its part of the held-out text.
+        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
 
-        About ``examples`` rows in all, of each language its share, but at least one batch. If they
-        are enough for all of it, every token of a language but its first is told exactly once.
+        About ``examples`` rows in all, each language its share, but at least one batch. If that is
+        all of the text, every token of a language but its first is predicted exactly once.
         """
-        for language, texts, wanted in self._heldout_parts(batch, examples):
-            for rows in islice(self._read_out(texts, batch), wanted):
+        for language, texts, batches in self._heldout_parts(batch, examples):
+            for rows in islice(self._read_out(texts, batch), batches):
                 rows.languages[:] = language
                 yield rows
 
     def heldout_rows(self, batch: int, examples: int) -> int:
-        """How many rows ``heldout`` yields."""
+        """The number of rows that ``heldout`` yields."""
         parts = self._heldout_parts(batch, examples)
         return batch * sum(
-            min(wanted, -(-_lane(sum(map(len, texts)), batch) // self.seq))
-            for _, texts, wanted in parts
+            min(batches, -(-_lane(sum(map(len, texts)), batch) // self.seq))
+            for _, texts, batches in parts
         )
 
     def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
-        """Each language with its held-out texts, and how many batches of them are wanted."""
+        """Each language with its held-out texts and the number of batches to read."""
         sizes = tuple(map(len, self.heldout_texts))
-        for language, own, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in own)
+        for language, members, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in members)
             yield language, texts, max(1, math.ceil(examples * share / batch))
 
     def _read_out(self, texts: Texts, batch: int) -> Iterator[RawBatch]:
@@ -117,5 +117,5 @@ class RunningData:
 
 
 def _lane(tokens: int, batch: int) -> int:
-    """Tokens that each row of a batch tells of a text; nothing tells its first."""
+    """Tokens of a text that each row predicts; its first token is never predicted."""
     return -(-(tokens - 1) // batch)

@@ -1,4 +1,4 @@
-"""The batches of a stage: which row stands where is a function of the seed and the step alone."""
+"""Batches of rows: the rows of a batch are a function of the seed and the step alone."""
 
 import math
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from bertc.data.batches.packs import Packs
 from bertc.data.vocab.vocabulary import Vocabulary
 
 SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
-"""How an example's address is packed: source of the stage, stored copy, row of the copy."""
+"""Bits of an example's address: source of the stage, stored copy, row of the copy."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """One source of a stage: its token ids and one index of rows for each stored copy.
+    """A source of a stage: its token ids, and an index of rows for each stored copy.
 
-    ``languages`` are the numbers of those of the first and the second text of its rows.
+    ``languages`` are the indices of the languages of the first and second text.
     """
 
     ids: NDArray[Any]
@@ -30,13 +30,13 @@ class Drawn:
 
     @property
     def sizes(self) -> list[int]:
-        """Rows of each copy."""
+        """The number of rows of each copy."""
         return [len(rows) for rows in self.copies]
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where the examples of some consecutive positions stand."""
+    """Source, epoch, copy and row of the examples at consecutive positions."""
 
     sources: NDArray[np.int64]
     epochs: NDArray[np.int64]
@@ -46,7 +46,7 @@ class Places:
 
 @dataclass(eq=False)
 class StageData:
-    """Training and held-out batches of one stage.
+    """Training and held-out batches of a stage.
 
     ``examples`` (rows) and ``tokens`` count one pass over the training part; ``lost`` tokens of it
     were cut off to fit. A row holds up to ``texts`` examples. Sources are drawn in proportion to
@@ -71,59 +71,59 @@ class StageData:
 
     @property
     def examples(self) -> int:
-        """Rows of one pass."""
+        """The number of rows of one pass."""
         return sum(self._quotas())
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of a step of this stage, of several from there on, or some rows of each.
+        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each.
 
-        Any step costs the same.
+        All steps cost the same.
         """
         positions = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
-        own = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
-        return self._gather(self.train_sources, self._places(own))
+        chosen = positions.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
+        return self._gather(self.train_sources, self._places(chosen))
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Whole batches of held-out rows, about ``examples`` in all, in one fixed, mixed order.
+        """Full held-out batches, about ``examples`` rows in all, in a fixed shuffled order.
 
         Each batch is of one language or direction; all have their share of the batches, and at
-        least one. Rows that do not fill a last batch are left out; if there are fewer rows than
-        ``batch``, one batch holds them again and again.
+        least one. Rows that do not fill a last batch are left out; fewer rows than ``batch`` are
+        repeated to fill one.
         """
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
         each = zip(self._languages(), self._heldout_batches(batch, examples), strict=True)
         for number, (group, count) in enumerate(each):
-            own = [sizes[source] for source in group]
-            total = sum(own)
+            group_sizes = [sizes[source] for source in group]
+            total = sum(group_sizes)
             for start in range(0, count * batch, batch):
                 places = np.arange(start, start + batch, dtype=np.int64) % total
                 address = ("heldout", number) if number else ("heldout",)
                 order = permute(places, total, self.seed, *address)
-                sources, rows = _within(own, order)
+                sources, rows = _within(group_sizes, order)
                 zeros = np.zeros(batch, dtype=np.int64)
                 chosen = np.array(group)[sources]
                 yield self._gather(self.heldout_sources, Places(chosen, zeros, zeros, rows))
 
     def heldout_rows(self, batch: int, examples: int) -> int:
-        """How many rows ``heldout`` yields."""
+        """The number of rows that ``heldout`` yields."""
         return sum(self._heldout_batches(batch, examples)) * batch
 
     def _heldout_batches(self, batch: int, examples: int) -> list[int]:
-        """Held-out batches of each language or direction."""
+        """The number of held-out batches of each language or direction."""
         sizes = [len(source.copies[0]) for source in self.heldout_sources]
         totals = [sum(sizes[source] for source in group) for group in self._languages()]
-        wanted = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
-        return [min(w, max(n // batch, 1)) for w, n in zip(wanted, totals, strict=True)]
+        shares = [max(1, math.ceil(examples * n / sum(sizes) / batch)) for n in totals]
+        return [min(w, max(n // batch, 1)) for w, n in zip(shares, totals, strict=True)]
 
     def _languages(self) -> list[list[int]]:
-        """The sources of each language or direction, in the order they are first met."""
-        found: dict[tuple[int, int], list[int]] = {}
+        """The sources of each language or direction, in order of first appearance."""
+        sources_by_language: dict[tuple[int, int], list[int]] = {}
         for number, source in enumerate(self.train_sources):
-            found.setdefault(source.languages, []).append(number)
-        return list(found.values())
+            sources_by_language.setdefault(source.languages, []).append(number)
+        return list(sources_by_language.values())
 
     def _quotas(self) -> list[int]:
-        """Rows that one pass takes from each source."""
+        """The number of rows that one pass takes from each source."""
         largest = max(self.weights)
         return [
             max(1, round(source.sizes[0] * weight / largest))
@@ -131,7 +131,7 @@ class StageData:
         ]
 
     def _places(self, positions: NDArray[np.int64]) -> Places:
-        """Places of positions in the endless sequence of examples, looked up a block at a time."""
+        """The places of positions in the endless sequence of examples; caches the current block."""
         if not len(positions):
             return self._look_up(positions)
         first, last = int(positions[0]) // BLOCK, int(positions[-1]) // BLOCK
@@ -158,15 +158,15 @@ class StageData:
             chosen = np.zeros_like(positions)
         sources, draws = np.empty_like(positions), np.empty_like(positions)
         for number, group in enumerate(groups):
-            mine, address = chosen == number, ("mix", number) if number else ("mix",)
-            own = [quotas[source] for source in group]
-            found, draws[mine] = mixed(positions[mine], own, self.seed, *address)
-            sources[mine] = np.array(group)[found]
+            here, address = chosen == number, ("mix", number) if number else ("mix",)
+            group_quotas = [quotas[source] for source in group]
+            nth_sources, draws[here] = mixed(positions[here], group_quotas, self.seed, *address)
+            sources[here] = np.array(group)[nth_sources]
         result = Places(sources, *(np.zeros_like(positions) for _ in range(3)))
         for number, source in enumerate(self.train_sources):
-            mine = sources == number
-            epochs, copies, rows = _draw(source.sizes, draws[mine], self.seed, number)
-            result.epochs[mine], result.copies[mine], result.rows[mine] = epochs, copies, rows
+            here = sources == number
+            epochs, copies, rows = _draw(source.sizes, draws[here], self.seed, number)
+            result.epochs[here], result.copies[here], result.rows[here] = epochs, copies, rows
         return result
 
     def _gather(self, drawn: tuple[Drawn, ...], places: Places) -> RawBatch:
@@ -194,16 +194,16 @@ class StageData:
 def mixed(
     positions: NDArray[np.int64], quotas: list[int], seed: int, *address: str | int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of which of several things each position is, and how many of it came before.
+    """Interleave several sequences: the sequence of each position, and its index therein.
 
-    Every pass has each as often as its quota says, in an order of its own.
+    Each pass has as many of a sequence as its quota, in a new keyed order.
     """
     total = sum(quotas)
     passes, within = np.divmod(positions, total)
     if len(quotas) > 1:
         for turn in np.unique(passes):
-            now = passes == turn
-            within[now] = permute(within[now], total, seed, *address, int(turn))
+            in_pass = passes == turn
+            within[in_pass] = permute(within[in_pass], total, seed, *address, int(turn))
     chosen, draws = _within(quotas, within)
     return chosen, draws + passes * np.array(quotas)[chosen]
 
@@ -211,21 +211,21 @@ def mixed(
 def _within(
     sizes: list[int], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of several ranges laid end to end each position falls in, and where in it."""
+    """The range of each position among ranges laid end to end, and its offset in it."""
     ends = np.cumsum(sizes, dtype=np.int64)
-    found = np.searchsorted(ends, positions, side="right")
-    return found, positions - (ends - np.array(sizes, dtype=np.int64))[found]
+    ranges = np.searchsorted(ends, positions, side="right")
+    return ranges, positions - (ends - np.array(sizes, dtype=np.int64))[ranges]
 
 
 def _draw(
     sizes: list[int], draws: NDArray[np.int64], seed: int, source: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """(epoch, copy, row) of each draw from a source; its copies are read in turn, over and over."""
+    """(epoch, copy, row) of each draw from a source; its copies take turns."""
     rounds, within = np.divmod(draws, sum(sizes))
     copies, rows = _within(sizes, within)
     epochs = rounds * len(sizes) + copies
     for epoch in np.unique(epochs):
-        now = epochs == epoch
+        in_epoch = epochs == epoch
         size = sizes[int(epoch) % len(sizes)]
-        rows[now] = permute(rows[now], size, seed, "order", source, int(epoch))
+        rows[in_epoch] = permute(rows[in_epoch], size, seed, "order", source, int(epoch))
     return epochs, copies, rows

@@ -1,4 +1,4 @@
-"""The batches of a stage whose rows are text as it runs on, then two segments.
+"""Batches of XLNet's rows: a running text that is reused, then two segments.
 
 Axes: b rows, s positions of a row, w places after one, n random numbers of a row. Places are
 counted in the direction that a row reads in: backward, place p is that of the text's token -1 - p.
@@ -20,40 +20,40 @@ from bertc.data.rows.tokens import Tokens
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.address import key
 
-SPECIALS = 3
-"""A separator after each segment, and [CLS]."""
+SPECIAL_TOKENS = 3
+"""Special tokens of a row: a separator after each segment, and [CLS]."""
 
 
 class Segments(NamedTuple):
-    """The two segments of each row (b,): A begins where the text before it ends."""
+    """The two segments (b,) of each row; A continues the running text."""
 
     a_length: NDArray[np.int64]
     b_place: NDArray[np.int64]
     b_length: NDArray[np.int64]
-    elsewhere: NDArray[np.bool_]  # whether B is from anywhere, and not what follows A
+    elsewhere: NDArray[np.bool_]  # True if B is random text, False if it follows A
 
 
 class Lanes(NamedTuple):
-    """Where the rows of a batch begin, and which way they read."""
+    """The start of each row of a batch, and its direction."""
 
     places: NDArray[np.int64]  # (b,)
     backward: NDArray[np.bool_]  # (b,)
 
     def of_tokens(self, places_bw: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in the text the tokens at places (b, w) stand."""
+        """Positions in the text of the tokens at places (b, w)."""
         return np.where(self.backward[:, None], -1 - places_bw, places_bw)
 
     def of_cuts(self, places_bw: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where in the text what is cut off before places (b, w) is cut."""
+        """Positions in the text of the cuts before places (b, w)."""
         return np.where(self.backward[:, None], -places_bw, places_bw)
 
 
 @dataclass(eq=False)
 class StreamPairs:
-    """Training and held-out batches of one stage; batch k is a function of the seed and of k.
+    """Training and held-out batches of a stage; batch k is a function of the seed and k.
 
-    As ``RunningData``, but that rows go on after their first ``reuse`` tokens. Where they read
-    ``both_ways``, odd ones go through the text from its end to its beginning.
+    As ``RunningData``, except that rows advance by ``reuse`` tokens. With ``both_ways``, odd rows
+    read the text in reverse.
     """
 
     vocabulary: Vocabulary
@@ -75,23 +75,25 @@ class StreamPairs:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one pass."""
+        """The number of tokens of one pass."""
         return self._text.tokens
 
     @property
     def examples(self) -> int:
-        """Rows of one pass, begun ones too."""
+        """The number of rows of one pass, incomplete ones included."""
         return -(-self.tokens // self.reuse)
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of a step of this stage, of several from there on, or some rows of each."""
-        own, text = rows or slice(None), self._text
+        """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
+        chosen, text = rows or slice(None), self._text
         first = self._lanes(text, self.batch)
         lanes = Lanes(
-            np.concatenate([first.places[own] + k * self.reuse for k in range(step, step + steps)]),
-            np.tile(first.backward[own], steps),
+            np.concatenate(
+                [first.places[chosen] + k * self.reuse for k in range(step, step + steps)]
+            ),
+            np.tile(first.backward[chosen], steps),
         )
-        bits_bn = [self._bits(self.batch, "train", k)[own] for k in range(step, step + steps)]
+        bits_bn = [self._bits(self.batch, "train", k)[chosen] for k in range(step, step + steps)]
         batch = self._rows(text, lanes, np.concatenate(bits_bn))
         if self.static_copies:
             batch.copies[:] %= self.static_copies
@@ -100,34 +102,34 @@ class StreamPairs:
         return batch
 
     def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Batches of ``batch`` rows, each of which reads on in its part of the held-out text.
+        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
 
-        About ``examples`` rows in all, of each language its share, but at least one batch.
+        About ``examples`` rows in all, each language its share, but at least one batch.
         """
-        for language, texts, wanted in self._heldout_parts(batch, examples):
-            for rows in islice(self._read_out(texts, batch, language), wanted):
+        for language, texts, batches in self._heldout_parts(batch, examples):
+            for rows in islice(self._read_out(texts, batch, language), batches):
                 rows.languages[:] = language
                 yield rows
 
     def heldout_rows(self, batch: int, examples: int) -> int:
-        """How many rows ``heldout`` yields."""
+        """The number of rows that ``heldout`` yields."""
         parts = self._heldout_parts(batch, examples)
         return batch * sum(
-            min(wanted, self._batches_of(sum(len(text.ids) for text in texts), batch))
-            for _, texts, wanted in parts
+            min(batches, self._batches_of(sum(len(text.ids) for text in texts), batch))
+            for _, texts, batches in parts
         )
 
     def _heldout_parts(
         self, batch: int, examples: int
     ) -> Iterator[tuple[int, tuple[Tokens, ...], int]]:
-        """Each language with its held-out texts, and how many batches of them are wanted."""
+        """Each language with its held-out texts and the number of batches to read."""
         sizes = tuple(len(text.ids) for text in self.heldout_texts)
-        for language, own, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in own)
+        for language, members, share in by_language(self.languages, sizes):
+            texts = tuple(self.heldout_texts[number] for number in members)
             yield language, texts, max(1, math.ceil(examples * share / batch))
 
     def _batches_of(self, tokens: int, batch: int) -> int:
-        """Batches that read a text once, in each direction that there is."""
+        """The number of batches that read a text once in each direction."""
         lanes_each_way = -(-batch // 2) if self.both_ways else batch
         return -(-tokens // (lanes_each_way * self.reuse))
 
@@ -140,20 +142,20 @@ class StreamPairs:
             yield self._rows(text, lanes._replace(places=places_b), bits_bn)
 
     def _lanes(self, text: Endless, batch: int) -> Lanes:
-        """The first batch: those of one direction begin at equal distances."""
-        ways = 2 if self.both_ways else 1
-        number_b, way_b = np.divmod(np.arange(batch), ways)
-        many_b = np.bincount(way_b, minlength=ways)[way_b]
-        return Lanes(number_b * text.tokens // many_b, way_b == 1)
+        """The rows of the first batch; those of one direction begin at equal distances."""
+        directions = 2 if self.both_ways else 1
+        number_b, direction_b = np.divmod(np.arange(batch), directions)
+        rows_b = np.bincount(direction_b, minlength=directions)[direction_b]
+        return Lanes(number_b * text.tokens // rows_b, direction_b == 1)
 
     def _bits(self, batch: int, *address: str | int) -> NDArray[np.uint64]:
-        """Three random numbers (b, n) for each row, at an address of their own."""
+        """Three random numbers (b, n) for each row, keyed by an address."""
         drawn = np.random.Philox(key=key(self.seed, "segments", *address)).random_raw(3 * batch)
         return np.asarray(drawn, dtype=np.uint64).reshape(batch, 3)
 
     def _rows(self, text: Endless, lanes: Lanes, bits_bn: NDArray[np.uint64]) -> RawBatch:
         reuse, seq = self.reuse, self.seq
-        room = seq - reuse - SPECIALS
+        room = seq - reuse - SPECIAL_TOKENS
         begins = lanes._replace(places=lanes.places + reuse)
         a_b, place_b, _, elsewhere_b = cut_segments(text, begins, room, bits_bn)
         lane_s, middle_b1 = np.arange(seq), (reuse + a_b)[:, None]
@@ -175,14 +177,14 @@ class StreamPairs:
 
 
 def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uint64]) -> Segments:
-    """Two segments of ``room`` tokens in all, A from where each lane is (_split_a_and_b).
+    """Cut two segments of ``room`` tokens in all, A at each lane's place (XLNet, _split_a_and_b).
 
-    A ends with a sentence; B reads on to the end of one. Where there is none to end with, or as
-    often, B is whole sentences from anywhere in the text of the same source. What is too long loses
-    its end.
+    A ends with a sentence, and B continues to the end of one. In half of the rows, and where A has
+    no end of a sentence, B is a run of sentences from anywhere in the same source. The longer one
+    is cut at its end.
     """
     cuts_bw = text.begins(lanes.of_cuts(lanes.places[:, None] + np.arange(1, 2 * room + 1)))
-    cuts_bw[:, -1] = True  # the end of a longer sentence is not looked for
+    cuts_bw[:, -1] = True  # longer sentences are cut
     end_b = room + cuts_bw[:, room - 1 :].argmax(1)
     inner_bw = cuts_bw[:, : room - 1]
     count_b = inner_bw.sum(1)
@@ -190,11 +192,11 @@ def cut_segments(text: Endless, lanes: Lanes, room: int, bits_bn: NDArray[np.uin
     a_b = (inner_bw.cumsum(1) <= chosen_b[:, None].astype(np.int64)).sum(1) + 1
     a_b = np.where(count_b > 0, a_b, end_b)
     elsewhere_b = (count_b == 0) | (bits_bn[:, 1] >> np.uint64(63) == 0)
-    wanted_b = np.maximum(1, room - a_b)
-    place_b, b_b = _anywhere(text, lanes, room, wanted_b, bits_bn[:, 2])
+    min_b = np.maximum(1, room - a_b)
+    place_b, b_b = _anywhere(text, lanes, room, min_b, bits_bn[:, 2])
     place_b = np.where(elsewhere_b, place_b, lanes.places + a_b)
     b_b = np.where(elsewhere_b, b_b, end_b - a_b)
-    # The longer one is cut, of two equal ones the second.
+    # The longer one is cut; on ties the second.
     over_b = a_b + b_b - room
     from_a_b = np.clip(a_b - b_b, 0, over_b)
     from_b_b = np.clip(b_b - a_b, 0, over_b)
@@ -207,23 +209,23 @@ def _anywhere(
     text: Endless,
     lanes: Lanes,
     room: int,
-    wanted_b: NDArray[np.int64],
+    min_b: NDArray[np.int64],
     bits_b: NDArray[np.uint64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where whole sentences of at least so many tokens begin, and how many they are (b,)."""
+    """Places and lengths (b,) of random runs of sentences with at least ``min_b`` tokens."""
     here_b = lanes.of_tokens(lanes.places[:, None])[:, 0]
     source_b = text.sources(here_b)
     begin_b = here_b // text.tokens * text.tokens + (text.ends - text.quotas)[source_b]
     drawn_b = begin_b + (bits_b % text.quotas[source_b].astype(np.uint64)).astype(np.int64)
     drawn_b = lanes.of_tokens(drawn_b[:, None])[:, 0]
-    back_bw = drawn_b[:, None] - np.arange(room + 1)
-    before_bw = text.begins(lanes.of_cuts(back_bw))
-    on_bw = (drawn_b + wanted_b)[:, None] + np.arange(room + 1)
-    after_bw = text.begins(lanes.of_cuts(on_bw))
-    # Of a sentence longer than a row no more than a row is looked at.
+    backward_bw = drawn_b[:, None] - np.arange(room + 1)
+    before_bw = text.begins(lanes.of_cuts(backward_bw))
+    forward_bw = (drawn_b + min_b)[:, None] + np.arange(room + 1)
+    after_bw = text.begins(lanes.of_cuts(forward_bw))
+    # Sentences longer than a row are cut to a row.
     before_bw[:, -1] = after_bw[:, -1] = True
     first_b = drawn_b - before_bw.argmax(1)
-    return first_b, drawn_b + wanted_b + after_bw.argmax(1) - first_b
+    return first_b, drawn_b + min_b + after_bw.argmax(1) - first_b
 
 
 def _endless(texts: tuple[Tokens, ...], weights: tuple[float, ...]) -> Endless:

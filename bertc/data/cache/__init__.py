@@ -1,1 +1,1 @@
-"""Prepared data on disk, and the processes that prepare it."""
+"""Prepared data on disk, and the worker processes that prepare it."""

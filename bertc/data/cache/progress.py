@@ -1,35 +1,35 @@
-"""How a long preparation tells where it is; whoever shows it brings the display."""
+"""Progress reports of long preparations; the caller brings the display."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the course of a preparation. Any method may raise to stop it cleanly."""
+    """Receiver of progress reports. Any method may raise to stop the preparation cleanly."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """A task starts: ``total`` of ``unit`` ("bytes" or "rows") to go, 0 if unknown."""
+        """Start a task of ``total`` ``unit`` ("bytes" or "rows"), 0 if unknown."""
 
     def advance(self, amount: int) -> None:
-        """``amount`` more units of the running task are done."""
+        """Count ``amount`` more units of the current task as done."""
 
     def end(self) -> None:
-        """The running task is done."""
+        """Finish the current task."""
 
     def note(self, message: str) -> None:
-        """Something worth a line: a smaller vocabulary, text cut off, a cache made anew."""
+        """Report a remark: a smaller vocabulary, text cut off, a damaged cache rebuilt."""
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """A receiver that ignores all reports."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def advance(self, amount: int) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def end(self) -> None:
-        """Say nothing."""
+        """Ignore it."""
 
     def note(self, message: str) -> None:
-        """Say nothing."""
+        """Ignore it."""

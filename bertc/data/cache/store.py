@@ -1,4 +1,4 @@
-"""Folders that are either whole or not there: made aside, synced, renamed, checked when opened."""
+"""Cache folders, complete or absent: written aside, synced, renamed, checked when opened."""
 
 import contextlib
 import fcntl
@@ -19,16 +19,16 @@ from bertc.storage.plain_file import read_text, size_bytes
 
 MANIFEST = "manifest.json"
 CHECKED_BYTES = 64 << 20
-"""Files up to this size are hashed at every opening; of larger ones the size is checked."""
+"""Files up to this size are hashed at every opening; larger ones are checked by size."""
 WAIT_SECONDS = 0.2
 LARGEST_MANIFEST_BYTES = 64 << 20
-ELSEWHERE = "choose another place with BERTC_CACHE=FOLDER"
+OTHER_CACHE_HELP = "choose another place with BERTC_CACHE=FOLDER"
 
 Facts = Mapping[str, Any]
 
 
 def fingerprint(*facts: Any) -> str:
-    """sha256 of plain values, written canonically."""
+    """sha256 of plain values in canonical JSON."""
     text = json.dumps(facts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -36,27 +36,27 @@ def fingerprint(*facts: Any) -> str:
 def obtain(
     folder: Path, make: Callable[[Path], Facts], progress: Progress, expected_bytes: int = 0
 ) -> Facts:
-    """The facts kept in ``folder``, which ``make`` fills first if it is missing or damaged.
+    """The facts stored in ``folder``; if it is missing or damaged, ``make`` fills it first.
 
-    ``make`` writes into a temporary folder and returns the facts to keep. One process makes, the
-    others wait. A folder left by a process that died has another name and is never read.
+    ``make`` writes into a temporary folder and returns the facts to store. One process makes it,
+    the others wait. A folder left by a dead process has another name and is never read.
 
     Raises:
         CannotWriteError: the folder cannot be written; says what is needed and what is free.
     """
     if (facts := _intact(folder)) is not None:
         return facts
-    with durable.writing(folder, expected_bytes, ELSEWHERE):
+    with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        return _obtained_alone(folder, make, progress)
+        return _made_under_lock(folder, make, progress)
 
 
-def _obtained_alone(folder: Path, make: Callable[[Path], Facts], progress: Progress) -> Facts:
-    with _alone(folder, progress):
+def _made_under_lock(folder: Path, make: Callable[[Path], Facts], progress: Progress) -> Facts:
+    with _lock(folder, progress):
         if (facts := _intact(folder)) is not None:
             return facts
         if is_taken(folder):
-            progress.note(f"{folder} is damaged and made anew")
+            progress.note(f"{folder} is damaged and made again")
             durable.remove(folder)
         for leftover in folder.parent.glob(f"{folder.name}.tmp-*"):
             durable.remove(leftover)
@@ -73,10 +73,10 @@ def _obtained_alone(folder: Path, make: Callable[[Path], Facts], progress: Progr
 
 
 def verify(folder: Path) -> Facts:
-    """The facts of a folder, after reading every byte of it.
+    """The facts of a folder, after checking every byte of it.
 
     Raises:
-        DataError: something in it is missing or not what was written.
+        DataError: a file is missing or has changed.
     """
     if (facts := _intact(folder, limit_bytes=None)) is None:
         raise DataError(f"{folder} is damaged", "delete it; it is made again when needed")
@@ -84,7 +84,7 @@ def verify(folder: Path) -> Facts:
 
 
 def _seal(folder: Path, facts: Facts) -> None:
-    """Write the manifest and push everything to the disk."""
+    """Write the manifest and sync everything to the disk."""
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         durable.sync(path)
@@ -97,7 +97,7 @@ def _seal(folder: Path, facts: Facts) -> None:
 
 
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
-    """The facts of a folder whose files are those of its manifest, else None."""
+    """The facts of a folder if its files match its manifest, else None."""
     try:
         text = read_text(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
         digest, content, end = text.split("\n")
@@ -117,8 +117,8 @@ def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | No
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock of a folder; the system drops it when the process ends, however it ends."""
+def _lock(folder: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock of a folder; the system releases it however the process ends."""
     with (folder.parent / f"{folder.name}.lock").open("a") as lock:
         if not _locked(lock):
             progress.begin(f"waiting for the process that prepares {folder}", 0, "")

@@ -1,8 +1,8 @@
-"""One function over many arguments in other processes, its answers in order.
+"""A parallel map in worker processes, with results in the order of the jobs.
 
-The processes run this package and nothing else: unlike those of ``multiprocessing`` they never run
-the program that asked for them again, so that program needs no guard around its own work. They end
-when their input ends, however the asking process did.
+The workers run this package only: unlike those of ``multiprocessing`` they never import the main
+program again, so it needs no ``if __name__`` guard. They end when their input ends, however the
+parent process died.
 """
 
 import contextlib
@@ -20,58 +20,59 @@ from typing import IO, Any, TypeVar, cast
 from bertc.diagnostics import MachineError
 from bertc.planning.cores import available_cores
 
-MOST = 16
-"""More processes wait for the one that reads, and each holds some 100 MB."""
-AHEAD = 2  # arguments waiting for each process, so that none waits for the one that reads
+MAX_PROCESSES = 16
+"""Most worker processes: more would wait for the reader, and each holds about 100 MB."""
+JOBS_AHEAD = 2
+"""Jobs queued for each worker, so that none waits for the reader."""
 
-Argument = TypeVar("Argument")
-Answer = TypeVar("Answer")
-Note = TypeVar("Note")
+ArgumentT = TypeVar("ArgumentT")
+ResultT = TypeVar("ResultT")
+TagT = TypeVar("TagT")
 
 
 def processes(size_bytes: int, worth_bytes: int) -> int:
-    """How many to use where each should have ``worth_bytes`` of work; 1 is this process."""
-    return max(1, min(available_cores(), MOST, size_bytes // worth_bytes))
+    """The number of processes, each with at least ``worth_bytes`` of work; 1 means this process."""
+    return max(1, min(available_cores(), MAX_PROCESSES, size_bytes // worth_bytes))
 
 
 def spread(
-    work: Callable[[Argument], Answer],
-    jobs: Iterable[tuple[Note, Argument]],
+    work: Callable[[ArgumentT], ResultT],
+    jobs: Iterable[tuple[TagT, ArgumentT]],
     number: int,
-) -> Generator[tuple[Note, Answer], None, None]:
-    """Each note with the answer to its argument, in the order of the jobs.
+) -> Generator[tuple[TagT, ResultT], None, None]:
+    """Map ``work`` over jobs (tag, argument), yielding (tag, result) in the order of the jobs.
 
-    ``work`` is sent once, arguments and answers travel; notes stay. Jobs are read as they are
-    needed. With ``number`` 1 all is done here.
+    ``work`` is sent to each worker once; tags stay in this process. Jobs are read lazily. With
+    ``number`` 1 the work is done in this process.
 
     Raises:
-        MachineError: a process was ended from outside, as systems short of memory do.
+        MachineError: a worker was killed, as systems short of memory do.
     """
     if number == 1:
-        yield from ((note, work(argument)) for note, argument in jobs)
+        yield from ((tag, work(argument)) for tag, argument in jobs)
         return
     workers = [_Worker(work) for _ in range(number)]
     idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
     for worker in workers:
         idle.put(worker)
 
-    def ask(argument: Argument) -> Answer:
+    def run(argument: ArgumentT) -> ResultT:
         worker = idle.get()
         try:
-            return cast(Answer, worker.ask(argument))
+            return cast(ResultT, worker.run(argument))
         finally:
-            idle.put(worker)  # also one that has ended: who waits for one must not wait for ever
+            idle.put(worker)  # a dead one too, or the thread waiting for it would hang
 
-    waiting: deque[tuple[Note, Future[Answer]]] = deque()
+    pending: deque[tuple[TagT, Future[ResultT]]] = deque()
     with ThreadPoolExecutor(number) as pool:
         try:
-            for note, argument in jobs:
-                waiting.append((note, pool.submit(ask, argument)))
-                if len(waiting) > AHEAD * number:
-                    done, answer = waiting.popleft()
-                    yield done, answer.result()
-            for done, answer in waiting:
-                yield done, answer.result()
+            for tag, argument in jobs:
+                pending.append((tag, pool.submit(run, argument)))
+                if len(pending) > JOBS_AHEAD * number:
+                    oldest, result = pending.popleft()
+                    yield oldest, result.result()
+            for oldest, result in pending:
+                yield oldest, result.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
@@ -79,7 +80,7 @@ def spread(
 
 
 class _Worker:
-    """A process that answers one question at a time."""
+    """A worker process that does one job at a time."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         serial = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
@@ -90,28 +91,28 @@ class _Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, **serial, "PYTHONPATH": path},
         )
-        self._questions = cast(IO[bytes], self._process.stdin)
-        self._answers = cast(IO[bytes], self._process.stdout)
+        self._jobs = cast(IO[bytes], self._process.stdin)
+        self._results = cast(IO[bytes], self._process.stdout)
         self._send(work)
 
-    def ask(self, argument: Any) -> Any:
+    def run(self, argument: Any) -> Any:
         self._send(argument)
         try:
-            return pickle.load(self._answers)
+            return pickle.load(self._results)
         except (EOFError, pickle.UnpicklingError):
             raise self._ended() from None
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._answers.close()
-        with contextlib.suppress(BrokenPipeError):  # of a question that was never read
-            self._questions.close()
+        self._results.close()
+        with contextlib.suppress(BrokenPipeError):  # of a job that was never read
+            self._jobs.close()
 
     def _send(self, what: Any) -> None:
         try:
-            pickle.dump(what, self._questions, pickle.HIGHEST_PROTOCOL)
-            self._questions.flush()
+            pickle.dump(what, self._jobs, pickle.HIGHEST_PROTOCOL)
+            self._jobs.flush()
         except BrokenPipeError:
             raise self._ended() from None
 
@@ -126,20 +127,20 @@ class _Worker:
 
 
 def serve() -> None:
-    """Answer questions from the input until it ends; the first is the function to use."""
-    # Both may be sent to all processes of a command; the asking one decides.
+    """Serve jobs from standard input until it ends; the first message is the function."""
+    # Both signals may reach all processes of a command; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # nothing that is printed may stand among the answers
-    work = pickle.load(questions)
+    jobs, results = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing printed may mix with the results
+    work = pickle.load(jobs)
     while True:
         try:
-            argument = pickle.load(questions)
+            argument = pickle.load(jobs)
         except EOFError:
             return
         try:
-            pickle.dump(work(argument), answers, pickle.HIGHEST_PROTOCOL)
-            answers.flush()
-        except BrokenPipeError:  # the process that asked was killed
+            pickle.dump(work(argument), results, pickle.HIGHEST_PROTOCOL)
+            results.flush()
+        except BrokenPipeError:  # the parent was killed
             os._exit(1)

@@ -1,1 +1,1 @@
-"""Labelled examples as rows and batches."""
+"""Labelled examples as rows of tokens and batches."""

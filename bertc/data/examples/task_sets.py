@@ -1,4 +1,4 @@
-"""The tasks of a stage, read from their files and made rows."""
+"""The tasks of a stage, read from their files and encoded."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,10 @@ import numpy as np
 
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
-from bertc.data.examples.encode import TaskRows, encode
-from bertc.data.examples.task import TaskData, TaskSet
+from bertc.data.examples.encode import encode
+from bertc.data.examples.task import TaskSet
+from bertc.data.examples.task_data import TaskData
+from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts import judged_parts, part_examples, training_examples
 from bertc.data.layouts.example import Example, Labelled, Scored
 from bertc.data.vocab.vocabulary import Vocabulary
@@ -17,15 +19,15 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
 from bertc.ir.program.resolved import Stage
 
-SAMPLE = 1000
-"""Examples that tell how long all are, about."""
+SAMPLE_EXAMPLES = 1000
+"""Examples from which the mean length is estimated."""
 
 
 def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
-    """What a task learns of its training examples: pairs in both orders, or not all, if it says so.
+    """The training examples that a task learns: pairs in both orders, or a sample, if it asks.
 
     Raises:
-        DataError: it says that there are more.
+        DataError: the task asks for more than there are.
     """
     if isinstance(task, Glue) and task.both_orders:
         examples = [*examples, *map(_swapped, examples)]
@@ -40,16 +42,16 @@ def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example
 def judged_on(
     task: AnyTask, part: str, examples: Sequence[Example], most: int = 0
 ) -> Sequence[Example]:
-    """The examples of a part that a model is scored on, the same every time.
+    """The examples of a part that a model is scored on, the same in every run.
 
-    At most ``most``, where that is told, and else of dev parts as many as the task says.
+    At most ``most``, or if that is 0, for dev parts the number that the task sets.
     """
-    own = task.dev_examples if part.startswith("dev") else 0
-    return _drawn(examples, most or own, "judged", task.title, part)
+    dev_limit = task.dev_examples if part.startswith("dev") else 0
+    return _drawn(examples, most or dev_limit, "judged", task.title, part)
 
 
 def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Example]:
-    """So many of the examples in their order, whatever the seed; all for 0."""
+    """A keyed sample of ``most`` examples in their order, the same for all seeds; all for 0."""
     if not 0 < most < len(examples):
         return examples
     drawn = permute(np.arange(most), len(examples), 0, *address)
@@ -67,18 +69,18 @@ def _swapped(example: Example) -> Example:
 
 
 def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) -> float:
-    """Tokens of a training row, the mean over a sample of the examples.
+    """The mean length of a training row in tokens, over a sample of the examples.
 
     Raises:
         MissingInputError, DataError: as the layouts.
     """
     examples = learned_from(task, training_examples(task))
-    sample = examples[:: max(1, len(examples) // SAMPLE)]
+    sample = examples[:: max(1, len(examples) // SAMPLE_EXAMPLES)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
 
 def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progress) -> TaskData:
-    """All that a stage of tasks reads.
+    """Read and encode the tasks of a stage.
 
     Raises:
         MissingInputError, DataError: as the layouts.
@@ -87,10 +89,10 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
         learned = learned_from(task, training_examples(task))
-        found = {part: part_examples(task, part) for part in judged_parts(task)}
-        parts = {part: judged_on(task, part, examples) for part, examples in found.items()}
+        all_parts = {part: part_examples(task, part) for part in judged_parts(task)}
+        parts = {part: judged_on(task, part, examples) for part, examples in all_parts.items()}
         segments = stage.encoder.kinds_of_segments
-        own = TaskSet(
+        task_set = TaskSet(
             task,
             encode(task, learned, vocabulary, stage.seq, segments),
             {
@@ -99,40 +101,40 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
             },
         )
         progress.end()
-        for note in (*_sampled(found, parts), *_notes(own, len(learned), stage)):
+        for note in (*_sampled(all_parts, parts), *_notes(task_set, len(learned), stage)):
             progress.note(f"{task.title}: {note}")
-        sets.append(own)
+        sets.append(task_set)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)
 
 
 def _sampled(
-    found: Mapping[str, Sequence[Example]], parts: Mapping[str, Sequence[Example]]
+    all_parts: Mapping[str, Sequence[Example]], parts: Mapping[str, Sequence[Example]]
 ) -> list[str]:
-    """Which parts are answered by a sample of their examples alone."""
+    """Remarks on parts that are scored on a sample of their examples."""
     return [
         f"judged by {len(parts[name]):,} of {len(examples):,} {name} examples, as dev_examples says"
-        for name, examples in found.items()
+        for name, examples in all_parts.items()
         if len(parts[name]) < len(examples)
     ]
 
 
-def _notes(own: TaskSet, examples: int, stage: Stage) -> list[str]:
-    """What was lost of the text, and of what is asked; what there is too little of."""
-    parts = {"training": (examples, own.train)}
-    parts |= {name: (len(found), rows) for name, (found, rows) in own.parts.items()}
-    notes = [] if own.parts else ["no part to be judged by: no score will be told"]
-    if stage.batch > own.units:
-        times = stage.batch / own.units
+def _notes(task_set: TaskSet, examples: int, stage: Stage) -> list[str]:
+    """Remarks on text that was cut, and on too few examples or parts."""
+    parts = {"training": (examples, task_set.train)}
+    parts |= {name: (len(scored), rows) for name, (scored, rows) in task_set.parts.items()}
+    notes = [] if task_set.parts else ["no part to be judged by: no score will be told"]
+    if stage.batch > task_set.units:
+        times = stage.batch / task_set.units
         notes.append(
-            f"a batch of {stage.batch:,} reads the {own.units:,} there are {times:.1f} times"
+            f"a batch of {stage.batch:,} reads the {task_set.units:,} there are {times:.1f} times"
         )
     for name, (count, rows) in parts.items():
-        notes += unread(own.task, rows, count, f"{name} ", stage.seq)
+        notes += unread(task_set.task, rows, count, f"{name} ", stage.seq)
     return notes
 
 
 def unread(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
-    """What of ``count`` examples of a part is not read, with the limit that it is beyond."""
+    """Remarks on what is cut of ``count`` examples of a part, with the limit."""
     notes, of = [], f"of {count:,} {name}examples"
     if rows.asked_cut:
         limit = getattr(task, "question", 0)
@@ -146,21 +148,21 @@ def unread(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> li
             "longer windows, a smaller stride more of them"
         )
     elif rows.lost:
-        words = f"{rows.lost:,} words" if rows.lost > 1 else "1 word"
-        notes.append(f"{words} {of} are beyond the {seq} tokens of a row, and answered unread")
+        words_lost = f"{rows.lost:,} words" if rows.lost > 1 else "1 word"
+        notes.append(f"{words_lost} {of} are beyond the {seq} tokens of a row, and answered unread")
     if rows.blank:
-        shown = listed([repr(word) for word in dict.fromkeys(rows.blank)], limit=60)
-        notes.append(f"words that no token stands for, {len(rows.blank):,} {of}: {shown}")
+        words_shown = listed([repr(word) for word in dict.fromkeys(rows.blank)], limit=60)
+        notes.append(f"words that no token stands for, {len(rows.blank):,} {of}: {words_shown}")
     return notes
 
 
 def digest(data: TaskData) -> str:
-    """sha256 of all rows that are learned from or judged by."""
-    found = hashlib.sha256()
-    for own in data.sets:
-        for rows in (own.train, *(rows for _, rows in own.parts.values())):
-            found.update(_content(rows))
-    return found.hexdigest()
+    """sha256 of all training and scored rows."""
+    total = hashlib.sha256()
+    for task_set in data.sets:
+        for rows in (task_set.train, *(rows for _, rows in task_set.parts.values())):
+            total.update(_content(rows))
+    return total.hexdigest()
 
 
 def _content(rows: TaskRows) -> bytes:

@@ -1,4 +1,4 @@
-"""Files of labelled examples: official layouts and one's own, read into plain values."""
+"""Files of labelled examples in official and custom layouts, read into plain values."""
 
 from bertc.data.layouts.labels import found_labels
 from bertc.data.layouts.parts import (

@@ -1,4 +1,4 @@
-"""Words and tags in columns: CoNLL-2003 and what looks like it, and CoNLL-U."""
+"""Words and tags in columns: CoNLL-2003 and files like it, and CoNLL-U."""
 
 import re
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from bertc.data.sources.streams import lines
 from bertc.diagnostics import DataError
 from bertc.ir.learning.task import Tagging
 
-PLAIN = {"pos": 1, "chunk": 2, "ner": -1}
-"""Where CoNLL-2003 has a column; names stand in the last one."""
+CONLL_2003 = {"pos": 1, "chunk": 2, "ner": -1}
+"""Columns of CoNLL-2003, from 0; name tags are in the last one."""
 
-UNIVERSAL = {"upos": 3, "xpos": 4, "deprel": 7}
-"""Where CoNLL-U has a column."""
+CONLL_U = {"upos": 3, "xpos": 4, "deprel": 7}
+"""Columns of CoNLL-U, from 0."""
 
-UNIVERSAL_COLUMNS = 10
+CONLL_U_COLUMNS = 10
 
-COLUMNS = (
+LAYOUT_HELP = (
     "a word a line with its tags behind it, in a file to predict perhaps none, and an empty line "
     "after each sentence"
 )
-"""How these files are, for who has given plain text."""
+"""Help for files that are not of this layout, such as plain text."""
 
 _PARTS = {"train": "train", "dev": "dev|testa", "test": "test|testb"}
 _PREFIX = re.compile(r"[a-z]{2,3}(-[a-z]+)*:(?=.)")
 
 
-class Word(NamedTuple):
-    """A word, its tag, and the line it stands in."""
+class TaggedWord(NamedTuple):
+    """A word, its tag, and the number of its line."""
 
     text: str
     tag: str
@@ -40,7 +40,7 @@ class Word(NamedTuple):
 
 
 def tagging_parts(task: Tagging) -> Parts:
-    """The files with the name of a part in theirs."""
+    """The parts of a folder, by the names of its files."""
     files = files_of(task.data)
     parts: Parts = {}
     for part, names in _PARTS.items():
@@ -50,38 +50,38 @@ def tagging_parts(task: Tagging) -> Parts:
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[Tagged]:
-    """The sentences of one file; without ``labelled`` it may have words alone, one a line."""
-    read = _universal if task.column in UNIVERSAL else _plain
+    """Read the sentences of a file; unless ``labelled``, it may have words only, one a line."""
+    read = _conll_u if task.column in CONLL_U else _conll_2003
     sentences = list(read(path, task.column, labelled))
     if task.column == "ner":
         sentences = _without_language(sentences)
-    found = []
+    examples = []
     for i, sentence in enumerate(sentences):
         tags = tuple(word.tag for word in sentence)
         if task.column in ("ner", "chunk"):
             tags = bio(tags)
         if task.labels and all(tags):
             for word, tag in zip(sentence, tags, strict=True):
-                known(tag, task.labels, f"{path}:{word.line}", "tag", COLUMNS)
+                known(tag, task.labels, f"{path}:{word.line}", "tag", LAYOUT_HELP)
         words = tuple(word.text for word in sentence)
-        found.append(Tagged(str(i), words, tags if all(tags) else ()))
-    return found
+        examples.append(Tagged(str(i), words, tags if all(tags) else ()))
+    return examples
 
 
 def bio(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Tags of IOB1, where only a span right after one of its kind begins with ``B-``, as BIO."""
-    found, before = [], "O"
+    """Convert tags of IOB1 to BIO, in which every span begins with ``B-``."""
+    converted, before = [], "O"
     for tag in tags:
         begins = tag.startswith("I-") and before[2:] != tag[2:]
-        found.append("B-" + tag[2:] if begins else tag)
+        converted.append("B-" + tag[2:] if begins else tag)
         before = tag
-    return tuple(found)
+    return tuple(converted)
 
 
-def _plain(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
-    """Columns parted by white space, blank lines between sentences."""
-    at, width = PLAIN[column], 0
-    sentence: list[Word] = []
+def _conll_2003(path: Path, column: str, labelled: bool) -> Iterator[list[TaggedWord]]:
+    """Sentences in columns separated by white space, with blank lines between sentences."""
+    at, width = CONLL_2003[column], 0
+    sentence: list[TaggedWord] = []
     for number, line in _lines(path):
         fields = line.split("\t") if "\t" in line else line.split()
         if not fields or not line.strip():
@@ -95,25 +95,25 @@ def _plain(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
         if len(fields) != width:
             raise DataError(
                 f"{path}:{number}: {len(fields)} columns, those before have {width}",
-                COLUMNS,
+                LAYOUT_HELP,
             )
         tag = fields[at].strip() if width > 1 else ""
         if not fields[0].strip() or (width > 1 and not tag):
             raise DataError(f"{path}:{number}: an empty column, a word and its tag expected")
-        sentence.append(Word(fields[0], tag, number))
+        sentence.append(TaggedWord(fields[0], tag, number))
     if sentence:
         yield sentence
 
 
 def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
-    """How many columns there are, if the wanted one is among them."""
-    needed = max(PLAIN[column] + 1, 2)
+    """The number of columns, checked to include the wanted one."""
+    needed = max(CONLL_2003[column] + 1, 2)
     if len(fields) == 1 and not labelled:
         return 1
-    if len(fields) == UNIVERSAL_COLUMNS and fields[0][0].isdecimal():
+    if len(fields) == CONLL_U_COLUMNS and fields[0][0].isdecimal():
         raise DataError(
             f"{place}: columns of CoNLL-U, {column!r} is one of CoNLL-2003",
-            f"one of {', '.join(UNIVERSAL)}",
+            f"one of {', '.join(CONLL_U)}",
         )
     if len(fields) < needed:
         raise DataError(
@@ -123,9 +123,9 @@ def _checked(fields: list[str], place: str, column: str, labelled: bool) -> int:
     return len(fields)
 
 
-def _universal(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
-    """Words with a whole number; ranges of tokens (1-2) and empty nodes (1.1) are no words."""
-    sentence: list[Word] = []
+def _conll_u(path: Path, column: str, labelled: bool) -> Iterator[list[TaggedWord]]:
+    """Sentences of CoNLL-U; ranges of tokens (1-2) and empty nodes (1.1) are skipped."""
+    sentence: list[TaggedWord] = []
     for number, line in _lines(path):
         if not line.strip():
             if sentence:
@@ -135,9 +135,9 @@ def _universal(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
         if line.startswith("#"):
             continue
         fields = line.split("\t")
-        if len(fields) != UNIVERSAL_COLUMNS:
+        if len(fields) != CONLL_U_COLUMNS:
             raise DataError(
-                f"{path}:{number}: {len(fields)} columns, CoNLL-U has {UNIVERSAL_COLUMNS} and tabs",
+                f"{path}:{number}: {len(fields)} columns, CoNLL-U has {CONLL_U_COLUMNS} and tabs",
                 'tagging(..., "ner") reads the columns of CoNLL-2003',
             )
         if fields[0].isdecimal():
@@ -146,12 +146,12 @@ def _universal(path: Path, column: str, labelled: bool) -> Iterator[list[Word]]:
                     f"{path}:{number}: word {fields[0]}, word {len(sentence) + 1} expected",
                     "an empty line after each sentence",
                 )
-            tag = fields[UNIVERSAL[column]]
+            tag = fields[CONLL_U[column]]
             if not fields[1] or (labelled and not tag):
                 raise DataError(
                     f"{path}:{number}: an empty column, a word and its {column} expected"
                 )
-            sentence.append(Word(fields[1], tag, number))
+            sentence.append(TaggedWord(fields[1], tag, number))
         elif not re.fullmatch(r"\d+[-.]\d+", fields[0]):
             raise DataError(
                 f"{path}:{number}: {fields[0][:60]!r} is no number of a word: 1, 1-2 or 1.1"
@@ -165,8 +165,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         yield from lines(file)
 
 
-def _without_language(sentences: list[list[Word]]) -> list[list[Word]]:
-    """WikiANN writes ``en:Word``: drop that, if every word begins with one same language."""
+def _without_language(sentences: list[list[TaggedWord]]) -> list[list[TaggedWord]]:
+    """Remove WikiANN's prefix ``en:`` if every word has the same one."""
     begun = _PREFIX.match(sentences[0][0].text) if sentences else None
     if not begun or not all(w.text.startswith(begun[0]) for s in sentences for w in s):
         return sentences

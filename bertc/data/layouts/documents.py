@@ -1,4 +1,4 @@
-"""Files of JSON that is no table: read whole, and each thing in them with its path."""
+"""JSON files that are not tables, and their members; errors name the path."""
 
 import json
 from collections.abc import Iterator
@@ -16,20 +16,20 @@ _DECODER = json.JSONDecoder()
 
 
 def read_json(path: Path) -> Any:
-    """What one JSON file holds.
+    """The value in a JSON file.
 
     Raises:
         MissingInputError: it is not there.
-        DataError: it is damaged, or holds several; names the line.
+        DataError: it is damaged, or has several values; names the line.
     """
-    every = list(json_values(path))
-    if len(every) > 1:
-        raise DataError(f"{every[1][0]}: text after the end of the JSON value, one value expected")
-    return every[0][1]
+    values = list(json_values(path))
+    if len(values) > 1:
+        raise DataError(f"{values[1][0]}: text after the end of the JSON value, one value expected")
+    return values[0][1]
 
 
 def json_values(path: Path) -> Iterator[tuple[str, Any]]:
-    """Each JSON value of a file, one after the other, with the place where it begins.
+    """The JSON values of a file in order, each with the place where it begins.
 
     Raises:
         MissingInputError: the file is not there.
@@ -58,10 +58,10 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def member(thing: Any, name: str, kind: type[Kind], place: str) -> Kind:
-    """What an object holds under a name.
+    """The member of an object, checked to be of a type.
 
     Raises:
-        DataError: it is no object, or holds none of that kind there; says what it does hold.
+        DataError: ``thing`` is no object, or lacks the member, or has one of another type.
     """
     if not isinstance(thing, dict):
         raise DataError(f"{place}: an object with {name!r} expected, not {thing!r}"[:300])
@@ -78,7 +78,7 @@ def member(thing: Any, name: str, kind: type[Kind], place: str) -> Kind:
 
 
 def _blank(content: str, at: int) -> int:
-    """Where white space from ``at`` on ends."""
+    """The end of the white space that begins at ``at``."""
     while at < len(content) and content[at] in " \t\r\n":
         at += 1
     return at

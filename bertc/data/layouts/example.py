@@ -1,11 +1,11 @@
-"""Labelled examples as they stand in a file, before any token: what layouts give, tasks learn."""
+"""Labelled examples as in their files, before tokenisation."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """One text, or two, and the label if it is known."""
+    """One text or a pair, with its label, None if unknown."""
 
     key: str
     texts: tuple[str, ...]
@@ -14,7 +14,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Scored:
-    """One text, or two, and a number if it is known."""
+    """One text or a pair, with its score, None if unknown."""
 
     key: str
     texts: tuple[str, ...]
@@ -23,7 +23,10 @@ class Scored:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A passage (empty if there is none), a question, and texts of which ``right`` is the one."""
+    """A question with choices; ``right`` is the index of the answer, None if unknown.
+
+    ``passage`` is empty if there is none.
+    """
 
     key: str
     passage: str
@@ -34,7 +37,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Tagged:
-    """The words of a sentence and their tags, none if they are not known."""
+    """The words of a sentence with their tags; no tags if unknown."""
 
     key: str
     words: tuple[str, ...]
@@ -43,9 +46,9 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question about a passage, and all answers given: (text, first character).
+    """A question about a passage, with all gold answers: (text, first character).
 
-    ``answered`` None: it is not known whether there is an answer.
+    ``answered``: whether the passage has an answer, None if unknown.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""Which file is which part of a task: by name in a folder, or after the beginning of a name."""
+"""Files of a task's parts, by their names in a folder or by a common prefix."""
 
 import re
 from collections.abc import Iterable
@@ -12,21 +12,20 @@ from bertc.storage.paths import is_file, is_folder, user_path
 
 
 class Part(NamedTuple):
-    """Where a part is; ``language`` is that of its rows, if the file has others too."""
+    """The source of a part; ``language`` selects rows of a file with several."""
 
     source: Rows
     language: str = ""
 
 
 Parts = dict[str, Part]
-"""By name: ``train``, the parts to judge by (``dev``, ``dev_matched``, ``dev-de``), tests."""
+"""Parts by name: ``train``, ``dev``, ``dev_matched``, ``dev-de``, ``test`` and the like."""
 
 
 def files_of(data: str) -> dict[str, Path]:
-    """The files of a folder by name, or those of its folder whose names begin as ``data`` does.
+    """The files of the folder ``data`` by name, or those with the prefix ``data``.
 
-    Such a name is told without that beginning: for ``stsb-de``, ``train.csv`` is
-    ``stsb-de-train.csv``.
+    The prefix is removed from the names: for ``stsb-de``, ``train.csv`` is ``stsb-de-train.csv``.
 
     Raises:
         MissingInputError: there are none.
@@ -37,15 +36,15 @@ def files_of(data: str) -> dict[str, Path]:
         raise DataError(f"{path} is a file, a folder expected", f"{path.parent}")
     if is_folder(path):
         return {file.name: file for file in sorted(path.iterdir()) if not _hidden(file)}
-    folder = sorted(path.parent.iterdir()) if is_folder(path.parent) else []
-    begun = [file for file in folder if re.match(re.escape(path.name) + r"[-._]", file.name)]
-    if not path.name or not begun:
-        raise MissingInputError(f"no folder {path}, and no file that begins so", "check the path")
-    return {file.name[len(path.name) + 1 :]: file for file in begun}
+    siblings = sorted(path.parent.iterdir()) if is_folder(path.parent) else []
+    prefixed = [file for file in siblings if re.match(re.escape(path.name) + r"[-._]", file.name)]
+    if not path.name or not prefixed:
+        raise MissingInputError(f"no folder {path}, and no file with this prefix", "check the path")
+    return {file.name[len(path.name) + 1 :]: file for file in prefixed}
 
 
 def first(files: dict[str, Path], names: Iterable[str]) -> Path | None:
-    """The first name that is there, packed or not."""
+    """The first file of ``names`` that exists, compressed or not."""
     for name in names:
         for packing in ("", *PACKED):
             if name + packing in files:
@@ -54,22 +53,22 @@ def first(files: dict[str, Path], names: Iterable[str]) -> Path | None:
 
 
 def only(files: dict[str, Path], pattern: str, data: str) -> Path | None:
-    """The one file whose name matches.
+    """The only file whose name matches, None if there is none.
 
     Raises:
         DataError: there are several.
     """
-    found = [path for name, path in files.items() if re.search(pattern, name.lower())]
-    if len(found) > 1:
+    matches = [path for name, path in files.items() if re.search(pattern, name.lower())]
+    if len(matches) > 1:
         raise DataError(
-            f"{data}: {listed(path.name for path in found)} could each be the one part",
+            f"{data}: {listed(path.name for path in matches)} could each be the one part",
             "write how the names of the right files begin after the folder, as in wikiann/en",
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def packed(pattern: str) -> str:
-    """A pattern for the whole of a name, which also may be packed."""
+    """A pattern for a complete file name, compressed or not."""
     return rf"^(?:{pattern})(?:{'|'.join(map(re.escape, PACKED))})?$"
 
 

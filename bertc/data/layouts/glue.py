@@ -1,4 +1,4 @@
-"""The files of GLUE, as its tasks name their columns."""
+"""The files of GLUE, with the columns of each task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +15,8 @@ from bertc.ir.learning.task import GLUE_LABELS, Glue
 from bertc.storage.endings import suffix
 
 SCORES = (0.0, 5.0)
-UNKNOWN = ("", "-", "hidden", "-1")
-"""Stand for a label that was kept back."""
+WITHHELD = ("", "-", "hidden", "-1")
+"""Values in place of a label that is withheld."""
 
 _PAIR = ("sentence1", "sentence2")
 _NLI = ("index", *_PAIR, "label")
@@ -46,7 +46,7 @@ COLUMNS: dict[str, tuple[Columns, Columns, str]] = {
     "wnli": (_NLI, _PAIR, "label"),
     "ax": (_NLI, _PAIR, "label"),
 }
-"""All columns of a training file, which are texts, and which is the label."""
+"""All columns of a training file, those of the texts, and that of the label."""
 
 _NUMBERED_NLI = {"0": "entailment", "1": "neutral", "2": "contradiction"}
 OTHER_NAMES: dict[str, dict[str, str]] = {
@@ -60,13 +60,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
     "mnli": _NUMBERED_NLI,
     "ax": _NUMBERED_NLI,
 }
-"""Labels as the ``datasets`` library names and numbers them."""
+"""Official labels by the names and numbers in the ``datasets`` library."""
 
 _AX = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}
 
 
 def glue_parts(task: Glue) -> Parts:
-    """The official files, whole or packed, and the csv files of STS-B in other languages."""
+    """The official files, compressed or not, and csv files of STS-B in other languages."""
     files = files_of(task.data)
     names = ["train", "dev", "test"]
     if task.task == "mnli":
@@ -84,28 +84,28 @@ def glue_parts(task: Glue) -> Parts:
 
 
 def read_glue(task: Glue, path: Path, labelled: bool) -> list[Labelled | Scored]:
-    """The examples of one file; with ``labelled`` each has to have its label.
+    """Read the examples of a file; with ``labelled`` each must have its label.
 
-    Rows of MNLI and SNLI without an agreed label, ``-``, are left out then.
+    Then rows of MNLI and SNLI without an agreed label, ``-``, are skipped.
     """
     rows = _subset(task, path) if suffix(path) == ".json" else _rows(task, path, labelled)
-    found: list[Labelled | Scored] = []
+    examples: list[Labelled | Scored] = []
     for i, (place, texts, cell) in enumerate(rows):
         if task.task == "stsb":
-            found.append(Scored(str(i), texts, _score(cell, place, labelled)))
+            examples.append(Scored(str(i), texts, _score(cell, place, labelled)))
         elif not (labelled and cell == "-" and task.task in ("mnli", "ax")):
-            found.append(Labelled(str(i), texts, _label(task, cell, place, labelled)))
-    return found
+            examples.append(Labelled(str(i), texts, _label(task, cell, place, labelled)))
+    return examples
 
 
 def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    every, texts, kept = COLUMNS[task.task]
+    all_columns, texts, label_column = COLUMNS[task.task]
     if suffix(path) == ".csv":
-        every = (*_PAIR, "score")
+        all_columns = (*_PAIR, "score")
     wanted = Wanted(
-        required=(*texts, kept) if labelled else texts,
-        optional=() if labelled else (kept,),
-        unnamed=(every,),
+        required=(*texts, label_column) if labelled else texts,
+        optional=() if labelled else (label_column,),
+        unnamed=(all_columns,),
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
@@ -114,7 +114,7 @@ def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[s
 
 
 def _subset(task: Glue, path: Path) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """One JSON object of examples {text_a, text_b, label} by number."""
+    """Rows of a JSON object of examples {text_a, text_b, label} by number."""
     rows = read_json(path)
     if not isinstance(rows, dict):
         raise DataError(f"{path}: not a JSON object", '{"0": {"text_a": ..., "label": ...}, ...}')
@@ -126,13 +126,13 @@ def _subset(task: Glue, path: Path) -> Iterator[tuple[str, tuple[str, ...], Any]
 
 
 def _score(cell: Any, place: str, labelled: bool) -> float | None:
-    if not labelled and (cell is None or cell in UNKNOWN):
+    if not labelled and (cell is None or cell in WITHHELD):
         return None
     return number(cell, place, "score", SCORES)
 
 
 def _label(task: Glue, cell: Any, place: str, labelled: bool) -> str | None:
     name = label(cell, place, COLUMNS[task.task][2])
-    if not labelled and name in UNKNOWN:
+    if not labelled and name in WITHHELD:
         return None
     return known(OTHER_NAMES[task.task].get(name, name), GLUE_LABELS[task.task], place)

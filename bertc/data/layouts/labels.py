@@ -1,4 +1,4 @@
-"""The labels and tags that a task's data have, in an order of their own."""
+"""Labels and tags of a task, collected from its examples."""
 
 import math
 from collections.abc import Sequence
@@ -10,18 +10,17 @@ from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Tagging, names_spans
 
 MOST_LABELS = 10_000
-"""More would take minutes to check, and are names or texts rather than labels."""
+"""Most labels of a task: more are names or texts, and would take minutes to check."""
 
 
 def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
-    """Labels that only the examples say, sorted, numbers as numbers; empty for other tasks.
+    """The labels of the examples, sorted, numbers by value; empty for tasks with fixed labels.
 
-    Tags that name spans follow ``O`` by what they name, ``B-`` before ``I-``. What begins may go
-    on, so each ``B-`` has its ``I-`` even where no span of that kind is longer (CoNLL-2003's
-    chunks: ``I-PRT`` is in testa alone).
+    Tags of spans follow ``O`` by kind, ``B-`` before ``I-``. Each ``B-`` has its ``I-``, even if
+    the examples have none (CoNLL-2003's chunks: ``I-PRT`` is in testa only).
 
     Raises:
-        DataError: there are fewer than two, so nothing is to be learned, or too many.
+        DataError: there are fewer than two labels, or too many.
     """
     if not isinstance(task, Classify | Tagging | Tag):
         return ()
@@ -39,7 +38,7 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     if len(names) > MOST_LABELS:
         raise DataError(
             f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
-            f"{MOST_LABELS:,} are told apart",
+            f"{MOST_LABELS:,} are supported",
             "name another column; regress learns numbers",
         )
     if len(names) < 2:

@@ -1,4 +1,4 @@
-"""Files of one's own, whose columns a task names."""
+"""Custom files, with the columns that a task names."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ Own = Classify | Regress | Choose | Tag | Read
 
 
 def own_parts(task: Own) -> Parts:
-    """The files that were named."""
+    """The parts that the task names."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
     return {
         part: Part(rows if isinstance(rows, Hf) else user_path(rows))
@@ -32,7 +32,7 @@ def own_parts(task: Own) -> Parts:
 
 
 def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
-    """The examples of one file; with ``labelled`` each has to have its answer."""
+    """Read the examples of a file; with ``labelled`` each must have its answer."""
     match task:
         case Classify():
             return list(_classified(task, source, labelled))
@@ -48,31 +48,32 @@ def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
 
 def _classified(task: Classify, source: Rows, labelled: bool) -> Iterator[Labelled]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
-    for key, place, (one, two, cell) in rows:
+    for key, place, (first, second, cell) in rows:
         name: str | None = label(cell, place, task.label)
         if not name and not labelled:
             name = None
         elif not name or task.labels:
             name = known(name or "", task.labels, place)
-        yield Labelled(key, _texts(task, one, two, place), name)
+        yield Labelled(key, _texts(task, first, second, place), name)
 
 
 def _scored(task: Regress, source: Rows, labelled: bool) -> Iterator[Scored]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
-    for key, place, (one, two, cell) in rows:
+    for key, place, (first, second, cell) in rows:
         unknown = not labelled and cell in (None, "")
         score = None if unknown else number(cell, place, task.label)
-        yield Scored(key, _texts(task, one, two, place), score)
+        yield Scored(key, _texts(task, first, second, place), score)
 
 
-def _texts(task: Classify | Regress, one: Any, two: Any, place: str) -> tuple[str, ...]:
-    first = text(one, place, task.text)
-    return (first, text(two, place, task.pair)) if task.pair else (first,)
+def _texts(task: Classify | Regress, first: Any, second: Any, place: str) -> tuple[str, ...]:
+    texts = (text(first, place, task.text),)
+    return (*texts, text(second, place, task.pair)) if task.pair else texts
 
 
 def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
-    """Left out are questions with none of their choices, and those whose answer would be the one
-    after the last choice (ARC's tables cut to four have both).
+    """Examples with choices, skipping rows without choices or with an answer past the last.
+
+    ARC's tables, cut to four choices, have rows of both sorts.
     """
     rows = _rows(source, (task.passage, task.text, *task.choices), (task.label,), labelled)
     for key, place, (passage, question, *cells, cell) in rows:
@@ -94,25 +95,25 @@ def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
 
 
 def _choices(task: Choose, cells: list[Any], place: str) -> tuple[str, ...]:
-    """All that there are: columns at the end may be empty."""
+    """The choices of a row; the last columns may be empty."""
     if len(task.choices) == 1:
-        found = texts(cells[0], place, task.choices[0])
+        choices = texts(cells[0], place, task.choices[0])
     else:
-        found = tuple(
+        choices = tuple(
             "" if cell is None else text(cell, place, column)
             for cell, column in zip(cells, task.choices, strict=True)
         )
-        while found and not found[-1].strip():
-            found = found[:-1]
-        if not found:
+        while choices and not choices[-1].strip():
+            choices = choices[:-1]
+        if not choices:
             return ()
     most = task.answer.most
-    if not 2 <= len(found) <= most:
+    if not 2 <= len(choices) <= most:
         raise DataError(
-            f"{place}: {len(found)} choices, 2 to {most} expected",
-            f"most={len(found)}" if len(found) > most else "",
+            f"{place}: {len(choices)} choices, 2 to {most} expected",
+            f"most={len(choices)}" if len(choices) > most else "",
         )
-    return found
+    return choices
 
 
 def _right(name: str, choices: tuple[str, ...], place: str) -> int:
@@ -129,73 +130,75 @@ def _right(name: str, choices: tuple[str, ...], place: str) -> int:
 
 
 def _letter(name: str) -> int:
-    """The place of a letter in the alphabet from 0, or -1."""
+    """The index of a capital letter in the alphabet, or -1."""
     return ord(name) - ord("A") if len(name) == 1 and name.isascii() and name.isupper() else -1
 
 
 def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
     rows = _rows(source, (task.words,), (task.tags,), labelled)
-    for key, place, (cell, tagged) in rows:
-        found = words(cell, place, task.words)
-        tags = words(tagged, place, task.tags) if labelled or tagged is not None else ()
-        if not found:
+    for key, place, (cell, tags_cell) in rows:
+        sentence = words(cell, place, task.words)
+        tags = words(tags_cell, place, task.tags) if labelled or tags_cell is not None else ()
+        if not sentence:
             raise DataError(f"{place}: {task.words!r} has no words")
-        if len(tags) != len(found) and (labelled or tags):
+        if len(tags) != len(sentence) and (labelled or tags):
             raise DataError(
-                f"{place}: {len(found)} words and {len(tags)} tags", "a tag for each word"
+                f"{place}: {len(sentence)} words and {len(tags)} tags", "a tag for each word"
             )
         if not task.labels or names_spans(task.labels):
             tags = bio(tags)
         for tag in tags:
             if task.labels or not tag:
                 known(tag, task.labels, place, "tag")
-        yield Tagged(key, found, tags)
+        yield Tagged(key, sentence, tags)
 
 
 def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
-    wanted = (task.passage, task.text)
-    kept = (task.target, task.start)
-    rows = _rows(source, wanted, kept, labelled)
+    text_columns = (task.passage, task.text)
+    answer_columns = (task.target, task.start)
+    rows = _rows(source, text_columns, answer_columns, labelled)
     for key, place, (passage, question, answer, start) in rows:
         context = text(passage, place, task.passage)
-        asked = text(question, place, task.text)
+        question_text = text(question, place, task.text)
         if answer is None and not labelled:
-            yield Asked(key, context, asked, (), None)
+            yield Asked(key, context, question_text, (), None)
             continue
         answers = tuple(
-            checked(said, first, context, place)
-            for said, first in _answers(task, answer, start, place)
+            checked(answer_text, first, context, place)
+            for answer_text, first in _answers(task, answer, start, place)
         )
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
-        yield Asked(key, context, asked, answers, bool(answers))
+        yield Asked(key, context, question_text, answers, bool(answers))
 
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str, int]]:
-    """What is said to be an answer, with its first character."""
+    """The answers in a row, each with its first character."""
     if not task.start:
-        said = texts(member(answer, "text", list, place), place, "text")
+        answer_texts = texts(member(answer, "text", list, place), place, "text")
         starts = member(answer, "answer_start", list, place)
     else:
-        one = text(answer, place, task.target)
-        said, starts = (one,) if one else (), [start] if one else []
-    if len(said) != len(starts):
-        raise DataError(f"{place}: {len(said)} answers with {len(starts)} beginnings")
+        answer_text = text(answer, place, task.target)
+        answer_texts, starts = (answer_text,) if answer_text else (), [start] if answer_text else []
+    if len(answer_texts) != len(starts):
+        raise DataError(f"{place}: {len(answer_texts)} answers with {len(starts)} beginnings")
     firsts = [number(first, place, task.start or "answer_start") for first in starts]
     for first in firsts:
         if first != int(first):
             raise DataError(f"{place}: an answer begins at {first:g}, a whole number expected")
-    return [(one, int(first)) for one, first in zip(said, firsts, strict=True)]
+    return [
+        (answer_text, int(first)) for answer_text, first in zip(answer_texts, firsts, strict=True)
+    ]
 
 
 def _rows(
-    source: Rows, required: tuple[str, ...], kept: tuple[str, ...], labelled: bool
+    source: Rows, required: tuple[str, ...], answer_columns: tuple[str, ...], labelled: bool
 ) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
-    """The key of each row, its place and its cells; the key is its ``id``, or else its number."""
-    wanted = Wanted((*required, *kept)) if labelled else Wanted(required, kept)
-    if wanted.numbered:
-        yield from ((str(i), *row) for i, row in enumerate(table(source, wanted)))
+    """Key, place and cells of each row; the key is its ``id``, else its number."""
+    columns = Wanted((*required, *answer_columns)) if labelled else Wanted(required, answer_columns)
+    if columns.numbered:
+        yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
         return
-    wanted = replace(wanted, optional=(*wanted.optional, "id"))
-    for i, (place, (*cells, key)) in enumerate(table(source, wanted)):
+    columns = replace(columns, optional=(*columns.optional, "id"))
+    for i, (place, (*cells, key)) in enumerate(table(source, columns)):
         yield label(key, place, "id") or str(i), place, tuple(cells)

@@ -1,4 +1,4 @@
-"""What each task reads, part by part: the only place that knows all layouts."""
+"""The parts of each task and their examples; the only file that knows all layouts."""
 
 from pathlib import Path
 from typing import assert_never
@@ -18,7 +18,7 @@ from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.storage.paths import is_file, is_taken, user_path
 
 FILES = ("train", "dev", "test")
-"""Parts that an argument of one's own tasks names."""
+"""Parts of custom tasks, each named by an argument."""
 OFFICIAL = {
     "glue": "train.tsv, dev.tsv",
     "xnli": "train-en.tsv, dev-de.tsv",
@@ -26,11 +26,11 @@ OFFICIAL = {
     "race": "train/high/1.txt",
     "tagging": "eng.train, eng.testa or en-ud-train.conllu",
 }
-"""Names that files of a folder have."""
+"""Examples of file names in the folder of an official task."""
 
 
 def training_examples(task: AnyTask) -> list[Example]:
-    """What is learned from; every example has its answer.
+    """The training examples of a task, each with its answer.
 
     Raises:
         MissingInputError: there is no such file.
@@ -40,7 +40,7 @@ def training_examples(task: AnyTask) -> list[Example]:
 
 
 def judged_parts(task: AnyTask) -> tuple[str, ...]:
-    """The parts that scores are computed on, as far as there are files.
+    """The dev parts of a task that exist.
 
     Raises:
         MissingInputError: the task's folder is not there, or a test file that it names.
@@ -53,12 +53,13 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
 
 
 def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
-    """The parts that a model is scored on: a file that stands in place of a folder, by its name;
-    ``part`` and those whose names begin with it (``test-de``); else those to judge by, or without
-    them, if that was asked for, ``any_file`` that is named, the first by its name.
+    """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev parts.
+
+    A single file in place of a folder is a part by its own name. Without dev parts all named files
+    are taken if ``any_file``, the training file by its own name.
 
     Raises:
-        MissingInputError: there is no such part; names those there are.
+        MissingInputError: there is no such part; lists those there are.
     """
     data = getattr(task, "data", "")
     if data and not getattr(task, "dev", "") and is_file(user_path(data)):
@@ -66,26 +67,26 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts
             raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
         return {data: Part(user_path(data))}
     parts = _parts(task)
-    asked = part or "dev"
-    found = {
+    stem = part or "dev"
+    chosen = {
         name: where
         for name, where in parts.items()
-        if name == asked or name.startswith((f"{asked}-", f"{asked}_"))
+        if name == stem or name.startswith((f"{stem}-", f"{stem}_"))
     }
-    if part and not found:
+    if part and not chosen:
         _part(
             task,
             part,
             f"--task \"{task.kind}({part}='...')\"" if part in FILES else "check its name",
         )
-    if found or data or not any_file:
-        return found
-    # The first file is what one's own task calls train; here it is only the one that was named.
+    if chosen or data or not any_file:
+        return chosen
+    # A custom task calls its first file train; here it is just a named file.
     return {named(p.source) if name == "train" else name: p for name, p in parts.items()}
 
 
 def scored_examples(task: AnyTask, part: Part) -> list[Example]:
-    """The examples of a part, each with its answer.
+    """The examples of a part to score on, each with its answer.
 
     Raises:
         MissingInputError: there is no such file.
@@ -95,7 +96,7 @@ def scored_examples(task: AnyTask, part: Part) -> list[Example]:
 
 
 def part_examples(task: AnyTask, part: str) -> list[Example]:
-    """A part by name: those to judge by have all answers, those of a test perhaps none.
+    """The examples of a part by name; those of test parts may have no answers.
 
     Raises:
         MissingInputError: there is no such part; names those there are.
@@ -105,7 +106,7 @@ def part_examples(task: AnyTask, part: str) -> list[Example]:
 
 
 def read_examples(task: AnyTask, path: Path) -> list[Example]:
-    """Any file of the task's layout, with answers or without them.
+    """The examples of any file of the task's layout, with or without answers.
 
     Raises:
         MissingInputError, DataError: as ``part_examples``.
@@ -113,19 +114,19 @@ def read_examples(task: AnyTask, path: Path) -> list[Example]:
     return _read(task, Part(path), labelled=False)
 
 
-def _part(task: AnyTask, name: str, told: str = "") -> Part:
-    """The part of that name; ``told`` is how one is named where none is, if not in the task."""
+def _part(task: AnyTask, name: str, help: str = "") -> Part:
+    """The part of a name; ``help`` says how to name a missing one, by default in the task."""
     parts = _parts(task)
     if name in parts:
         return parts[name]
     if isinstance(task, Classify | Regress | Choose | Tag | Read):
-        where, there = "", told or f"none is named: {task.kind}({name}=...)"
+        where, remedy = "", help or f"none is named: {task.kind}({name}=...)"
     else:
-        where, there = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
+        where, remedy = f" in {task.data}", f"its files are called as in {OFFICIAL[task.kind]}"
     if isinstance(task, Squad):
-        there += "; or name files themselves: squad(TRAIN, DEV)"
-    found = f"; there are {listed(parts)}" if parts else ""
-    raise MissingInputError(f"{task.title}: no part {name!r}{where}{found}", there)
+        remedy += "; or name files themselves: squad(TRAIN, DEV)"
+    known = f"; there are {listed(parts)}" if parts else ""
+    raise MissingInputError(f"{task.title}: no part {name!r}{where}{known}", remedy)
 
 
 def _parts(task: AnyTask) -> Parts:
@@ -146,10 +147,10 @@ def _parts(task: AnyTask) -> Parts:
 
 
 def _read(task: AnyTask, part: Part, labelled: bool) -> list[Example]:
-    found = _examples(task, part, labelled)
-    if not found:
+    examples = _examples(task, part, labelled)
+    if not examples:
         raise DataError(f"{named(part.source)}:1: no examples in it", "at least one is needed")
-    return found
+    return examples
 
 
 def _examples(task: AnyTask, part: Part, labelled: bool) -> list[Example]:

@@ -17,7 +17,7 @@ LETTERS = "ABCD"
 
 
 def race_parts(task: Race) -> Parts:
-    """The folders ``train``, ``dev`` and ``test``, or files of that name."""
+    """The folders ``train``, ``dev`` and ``test``, or files of these names."""
     files = files_of(task.data)
     parts: Parts = {}
     for part in ("train", "dev", "test"):
@@ -27,8 +27,8 @@ def race_parts(task: Race) -> Parts:
 
 
 def read_race(path: Path, labelled: bool) -> list[Chosen]:
-    """The questions of a folder, or of one file with one JSON object after the other."""
-    found = []
+    """Read the questions of a folder, or of a file of consecutive JSON objects."""
+    examples = []
     for name, place, passage in _passages(path):
         article = text(member(passage, "article", str, place), place, "article")
         questions = texts(member(passage, "questions", list, place), place, "questions")
@@ -46,8 +46,8 @@ def read_race(path: Path, labelled: bool) -> list[Chosen]:
             if len(choices) != len(LETTERS):
                 raise DataError(f"{place}: {len(choices)} choices in options[{i}], 4 expected")
             right = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
-            found.append(Chosen(f"{key}-{i}", article, question, choices, right))
-    return found
+            examples.append(Chosen(f"{key}-{i}", article, question, choices, right))
+    return examples
 
 
 def _letter(answer: Any, place: str) -> int:
@@ -57,7 +57,7 @@ def _letter(answer: Any, place: str) -> int:
 
 
 def _passages(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """Each object with a name of its own and its place."""
+    """The passages of a file or folder: name, place and JSON object."""
     if not is_folder(path):
         for i, (place, passage) in enumerate(json_values(path)):
             yield str(i), place, passage

@@ -1,4 +1,4 @@
-"""The files of SQuAD: passages, questions about them, and answers with their places."""
+"""The files of SQuAD: passages, questions, and answers with their positions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.task import Squad
 from bertc.storage.paths import is_file, is_taken, user_path
 
-Answers = tuple[tuple[str, int], ...]
+AnswerSpans = tuple[tuple[str, int], ...]
 
 
 def squad_parts(task: Squad) -> Parts:
-    """The files of a folder by name, or the named ones."""
+    """The official files of a folder, or the files that the task names."""
     data = user_path(task.data)
     parts: Parts = {}
     if is_file(data):
@@ -36,18 +36,18 @@ def squad_parts(task: Squad) -> Parts:
 
 
 def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[Asked]:
-    """The questions of one file; with ``labelled`` each has an answer, or is said to have none.
+    """Read the questions of a file; with ``labelled`` each has an answer or is marked impossible.
 
     Raises:
-        DataError: an answer does not stand where it is said to; names the path in the JSON.
+        DataError: an answer is not at its stated position; names the path in the JSON.
     """
-    found, seen = [], set()
+    examples, keys = [], set()
     for place, passage, question in _questions(path):
         key = member(question, "id", str, place)
-        if key in seen:
+        if key in keys:
             raise DataError(f"{place}: a second question with the id {key!r}", "ids are unique")
-        seen.add(key)
-        asked = text(member(question, "question", str, place), place, "question")
+        keys.add(key)
+        question_text = text(member(question, "question", str, place), place, "question")
         answers = _answers(question, passage, place)
         none = question.get("is_impossible", False)
         if none:
@@ -60,15 +60,15 @@ def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[Asked]:
         if none and labelled and not unanswerable:
             raise DataError(f"{place}: a question without an answer", "version=2 allows them")
         answered = False if none else (bool(answers) or None)
-        found.append(Asked(key, passage, asked, answers, answered))
-    return found
+        examples.append(Asked(key, passage, question_text, answers, answered))
+    return examples
 
 
 def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int]:
-    """An answer and its first character, if the passage has it there.
+    """An answer and its first character, checked against the passage.
 
     Raises:
-        DataError: it has not; says what stands there.
+        DataError: the passage has other text there.
     """
     if not answer.strip():
         raise DataError(f"{place}: an empty answer, text of the passage expected")
@@ -78,10 +78,10 @@ def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int
             f"which has {len(passage):,} characters"
         )
     if passage[start : start + len(answer)] != answer:
-        there = passage[start : start + len(answer)]
+        actual = passage[start : start + len(answer)]
         nearby = passage.find(answer)
         raise DataError(
-            f"{place}: at character {start} of the passage stands {there[:60]!r}, "
+            f"{place}: at character {start} of the passage stands {actual[:60]!r}, "
             f"the answer {answer[:60]!r} expected",
             f"it stands at {nearby}" if nearby >= 0 else "it stands nowhere in the passage",
         )
@@ -89,7 +89,7 @@ def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int
 
 
 def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each question with its place in the JSON and its passage."""
+    """The questions, each with its place in the JSON and its passage."""
     for i, article in enumerate(member(read_json(path), "data", list, str(path))):
         place = f"{path}: data[{i}]"
         for j, paragraph in enumerate(member(article, "paragraphs", list, place)):
@@ -101,12 +101,12 @@ def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield where, passage, question
 
 
-def _answers(question: dict[str, Any], passage: str, place: str) -> Answers:
+def _answers(question: dict[str, Any], passage: str, place: str) -> AnswerSpans:
     if question.get("answers") is None or question.get("is_impossible"):
         return ()
-    found = []
+    answers = []
     for i, answer in enumerate(member(question, "answers", list, place)):
         inner = f"{place}.answers[{i}]"
         start = member(answer, "answer_start", int, inner)
-        found.append(checked(member(answer, "text", str, inner), start, passage, inner))
-    return tuple(found)
+        answers.append(checked(member(answer, "text", str, inner), start, passage, inner))
+    return tuple(answers)

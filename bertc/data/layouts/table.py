@@ -1,4 +1,4 @@
-"""Rows of examples with their place: tables in files, and data sets of ``datasets``."""
+"""Rows of examples with their places, from table files and data sets of ``datasets``."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -28,14 +28,14 @@ def table(source: Rows, wanted: Wanted) -> Iterator[Row]:
     if suffix(source) not in FORMATS:
         raise DataError(
             f"{source}: unknown format {suffix(source)!r} of a table",
-            _read_otherwise(source),
+            _format_help(source),
         )
     with opened_file(source) as file:
         yield from records(file, wanted)
 
 
-def _read_otherwise(source: Path) -> str:
-    """What to do with a file of another ending: tags of words have a task of their own."""
+def _format_help(source: Path) -> str:
+    """The help for a file that is no table by its ending."""
     if suffix(source) in (".conll", ".conllu", ".iob", ".iob2", ".bio"):
         return f'words and tags a line are read of a folder, by task=tagging("{source.parent}")'
     read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
@@ -43,12 +43,12 @@ def _read_otherwise(source: Path) -> str:
 
 
 def named(source: Rows) -> str:
-    """What a source is called in messages."""
+    """The name of a source in messages."""
     return f"hf({source.name!r}, split={source.split})" if isinstance(source, Hf) else str(source)
 
 
 def opened_file(path: Path) -> AbstractContextManager[Opened]:
-    """Open a file, packed or not, as ``streams.opened``.
+    """Open a file, compressed or not, as ``streams.opened`` does.
 
     Raises:
         MissingInputError: it is not there.
@@ -75,11 +75,11 @@ def _hf(source: Hf, wanted: Wanted) -> Iterator[Row]:
 
 
 def _classes(feature: Any) -> Columns:
-    """The names of labels that a data set stores as numbers, or as lists of them."""
+    """The names of a column's labels if the data set stores them as numbers; else empty."""
     return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
 def _class(cell: Any, names: Columns) -> Any:
     if isinstance(cell, list):
-        return [_class(one, names) for one in cell]
+        return [_class(item, names) for item in cell]
     return None if cell is None or cell < 0 else names[cell]

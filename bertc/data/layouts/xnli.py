@@ -1,4 +1,4 @@
-"""The files of XNLI: one a language, or the official ones."""
+"""The files of XNLI: one for each language, or the official ones."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertc.data.layouts.example import Labelled
 from bertc.data.layouts.find import Part, Parts, files_of, first, packed
-from bertc.data.layouts.glue import UNKNOWN
+from bertc.data.layouts.glue import WITHHELD
 from bertc.data.layouts.table import table
 from bertc.data.sources.cells import known, label, text
 from bertc.data.sources.tables import Row, Wanted
@@ -22,49 +22,50 @@ _SPELLINGS = {
 
 
 def xnli_parts(task: Xnli) -> Parts:
-    """Files such as ``dev-de.tsv``, or ``xnli.dev.tsv`` of all languages."""
+    """Files such as ``dev-de.tsv``, or ``xnli.dev.tsv`` with all languages."""
     files = files_of(task.data)
     language = task.language
     train = first(files, (f"train-{language}.tsv", f"multinli.train.{language}.tsv"))
     parts: Parts = {"train": Part(train)} if train else {}
     for part in ("dev", "test"):
         for name, path in files.items():
-            if found := re.match(packed(rf"{part}-([A-Za-z]+)\.tsv"), name):
-                parts[f"{part}-{found[1]}"] = Part(path)
+            if match := re.match(packed(rf"{part}-([A-Za-z]+)\.tsv"), name):
+                parts[f"{part}-{match[1]}"] = Part(path)
         if official := first(files, (f"xnli.{part}.tsv",)):
             rows = table(official, Wanted(("language",)))
-            for other in sorted({str(cells[0]) for _, cells in rows}):
-                parts.setdefault(f"{part}-{other}", Part(official, other))
-    own = f"dev-{language}"
-    if not train and own in parts:
-        parts["train"] = parts.pop(own)
+            for of_rows in sorted({str(cells[0]) for _, cells in rows}):
+                parts.setdefault(f"{part}-{of_rows}", Part(official, of_rows))
+    dev_part = f"dev-{language}"
+    if not train and dev_part in parts:
+        parts["train"] = parts.pop(dev_part)
     return parts
 
 
 def read_xnli(path: Path, language: str, labelled: bool) -> list[Labelled]:
-    """The examples of a file, or of its rows in one language.
+    """Read the examples of a file, or of its rows in one language.
 
-    ``labelled``: each has to have its label, but for rows that annotators did not agree on.
+    With ``labelled`` each must have its label; rows without an agreed one, ``-``, are skipped.
     """
-    found = []
+    examples = []
     for i, (place, (*texts, cell)) in enumerate(_rows(path, language, labelled)):
         name = label(cell, place, "label")
         if labelled and name == "-":
             continue
-        both = tuple(
-            text(one, place, column) for one, column in zip(texts, _COLUMNS[:2], strict=True)
+        pair = tuple(
+            text(cell_text, place, column)
+            for cell_text, column in zip(texts, _COLUMNS[:2], strict=True)
         )
-        if not labelled and name in UNKNOWN:
-            found.append(Labelled(str(i), both, None))
+        if not labelled and name in WITHHELD:
+            examples.append(Labelled(str(i), pair, None))
             continue
         name = "contradiction" if name == "contradictory" else name
-        found.append(Labelled(str(i), both, known(name, LABELS, place)))
-    return found
+        examples.append(Labelled(str(i), pair, known(name, LABELS, place)))
+    return examples
 
 
 def _rows(path: Path, language: str, labelled: bool) -> Iterator[Row]:
-    texts, kept = _COLUMNS[:2], _COLUMNS[2:]
-    required, optional = (_COLUMNS, ()) if labelled else (texts, kept)
+    texts, label_column = _COLUMNS[:2], _COLUMNS[2:]
+    required, optional = (_COLUMNS, ()) if labelled else (texts, label_column)
     unnamed = (_COLUMNS,) if labelled else (_COLUMNS, texts)
     if language:
         required = ("language", *required)

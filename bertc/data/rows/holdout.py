@@ -1,4 +1,4 @@
-"""A held-out part always: what is done when the hash of the documents leaves one part empty."""
+"""Repair of an empty split: the training and held-out parts both get text."""
 
 from pathlib import Path
 
@@ -6,14 +6,14 @@ import numpy as np
 
 from bertc.data.rows.tokens import FILES, DType, Tokens, open_tokens
 
-LARGEST_LAST = 0.1
-"""The last document is held out whole if it makes up at most this part of the text."""
+MAX_LAST_DOCUMENT_FRACTION = 0.1
+"""The last document is held out whole up to this fraction of all tokens."""
 
 
 def ensure_both_parts(
     folder: Path, dtype: DType, separator: int, holdout: float, whole: bool = False
 ) -> None:
-    """Hold out the last document, or its last sentences if it is long, when nothing else is.
+    """Hold out the last document, or the last sentences of a long one, if nothing is held out.
 
     Needs at least two sentences in both parts together; two documents if they stay ``whole``.
     """
@@ -28,18 +28,18 @@ def ensure_both_parts(
     train = open_tokens(folder, "train", dtype)
     cut = int(train.documents[-2]) if whole else _cut(train, holdout)
     at = int(train.sentences[cut])
-    inside = cut not in train.documents
+    inside_document = cut not in train.documents
     documents = train.documents[train.documents < cut]
     (folder / "heldout.ids").write_bytes(train.ids[at:].tobytes())
     (folder / "heldout.sentences").write_bytes((train.sentences[cut:] - at).tobytes())
     later = train.documents[train.documents > cut] - cut
     (folder / "heldout.documents").write_bytes(np.concatenate(([0], later)).tobytes())
-    kept = np.append(train.sentences[:cut], at + inside)
-    (folder / "train.sentences").write_bytes(kept.tobytes())
+    starts = np.append(train.sentences[:cut], at + inside_document)
+    (folder / "train.sentences").write_bytes(starts.tobytes())
     (folder / "train.documents").write_bytes(np.append(documents, cut).tobytes())
     with (folder / "train.ids").open("r+b") as ids:
         ids.seek(at * np.dtype(dtype).itemsize)
-        if inside:
+        if inside_document:
             ids.write(dtype(separator).tobytes())
         ids.truncate(ids.tell())
 
@@ -48,8 +48,8 @@ def _cut(train: Tokens, holdout: float) -> int:
     """The first sentence to hold out."""
     last = int(train.documents[-2])
     total, begins = len(train.ids), int(train.sentences[last])
-    if last and total - begins <= LARGEST_LAST * total:
+    if last and total - begins <= MAX_LAST_DOCUMENT_FRACTION * total:
         return last
     sentences = len(train.sentences) - 1
-    wanted = int(np.searchsorted(train.sentences, total * (1 - holdout)))
-    return min(max(wanted, last + 1 if last + 1 < sentences else last, 1), sentences - 1)
+    first_held_out = int(np.searchsorted(train.sentences, total * (1 - holdout)))
+    return min(max(first_held_out, last + 1 if last + 1 < sentences else last, 1), sentences - 1)

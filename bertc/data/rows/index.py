@@ -1,4 +1,4 @@
-"""Which text stands in which row: an index for each format, built once and memory-mapped."""
+"""Row indices: the text of each row by format, built once and memory-mapped."""
 
 import itertools
 import random
@@ -31,13 +31,13 @@ from bertc.ir.terms.node import Pairs
 ROW = np.dtype(
     [("a", "<i8"), ("b", "<i8"), ("a_length", "<i4"), ("b_length", "<i4"), ("label", "u1")]
 )
-"""Where the first text starts, where the second does, their lengths, and the pair label.
+"""An entry of an index: starts and lengths of both texts, and the pair label.
 
 A row without a second text has b_length 0.
 """
 
 TRANSLATION = 2
-"""The label of a row whose texts say the same in two languages."""
+"""The pair label of a sentence and its translation."""
 
 ROWS_AT_ONCE = 1 << 16
 FILE = "rows"
@@ -45,9 +45,9 @@ FILE = "rows"
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What decides the rows of one copy of the data.
+    """The settings that decide the rows of one copy of the data.
 
-    ``paired`` documents are rows themselves, ``turned`` so that their second text comes first.
+    ``paired``: each document is a row, a sentence and its translation, exchanged if ``turned``.
     """
 
     format: Format
@@ -60,7 +60,7 @@ class Arrangement:
 
     @property
     def drawn(self) -> bool:
-        """Whether chance has a part in it, so that another copy has other rows."""
+        """True if rows are random, so that each copy has different ones."""
         if self.paired:
             return False
         match self.format:
@@ -73,19 +73,19 @@ class Arrangement:
 
 
 def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]:
-    """Write the index of all rows of a part; say how many, with how many tokens, and how many lost.
+    """Write the index of all rows of a part; return the counts of rows, tokens and lost tokens.
 
     Tokens are lost where a text is cut to its row.
     """
     rng = random.Random(key(how.seed, "rows", how.copy))
     fitting = Fitting(how.seq - 3 if how.format.kind in PAIRED else how.seq - 2, rng)
-    count = read = 0
+    count = tokens_in_rows = 0
     with (folder / FILE).open("wb") as file:
         for block in _blocks(tokens, how, fitting):
             file.write(block.tobytes())
             count += len(block)
-            read += int(block["a_length"].sum()) + int(block["b_length"].sum())
-    return {"rows": count, "tokens": read, "lost": fitting.lost}
+            tokens_in_rows += int(block["a_length"].sum()) + int(block["b_length"].sum())
+    return {"rows": count, "tokens": tokens_in_rows, "lost": fitting.lost}
 
 
 def open_rows(folder: Path) -> NDArray[Any]:
@@ -110,9 +110,9 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
 
 
 def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArray[Any]]:
-    """A row a document of two sentences; of those too long the longer one is cut at its end.
+    """Rows of sentence and translation; of a pair too long the longer side is cut at its end.
 
-    A document of another number lost a sentence that has no tokens.
+    Documents with another number of sentences are skipped: one of theirs had no tokens.
     """
     for begin in range(0, len(tokens.documents) - 1, ROWS_AT_ONCE):
         firsts = np.array(tokens.documents[begin : begin + ROWS_AT_ONCE + 1])
@@ -133,11 +133,11 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
 
 
 def _turned(block: NDArray[Any]) -> NDArray[Any]:
-    """Rows with their two texts in the other order."""
-    other = block.copy()
-    for one, two in (("a", "b"), ("a_length", "b_length")):
-        other[one], other[two] = block[two], block[one]
-    return other
+    """Rows with their two texts exchanged."""
+    exchanged = block.copy()
+    for a_field, b_field in (("a", "b"), ("a_length", "b_length")):
+        exchanged[a_field], exchanged[b_field] = block[b_field], block[a_field]
+    return exchanged
 
 
 def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
@@ -153,9 +153,9 @@ def _rows(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[Pair]:
 
 
 def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
-    """As many whole sentences as fit, one row after the other through all documents.
+    """Rows of as many whole sentences as fit, running across documents.
 
-    The last row of some sentences is told once it is known what follows them.
+    The last row of a block is yielded once the next block is known.
     """
     starts = ends = np.empty(0, dtype=np.int64)
     for more_starts, more_ends in tokens.pieces(room):
@@ -171,16 +171,16 @@ def _full_sentences(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
 
 
 def _running(starts: Offsets, ends: Offsets) -> NDArray[Any]:
-    """Rows of one text each."""
+    """Index entries of single texts."""
     block = np.zeros(len(starts), dtype=ROW)
     block["a"], block["a_length"] = starts, ends - starts
     return block
 
 
 def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
-    """Rows of ``room`` tokens, one after the other through all documents, all of them full.
+    """Rows of exactly ``room`` tokens, running across documents.
 
-    The last one starts early enough to be full. A part shorter than a row is read round and round.
+    The last row overlaps the one before. A part shorter than a row is repeated.
     """
     total = len(tokens.ids) - 1  # a row ends with a separator of its own
     for start in range(0, max(total, 1), room * ROWS_AT_ONCE):
@@ -190,7 +190,7 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
 
 
 def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:
-    """As many whole sentences of one document as fit."""
+    """Rows of as many whole sentences of one document as fit."""
     for _, bounds in tokens.bounds(room):
         start, last = 0, len(bounds) - 1
         while start < last:
@@ -200,13 +200,13 @@ def _doc_sentences(tokens: Tokens, room: int) -> Iterator[Pair]:
 
 
 def _single_segments(tokens: Tokens, short: float, fitting: Fitting) -> Iterator[Pair]:
-    """Sentences of one document until the row is full, what is over cut from both ends."""
+    """Rows of sentences of one document until full; the excess is cut from both ends."""
     rng, room = fitting.rng, fitting.room
     for _, bounds in tokens.bounds(room):
         target = rng.randint(2, room) if rng.random() < short else room
         start, last = 0, len(bounds) - 1
         while start < last:
             end = min(bisect_left(bounds, bounds[start] + target, start + 1), last)
-            begins, length = fitting.one(bounds[start], bounds[end] - bounds[start])
+            begins, length = fitting.single(bounds[start], bounds[end] - bounds[start])
             yield begins, 0, length, 0, 0
             start = end

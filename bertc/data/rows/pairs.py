@@ -1,4 +1,4 @@
-"""Rows of two texts, as BERT's create_pretraining_data.py and ALBERT's make them."""
+"""Rows of two texts, as in create_pretraining_data.py of BERT and ALBERT."""
 
 import random
 from bisect import bisect_left
@@ -22,15 +22,15 @@ class Fitting:
     room: int
     rng: random.Random
     lost: int = 0
-    """Tokens cut off so far."""
+    """The number of tokens cut off so far."""
 
-    def one(self, start: int, length: int) -> tuple[int, int]:
-        """A text that fits."""
+    def single(self, start: int, length: int) -> tuple[int, int]:
+        """Start and length of one text, cut to fit."""
         over = length - self.room
         return self._shorter(start, length, over) if over > 0 else (start, length)
 
-    def two(self, a: tuple[int, int], b: tuple[int, int], label: int) -> Pair:
-        """A pair that fits; tokens go from the longer text, of equal ones from the second."""
+    def pair(self, a: tuple[int, int], b: tuple[int, int], label: int) -> Pair:
+        """A pair cut to fit, token by token from the longer text; on ties from the second."""
         over = a[1] + b[1] - self.room
         if over > 0:
             from_a = min(max(a[1] - b[1], 0), over)
@@ -48,9 +48,9 @@ class Fitting:
 def segment_pairs(
     tokens: Tokens, pairs: Pairs, form: SegmentPair, fitting: Fitting
 ) -> Iterator[Pair]:
-    """Runs of sentences up to a target length, parted in two at a random sentence.
+    """Runs of sentences up to a target length, split in two at a random sentence.
 
-    Where the second text comes from another document, the sentences it replaces open the next row.
+    If the second text comes from another document, the next row starts with those it replaced.
     """
     rng, room = fitting.rng, fitting.room
     for document, bounds in tokens.bounds(room):
@@ -65,18 +65,18 @@ def segment_pairs(
             follows = (bounds[middle], bounds[end] - bounds[middle])
             match _relation(pairs, end - start, rng):
                 case "other":
-                    other = _other(tokens, document, target - first[1], rng)
-                    yield fitting.two(first, other, 1)
+                    random_text = _random_text(tokens, document, target - first[1], rng)
+                    yield fitting.pair(first, random_text, 1)
                     end = middle
                 case "swapped":
-                    yield fitting.two(follows, first, 1)
+                    yield fitting.pair(follows, first, 1)
                 case _:
-                    yield fitting.two(first, follows, 0)
+                    yield fitting.pair(first, follows, 0)
             start = end
 
 
 def sentence_pairs(tokens: Tokens, pairs: Pairs, fitting: Fitting) -> Iterator[Pair]:
-    """Two sentences: neighbours, or the second from another document."""
+    """Pairs of single sentences: neighbours, or the second from another document."""
     rng = fitting.rng
     for document, bounds in tokens.bounds(fitting.room):
         start, last = 0, len(bounds) - 1
@@ -86,18 +86,18 @@ def sentence_pairs(tokens: Tokens, pairs: Pairs, fitting: Fitting) -> Iterator[P
             follows = (bounds[start + 1], bounds[end] - bounds[start + 1])
             match _relation(pairs, end - start, rng):
                 case "other":
-                    other = _other(tokens, document, 1, rng)
-                    yield fitting.two(first, other, 1)
+                    random_text = _random_text(tokens, document, 1, rng)
+                    yield fitting.pair(first, random_text, 1)
                     end = start + 1
                 case "swapped":
-                    yield fitting.two(follows, first, 1)
+                    yield fitting.pair(follows, first, 1)
                 case _:
-                    yield fitting.two(first, follows, 0)
+                    yield fitting.pair(first, follows, 0)
             start = end
 
 
 def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
-    """Where the second text comes from; a lone sentence has nothing that follows it."""
+    """Draw the origin of the second text: next, swapped, or another document."""
     if pairs == "random-next":
         return "other" if sentences == 1 or rng.random() < 0.5 else "next"
     if pairs == "swapped":
@@ -107,20 +107,22 @@ def _relation(pairs: Pairs, sentences: int, rng: random.Random) -> str:
     return "next"
 
 
-def _other(tokens: Tokens, document: int, wanted: int, rng: random.Random) -> tuple[int, int]:
-    """(start, length) of at least ``wanted`` tokens from a random sentence of another document.
+def _random_text(
+    tokens: Tokens, document: int, min_tokens: int, rng: random.Random
+) -> tuple[int, int]:
+    """(start, length) of at least ``min_tokens`` tokens from a random sentence of another document.
 
-    Shorter where that document ends first; the same document if ten tries find no other.
+    Shorter if that document ends first; the same document if ten tries find no other.
     """
     count = len(tokens.documents) - 1
     for _ in range(TRIES):
-        if (other := rng.randrange(count)) != document:
+        if (chosen := rng.randrange(count)) != document:
             break
-    first, last = int(tokens.documents[other]), int(tokens.documents[other + 1])
+    first, last = int(tokens.documents[chosen]), int(tokens.documents[chosen + 1])
     sentence = rng.randrange(first, last)
     start = int(tokens.sentences[sentence])
     end = tokens.sentence_end(sentence, last)
-    while end - start < wanted and sentence + 1 < last:
+    while end - start < min_tokens and sentence + 1 < last:
         sentence += 1
         end = tokens.sentence_end(sentence, last)
     return start, end - start

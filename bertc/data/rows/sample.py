@@ -1,4 +1,4 @@
-"""A bounded part of the corpus to learn a vocabulary from: all of it when it is small."""
+"""A bounded sample of the corpus to learn a vocabulary from; all of it if small."""
 
 import hashlib
 from collections import defaultdict
@@ -19,41 +19,46 @@ def sample(
     smoothing: float = 1.0,
     most: int = SAMPLE_CHARACTERS,
 ) -> list[str]:
-    """Sentences of whole documents (or pieces of long ones), at most about ``most`` characters.
+    """Sample sentences of whole documents or pieces, at most about ``most`` characters.
 
-    Which documents is decided by their hashes, so a larger corpus keeps a fair part of each source
-    and the same corpus always gives the same sample. Memory holds the sample alone. Sources come
-    with the names of their languages; of each a part is kept that makes its share p^smoothing.
+    Documents are chosen by hash, so a larger corpus keeps a fair part of each source and the same
+    corpus always gives the same sample. Memory holds the sample only. Sources come with the names
+    of their languages; each language is thinned to a share p^smoothing.
     """
-    kept: list[tuple[int, str, Sentences, str]] = []
-    below, held = _HASHES, 0
+    entries: list[tuple[int, str, Sentences, str]] = []
+    rank_limit, characters = _HASHES, 0
     for language, source in sources:
         progress.begin(f"reading {source.name} for the vocabulary", source.total, source.unit)
         for text, _, amount, _ in source.read():
             rank = _rank(text)
-            if rank < below:
-                kept.append((rank, text, source.sentences, language))
-                held += len(text)
-            while held > most and len(kept) > 1:
-                below //= 2
-                kept = [entry for entry in kept if entry[0] < below]
-                held = sum(len(text) for _, text, _, _ in kept)
+            if rank < rank_limit:
+                entries.append((rank, text, source.sentences, language))
+                characters += len(text)
+            while characters > most and len(entries) > 1:
+                rank_limit //= 2
+                entries = [entry for entry in entries if entry[0] < rank_limit]
+                characters = sum(len(text) for _, text, _, _ in entries)
             progress.advance(amount)
         progress.end()
-    sentences = [(name, each) for _, text, how, name in kept for each in split(text, how)]
+    sentences = [
+        (name, sentence) for _, text, how, name in entries for sentence in split(text, how)
+    ]
     return _thinned(sentences, smoothing)
 
 
 def _thinned(sentences: list[tuple[str, str]], smoothing: float) -> list[str]:
-    """The sentences without some of the commoner languages, chosen by their hashes."""
+    """Sentences thinned so that languages have shares p^smoothing, chosen by hash."""
     if smoothing == 1:
         return [sentence for _, sentence in sentences]
     size: dict[str, float] = defaultdict(float)
     for language, sentence in sentences:
         size[language] += len(sentence)
     rarest = min(size.values(), default=1.0)
-    below = {name: (rarest / own) ** (1 - smoothing) * _HASHES for name, own in size.items()}
-    return [sentence for name, sentence in sentences if _rank(f"{sentence}\0") < below[name]]
+    rank_limit = {
+        name: (rarest / characters) ** (1 - smoothing) * _HASHES
+        for name, characters in size.items()
+    }
+    return [sentence for name, sentence in sentences if _rank(f"{sentence}\0") < rank_limit[name]]
 
 
 def _rank(text: str) -> int:

@@ -1,4 +1,4 @@
-"""A source to token ids, once: split, encode on all cores, write, part training from held-out."""
+"""Tokenisation of a source: split, encode on all cores, write training and held-out parts."""
 
 import hashlib
 import itertools
@@ -25,17 +25,17 @@ from bertc.diagnostics import DataError
 from bertc.ir.data import Sentences
 
 BATCH_CHARACTERS = 1 << 19
-WORTH_BYTES = 4 << 20
-"""Text that keeps a process busy for longer than it takes to start."""
+TEXT_BYTES_PER_PROCESS = 4 << 20
+"""Text for which a worker process takes longer than to start."""
 
 
 _Encoded = tuple[NDArray[np.uint32], NDArray[np.int64], list[int]]
-"""Token ids in a row, the length of each sentence, the sentences of each piece."""
+"""All token ids, the length of each sentence, the number of sentences of each piece."""
 
 
 @dataclass
 class _Batch:
-    """What pieces on their way are: (starts a document, part), and how much was read for them."""
+    """Pieces being encoded: (starts a document, part) of each, and the amount read for them."""
 
     runs: list[tuple[bool, str]] = field(default_factory=list)
     amount: int = 0
@@ -44,10 +44,10 @@ class _Batch:
 def tokenise(
     folder: Path, source: Source, vocabulary: Vocabulary, holdout: float, progress: Progress
 ) -> dict[str, Any]:
-    """Write both parts of a source into ``folder``; memory does not grow with the source.
+    """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
-    A document is held out if the hash of its text falls into the lowest ``holdout`` of all.
-    Equal documents therefore stand in the same part.
+    A document is held out if its hash is in the lowest ``holdout`` of the range, so equal documents
+    are in the same part.
 
     Raises:
         DataError: the source holds fewer than two sentences.
@@ -58,7 +58,7 @@ def tokenise(
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     try:
         encode = _Encode(vocabulary.tokenizer.to_str(), source.sentences)
-        number = processes(source.text_bytes, WORTH_BYTES)
+        number = processes(source.text_bytes, TEXT_BYTES_PER_PROCESS)
         batches = _batches(source, holdout, digest)
         with closing(spread(encode, batches, number)) as finished:
             for batch, encoded in finished:
@@ -81,7 +81,7 @@ def tokenise(
 
 
 def _facts(folder: Path, source: Source, vocabulary: Vocabulary, content: str) -> dict[str, Any]:
-    """Counts of the finished parts; the training tokens' frequencies go to a file of their own."""
+    """Counts of the finished parts; writes the training tokens' counts to ``train.counts``."""
     dtype = token_dtype(vocabulary.size)
     facts: dict[str, Any] = {"name": source.name, "content": content}
     for part in PARTS:
@@ -104,18 +104,20 @@ def _facts(folder: Path, source: Source, vocabulary: Vocabulary, content: str) -
 def _write(writers: dict[str, TokenWriter], batch: _Batch, encoded: _Encoded) -> None:
     ids, lengths, counts = encoded
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    at = 0
+    sentence = 0
     for (first, part), count in zip(batch.runs, counts, strict=True):
         if first:
             writers[part].begin()
-        own = lengths[at : at + count]
-        writers[part].add(ids[ends[at] : ends[at + count]], own[own > 0])
-        at += count
+        sentence_lengths = lengths[sentence : sentence + count]
+        writers[part].add(
+            ids[ends[sentence] : ends[sentence + count]], sentence_lengths[sentence_lengths > 0]
+        )
+        sentence += count
 
 
 @dataclass(frozen=True)
 class _Encode:
-    """Pieces of text, each with whether text of its document stands before, to token ids."""
+    """Encoder from pieces (text, inside): ``inside`` if text of the document precedes."""
 
     spelling: str
     sentences: Sentences
@@ -131,23 +133,23 @@ class _Encode:
         return self.sentences != "whole" and continues_with_space(self._tokenizer)
 
     def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
-        found = [split(text, self.sentences) for text, _ in pieces]
+        split_pieces = [split(text, self.sentences) for text, _ in pieces]
         sentences = [
             f" {sentence}" if self._spaced and (inside or place) else sentence
-            for (_, inside), of_piece in zip(pieces, found, strict=True)
+            for (_, inside), of_piece in zip(pieces, split_pieces, strict=True)
             for place, sentence in enumerate(of_piece)
         ]
         encodings = self._tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), np.uint32, int(lengths.sum()))
-        return flat, lengths, [len(of_piece) for of_piece in found]
+        return flat, lengths, [len(of_piece) for of_piece in split_pieces]
 
 
 def _batches(
     source: Source, holdout: float, digest: Any
 ) -> Iterator[tuple[_Batch, list[tuple[str, bool]]]]:
-    """Pieces of about ``BATCH_CHARACTERS`` in all, and what is to be remembered of them."""
+    """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces (text, inside)."""
     batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
     part, inside = "train", False
     for text, first, amount, kin in source.read():
@@ -167,13 +169,13 @@ def _batches(
 
 
 def part_of(text: bytes, holdout: float) -> str:
-    """Which part a document belongs to, by the hash of its (first piece of) text."""
+    """The part of a document, by the hash of the first piece of its text."""
     digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
     return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"
 
 
 def continues_with_space(tokenizer: Tokenizer) -> bool:
-    """Whether a sentence that follows another is to be encoded with the space between them.
+    """True if a sentence after another is encoded with the space between them.
 
     Byte-level vocabularies hold the space in the word after it; others add or ignore it.
     """

@@ -1,6 +1,6 @@
-"""A tokenised corpus on disk: token ids, where sentences start, where documents start.
+"""A tokenised corpus on disk: token ids, and starts of sentences and documents.
 
-The ids of a part stand in one array, document after document, each followed by one separator.
+The ids of a part are one array of documents, each followed by one separator.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ Offsets = NDArray[np.int64]
 
 
 def token_dtype(size: int) -> DType:
-    """The smallest type that holds ids below ``size``."""
+    """The smallest dtype for ids below ``size``."""
     return np.uint16 if size <= 1 << 16 else np.uint32
 
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """One part, memory-mapped.
+    """A memory-mapped part of a corpus.
 
     Sentence i starts at sentences[i] and ends where the next one starts, less the separator at the
     end of a document; document d holds the sentences documents[d] up to documents[d + 1]. Both
@@ -40,11 +40,11 @@ class Tokens:
 
     @property
     def count(self) -> int:
-        """Tokens, separators left out."""
+        """The number of tokens, separators excluded."""
         return len(self.ids) - (len(self.documents) - 1)
 
     def bounds(self, longest: int) -> Iterator[tuple[int, list[int]]]:
-        """(document, where its sentences start and the last one ends), document after document.
+        """Pairs (document, starts of its sentences and the last end), in order.
 
         Sentences longer than ``longest`` are cut; documents of millions of sentences come in parts.
         """
@@ -57,9 +57,9 @@ class Tokens:
                 yield document, _cut(bounds, longest)
 
     def pieces(self, longest: int) -> Iterator[tuple[Offsets, Offsets]]:
-        """Where sentences start and where they end, of all documents, many at a time.
+        """Starts and ends of the sentences of all documents, in blocks.
 
-        Those longer than ``longest`` are cut.
+        Sentences longer than ``longest`` are cut.
         """
         for first in range(0, len(self.sentences) - 1, SENTENCES_AT_ONCE):
             bounds = np.array(self.sentences[first : first + SENTENCES_AT_ONCE + 1])
@@ -73,7 +73,7 @@ class Tokens:
             yield starts, np.minimum(starts + longest, np.repeat(ends, parts))
 
     def sentence_end(self, sentence: int, last: int) -> int:
-        """Where a sentence ends, given the first sentence after its document."""
+        """The end of a sentence, given the first sentence after its document."""
         return int(self.sentences[sentence + 1]) - (sentence + 1 == last)
 
 
@@ -98,14 +98,14 @@ def open_tokens(folder: Path, part: str, dtype: DType) -> Tokens:
 
 
 def mapped(path: Path, dtype: Any) -> NDArray[Any]:
-    """The file as a read-only array, without the overhead of numpy's memmap class."""
+    """The file as a read-only array, without the overhead of numpy.memmap."""
     if not path.stat().st_size:
         return np.empty(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 class TokenWriter:
-    """Writes one part, a run of sentences at a time. Documents without a sentence are left out."""
+    """Writer of one part, sentence by sentence; documents without sentences are skipped."""
 
     def __init__(self, folder: Path, part: str, dtype: DType, separator: int) -> None:
         self._ids, self._sentences, self._documents = (
@@ -117,13 +117,13 @@ class TokenWriter:
         self.tokens = self.sentences = self.documents = 0
 
     def begin(self) -> None:
-        """Start a document; the one before gets its separator."""
+        """Start a document; ends the one before with a separator."""
         if self._inside:
             self._put(np.array([self._separator]))
         self._inside, self._begun = False, True
 
     def add(self, ids: NDArray[Any], lengths: NDArray[np.int64]) -> None:
-        """Add sentences to the document: their ids in a row, and the length of each, none 0."""
+        """Add sentences: their ids end to end, and their lengths, none 0."""
         if not len(lengths):
             return
         if self._begun:
@@ -142,7 +142,7 @@ class TokenWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the files as they are."""
+        """Close the files without finishing them."""
         for file in (self._ids, self._sentences, self._documents):
             file.close()
 

@@ -1,1 +1,1 @@
-"""Text as it comes: files, tables, data sets, documentation strings, parallel text."""
+"""Sources of text: files, tables, data sets, documentation strings, parallel text."""

@@ -1,4 +1,4 @@
-"""What stands in a cell: text, a label, a number, a list; whatever else says its place."""
+"""Cells of tables as text, label, number or list; errors name the place."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from bertc.diagnostics import DataError, listed, nearest
 
 
 def text(cell: Any, place: str, column: str) -> str:
-    """Text, which may be empty.
+    """The text in a cell, which may be empty.
 
     Raises:
-        DataError: it is none.
+        DataError: it is something else.
     """
     if not isinstance(cell, str):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, text expected")
@@ -26,10 +26,10 @@ def text(cell: Any, place: str, column: str) -> str:
 
 
 def label(cell: Any, place: str, column: str) -> str:
-    """A name, also of a number or of true and false; empty where it is not known.
+    """The label in a cell, numbers and booleans as text; empty if it is unknown.
 
     Raises:
-        DataError: it is none.
+        DataError: it is something else.
     """
     match cell:
         case None:
@@ -48,29 +48,29 @@ def label(cell: Any, place: str, column: str) -> str:
 def known(
     name: str, labels: Sequence[str], place: str, what: str = "label", layout: str = ""
 ) -> str:
-    """The label, if it is one; ``layout`` says how its file has to be, if that may be the cause.
+    """Check that a label is known; ``layout`` is the help for files of another layout.
 
     Raises:
-        DataError: it is not, or is empty; names those that are.
+        DataError: it is unknown or empty; lists the known ones.
     """
     if name in labels:
         return name
-    there = listed([repr(label) for label in labels])
+    choices = listed([repr(label) for label in labels])
     if not name:
-        raise DataError(f"{place}: no {what}", f"one of {there}" if labels else "")
+        raise DataError(f"{place}: no {what}", f"one of {choices}" if labels else "")
     near = nearest(name, labels)
     raise DataError(
-        f"{place}: unknown {what} {name[:60]!r}, one of {there} expected",
+        f"{place}: unknown {what} {name[:60]!r}, one of {choices} expected",
         "; ".join(filter(None, [f"did you mean {near!r}?" if near else "", layout]))
         or f"name every {what}, or none: then they are read",
     )
 
 
 def number(cell: Any, place: str, column: str, limits: tuple[float, float] | None = None) -> float:
-    """A finite number, within limits.
+    """The finite number in a cell, within limits.
 
     Raises:
-        DataError: it is none.
+        DataError: it is something else.
     """
     expected = "a number" if limits is None else f"a number from {limits[0]:g} to {limits[1]:g}"
     try:
@@ -78,9 +78,9 @@ def number(cell: Any, place: str, column: str, limits: tuple[float, float] | Non
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        shown = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
+        spelled = repr(cell[:60]) if isinstance(cell, str) else str(cell)[:60]
         raise DataError(
-            f"{place}: {column!r} is {shown}, {expected} expected",
+            f"{place}: {column!r} is {spelled}, {expected} expected",
             "classify learns labels, regress numbers",
         )
     if limits and not limits[0] <= value <= limits[1]:
@@ -89,27 +89,27 @@ def number(cell: Any, place: str, column: str, limits: tuple[float, float] | Non
 
 
 def words(cell: Any, place: str, column: str) -> tuple[str, ...]:
-    """A list of labels or words, or text parted by white space.
+    """The words in a cell: a list of labels, or text split at white space.
 
     Raises:
-        DataError: it is neither.
+        DataError: it is something else.
     """
     if isinstance(cell, str):
         return tuple(text(cell, place, column).split())
     if not isinstance(cell, list):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, a list expected")
-    return tuple(label(one, f"{place}, {column}[{i}]", column) for i, one in enumerate(cell))
+    return tuple(label(item, f"{place}, {column}[{i}]", column) for i, item in enumerate(cell))
 
 
 def texts(cell: Any, place: str, column: str) -> tuple[str, ...]:
-    """A list of texts.
+    """The list of texts in a cell.
 
     Raises:
-        DataError: it is none.
+        DataError: it is something else.
     """
     if not isinstance(cell, list):
         raise DataError(f"{place}: {column!r} is {_kind(cell)}, a list of texts expected")
-    return tuple(text(one, place, f"{column}[{i}]") for i, one in enumerate(cell))
+    return tuple(text(item, place, f"{column}[{i}]") for i, item in enumerate(cell))
 
 
 def _kind(cell: Any) -> str:

@@ -1,7 +1,7 @@
 """The documentation strings of Python's standard library and of installed packages.
 
-Source files are parsed, never imported, so nobody's code runs. One document a module: its strings
-in the order they stand, those of at most 80 characters left out, and any met before left out too.
+Source files are parsed, never imported, so no foreign code runs. Each module is a document of its
+strings in source order, without those of at most 80 characters and without duplicates.
 """
 
 import ast
@@ -21,23 +21,23 @@ from bertc.data.sources.source import Piece, Source, whole
 from bertc.diagnostics import MissingInputError
 from bertc.ir.data import Docstrings
 
-SHORTEST_CHARACTERS = 81
-LARGEST_FILE_BYTES = 4 << 20
+MIN_CHARACTERS = 81
+MAX_SOURCE_BYTES = 4 << 20
 FILES_AT_ONCE = 32
-WORTH_BYTES = 16 << 20
-"""Source files that keep a process busy for longer than it takes to start."""
+SOURCE_BYTES_PER_PROCESS = 16 << 20
+"""Source code for which a worker process takes longer than to start."""
 SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def open_docstrings(corpus: Docstrings) -> Source:
-    """Find the source files of the named packages, or of all.
+    """Open the documentation strings of the named packages, or of all.
 
     Raises:
         MissingInputError: a named package is not installed, or has no source files.
     """
-    files = [found for root in _roots() for found in _modules(root, corpus.packages)]
+    files = [module for root in _roots() for module in _modules(root, corpus.packages)]
     present = {relative.split("/")[0].removesuffix(".py") for _, relative, _ in files}
     if missing := [name for name in corpus.packages if name not in present]:
         raise MissingInputError(
@@ -58,14 +58,14 @@ def open_docstrings(corpus: Docstrings) -> Source:
 
 
 def _roots() -> list[Path]:
-    """The standard library first, then where packages are installed."""
+    """The folders of the standard library and of installed packages, in this order."""
     paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]
     paths += [sysconfig.get_path("platlib"), *site.getsitepackages()]
     return [path for path in dict.fromkeys(Path(p).resolve() for p in paths) if path.is_dir()]
 
 
 def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[Path, str, int]]:
-    """(path, path below the root, bytes) of the source files below a root, in order of name."""
+    """Triples (path, path below the root, bytes) of the source files below a root, by name."""
     folders = [root]
     while folders:
         folder = folders.pop()
@@ -77,13 +77,13 @@ def _modules(root: Path, packages: tuple[str, ...]) -> Iterator[tuple[Path, str,
                 continue
             if path.is_dir() and name not in SKIPPED and (name.isidentifier() or not top):
                 below.append(path)
-            elif path.suffix == ".py" and 0 < (size := path.stat().st_size) <= LARGEST_FILE_BYTES:
+            elif path.suffix == ".py" and 0 < (size := path.stat().st_size) <= MAX_SOURCE_BYTES:
                 yield path, path.relative_to(root).as_posix(), size
         folders += reversed(below)
 
 
 def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
-    number = processes(sum(size for _, _, size in files), WORTH_BYTES)
+    number = processes(sum(size for _, _, size in files), SOURCE_BYTES_PER_PROCESS)
     seen: set[bytes] = set()
     amount = 0
     with closing(spread(_read, _batches(files), number)) as read:
@@ -98,7 +98,7 @@ def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
 
 
 def _batches(files: list[tuple[Path, str, int]]) -> Iterator[tuple[list[int], list[Path]]]:
-    """Sizes and paths of a few files at a time."""
+    """Sizes and paths of ``FILES_AT_ONCE`` files at a time."""
     for first in range(0, len(files), FILES_AT_ONCE):
         some = files[first : first + FILES_AT_ONCE]
         yield [size for _, _, size in some], [path for path, _, _ in some]
@@ -117,7 +117,7 @@ def _new(texts: list[str], seen: set[bytes]) -> Iterator[str]:
 
 
 def _docstrings(path: Path) -> Iterator[str]:
-    """The longer documentation strings of a file, in order; none of a file Python cannot parse."""
+    """The longer documentation strings of a file, in order; none if it cannot be parsed."""
     collecting = gc.isenabled()
     gc.disable()  # a tree has no cycles, and looking for them takes three quarters of the time
     try:
@@ -135,13 +135,13 @@ def _docstrings(path: Path) -> Iterator[str]:
             isinstance(body, ast.Expr)
             and isinstance(body.value, ast.Constant)
             and isinstance(text := body.value.value, str)
-            and len(clean := inspect.cleandoc(text)) >= SHORTEST_CHARACTERS
+            and len(clean := inspect.cleandoc(text)) >= MIN_CHARACTERS
         ):
             yield clean.encode("utf-8", "replace").decode()
 
 
 def _in_order(tree: ast.Module) -> Iterator[_Documented]:
-    """The nodes that may have a documentation string, in the order they stand in the file."""
+    """The nodes that may have a documentation string, in source order."""
     stack: list[ast.AST] = [tree]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Files as documents: text, JSON lines, tables and Parquet, each also packed."""
+"""Files as documents: text, JSON lines, tables and Parquet, compressed or not."""
 
 import hashlib
 import re
@@ -24,17 +24,17 @@ from bertc.storage.endings import FORMATS, NO_TEXT, PACKED, no_text, suffix
 from bertc.storage.paths import files_matching
 
 SAMPLED_BYTES = 1 << 16
-"""Bytes of each end of a file that its identity takes in, beside its name, size and time."""
+"""Bytes at each end of a file in its identity, beside name, size and time of change."""
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
 def open_files(corpus: Files) -> Source:
-    """Find the files that match the glob, in order of name.
+    """Open the files that match the glob, in order of name.
 
     Raises:
-        MissingInputError: none does.
-        DataError: one has an ending of what is neither text nor rows of columns.
+        MissingInputError: no file matches.
+        DataError: a file's ending is of neither text nor rows of columns.
     """
     paths = found(corpus.path)
     sizes = [path.stat().st_size for path in paths]
@@ -54,8 +54,8 @@ def found(name: str) -> list[Path]:
     """The files that match a glob, in order of name.
 
     Raises:
-        MissingInputError: none does.
-        DataError: one has an ending of what is neither text nor rows of columns.
+        MissingInputError: no file matches.
+        DataError: a file's ending is of neither text nor rows of columns.
     """
     paths = sorted(files_matching(name), key=str)
     if not paths:
@@ -67,12 +67,12 @@ def found(name: str) -> list[Path]:
 
 
 def columned(path: Path) -> bool:
-    """Whether its rows have columns; else it is text."""
+    """True if the file has rows of columns; else it is plain text."""
     return suffix(path) in FORMATS
 
 
 def identity(path: Path) -> tuple[object, ...]:
-    """Plain values that change when a file does.
+    """Values that change when the file does.
 
     Raises:
         MissingInputError: it cannot be read.
@@ -105,7 +105,7 @@ def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piec
 
 
 def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
-    """Some columns of each row of a .jsonl, .csv, .tsv or .parquet file; an absent cell is empty.
+    """The cells of some columns, row by row; an absent cell is an empty text.
 
     Raises:
         DataError: a row lacks one, or the file is damaged; says where.
@@ -116,7 +116,7 @@ def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
 
 
 def _text(file: Opened) -> Iterator[Piece]:
-    """A text file is one document; a piece ends at a blank line, else a line, else a space."""
+    """A text file as one document; pieces end at a blank line, else a line, else a space."""
     first, line, rest = True, 1, b""
     for chunk in chunks(file):
         rest += chunk
@@ -132,7 +132,7 @@ def _text(file: Opened) -> Iterator[Piece]:
 
 
 def _lines(file: Opened) -> Iterator[Piece]:
-    """BERT's input format: a sentence a line, blank lines between documents."""
+    """A file in BERT's input format: a sentence a line, blank lines between documents."""
     block: list[str] = []
     characters, first = 0, True
     for _, line in lines(file):

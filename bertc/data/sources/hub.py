@@ -1,4 +1,4 @@
-"""Data sets read through the ``datasets`` library: from the hub, its cache, or a local folder."""
+"""Data sets of the ``datasets`` library: from the hub, its cache, or a local folder."""
 
 import re
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _NULL_ROW = re.compile(rb"(?m)^\s*null\s*$")
 _UNKNOWN = re.compile(
     r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
 )
-"""How ``datasets`` says that there is no such split or configuration, and what there is."""
+"""The errors of ``datasets`` for an unknown split or configuration, with those there are."""
 
 
 def open_hf(corpus: Hf) -> Source:
-    """Find a data set; what is on the hub is downloaded, unless ``HF_HUB_OFFLINE`` is set.
+    """Open a data set; it is downloaded from the hub unless ``HF_HUB_OFFLINE`` is set.
 
     Raises:
         MissingInputError: it is not there, or cannot be reached.
@@ -36,14 +36,14 @@ def open_hf(corpus: Hf) -> Source:
     with guarded(where):
         names, count = list(rows.column_names), int(rows.num_rows)
         files = sorted(str(entry["filename"]) for entry in rows.cache_files)
-        said = rows.dataset_size
+        stated_bytes = rows.dataset_size
     if corpus.column not in names:
         raise DataError(
             f"{where}: no column {corpus.column!r}; there are {', '.join(names)}",
             f"column={names[0]}" if names else "",
         )
     stored = [_stored(name) for name in files]
-    known = isinstance(said, int) and said > 0
+    has_size = isinstance(stated_bytes, int) and stated_bytes > 0
     with guarded(where):
         column = rows.select_columns([corpus.column])
     return Source(
@@ -52,7 +52,7 @@ def open_hf(corpus: Hf) -> Source:
         sentences=corpus.sentences,
         total=count,
         unit="rows",
-        text_bytes=said if known else sum(size for _, size, _ in stored),
+        text_bytes=stated_bytes if has_size else sum(size for _, size, _ in stored),
         read=partial(_documents, column, corpus.column, where),
     )
 
@@ -63,7 +63,7 @@ def _stored(name: str) -> tuple[str, int, int]:
 
 
 def guarded(where: str) -> AbstractContextManager[None]:
-    """Around what ``datasets`` and pyarrow do with the files of a data set."""
+    """A context that reports errors of ``datasets`` and pyarrow as damaged files."""
     return told_as(
         f"{where} cannot be read: its files are damaged, or none of a data set",
         "copy or save it again; files of text and tables are also read by files(...)",
@@ -71,7 +71,7 @@ def guarded(where: str) -> AbstractContextManager[None]:
 
 
 def load(corpus: Hf) -> Any:
-    """The rows of a split.
+    """Load the rows of a split.
 
     Raises:
         MissingInputError: it is not there, or cannot be reached.
@@ -84,12 +84,12 @@ def load(corpus: Hf) -> Any:
         _refuse_odd_files(folder)
     if _saved(folder):
         with guarded(where), _silent(datasets):
-            found = datasets.load_from_disk(corpus.name)
-        if not isinstance(found, datasets.DatasetDict):
-            return found
-        if corpus.split not in found:
-            raise _no_such(where, corpus.split, ", ".join(found))
-        return found[corpus.split]
+            saved = datasets.load_from_disk(corpus.name)
+        if not isinstance(saved, datasets.DatasetDict):
+            return saved
+        if corpus.split not in saved:
+            raise _no_such(where, corpus.split, ", ".join(saved))
+        return saved[corpus.split]
     if is_folder(folder):
         _refuse_null_rows(folder)
     with guarded(where), _silent(datasets):
@@ -109,30 +109,30 @@ def load(corpus: Hf) -> Any:
 
 @contextmanager
 def _silent(datasets: Any) -> Iterator[None]:
-    """Without progress bars and without what the library logs about damaged files."""
-    shown, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
+    """A context without progress bars and without the library's log messages."""
+    bars_disabled, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL + 1)
     try:
         yield
     finally:
         datasets.logging.set_verbosity(level)
-        if not shown:
+        if not bars_disabled:
             datasets.enable_progress_bars()
 
 
-def _no_such(where: str, asked: str, known: str) -> DataError:
-    there = listed([name.strip(" '\"") for name in known.split(",")])
-    return DataError(f"{where}: no split or configuration {asked!r}; there are {there}")
+def _no_such(where: str, unknown: str, known: str) -> DataError:
+    choices = listed([name.strip(" '\"") for name in known.split(",")])
+    return DataError(f"{where}: no split or configuration {unknown!r}; there are {choices}")
 
 
 def _saved(folder: Path) -> bool:
-    """Whether a folder was written by ``save_to_disk``."""
+    """True if a folder was written by ``save_to_disk``."""
     return is_taken(folder / "state.json") or is_taken(folder / "dataset_dict.json")
 
 
 def _refuse_odd_files(folder: Path) -> None:
-    """Refuse pipes and devices, on which the library would wait, and links that lead nowhere.
+    """Refuse pipes and devices, on which the library would hang, and broken links.
 
     Raises:
         MissingInputError: naming the first.
@@ -143,7 +143,7 @@ def _refuse_odd_files(folder: Path) -> None:
 
 
 def _refuse_null_rows(folder: Path) -> None:
-    """Refuse a row ``null`` in JSON: where a block of rows begins with one, pyarrow (25) crashes.
+    """Refuse a row ``null`` in JSON, which crashes pyarrow 25 at the start of a block of rows.
 
     Raises:
         DataError: naming the file.
@@ -156,7 +156,7 @@ def _refuse_null_rows(folder: Path) -> None:
             for chunk in chunks(file):
                 whole_lines, ended, rest = (rest + chunk).rpartition(b"\n")
                 _refuse_null(whole_lines, path)
-                rest = rest if len(rest) < 4096 else b"-"  # a long line is none of these
+                rest = rest if len(rest) < 4096 else b"-"  # a long line is not null
         _refuse_null(rest, path)
 
 

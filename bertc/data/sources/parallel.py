@@ -1,4 +1,4 @@
-"""Parallel text: two files line by line, or two columns of one file, as pairs or as one side."""
+"""Parallel text: two files line by line, or two columns of a file; as pairs or one side."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ Both = tuple[str, str]
 
 
 def open_parallel(corpus: Parallel, side: int | None) -> Source:
-    """Find parallel text: each pair a document of two sentences, or those of one ``side``.
+    """Open parallel text: a document of two sentences for each pair, or one ``side`` of it.
 
     Raises:
         MissingInputError: a file is not there.
@@ -51,7 +51,7 @@ def _name(languages: Both, wheres: Both, path: str, side: int | None) -> str:
 
 
 def _only(pattern: str) -> Path:
-    """The one file of a name.
+    """The only file that matches a pattern.
 
     Raises:
         DataError: there are several, so nothing says which lines belong together.
@@ -63,7 +63,7 @@ def _only(pattern: str) -> Path:
 
 
 def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator[Piece]:
-    """Pairs without an empty side. A side goes to the part that its pair belongs to."""
+    """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(opened(path)) for path in paths]
         both = rows(files[0], columns) if columns else _aligned(files)
@@ -71,12 +71,12 @@ def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator
             first, second = (" ".join(text.split()) for text in pair)
             if first and second:
                 text = f"{first}\n{second}"
-                own = text if side is None else (first, second)[side]
-                yield Piece(own, True, sum(file.amount() for file in files), text)
+                chosen = text if side is None else (first, second)[side]
+                yield Piece(chosen, True, sum(file.amount() for file in files), text)
 
 
 def _aligned(files: list[Opened]) -> Iterator[Both]:
-    """The lines of two files side by side.
+    """Pairs of corresponding lines of two files.
 
     Raises:
         DataError: one has more lines; says how many each has.
@@ -87,8 +87,8 @@ def _aligned(files: list[Opened]) -> Iterator[Both]:
         if all(pair):
             yield pair[0][1], pair[1][1]
     if ends[0] != ends[1]:
-        (one, other), (first, second) = (file.path for file in files), ends
+        first, second = (file.path for file in files)
         raise DataError(
-            f"{one} has {first:,} lines, {other} has {second:,}",
+            f"{first} has {ends[0]:,} lines, {second} has {ends[1]:,}",
             "line n of one must be the translation of line n of the other",
         )

@@ -1,4 +1,4 @@
-"""Text to sentences: found by a library, or one a line."""
+"""Splitting of text into sentences, by rules or by lines."""
 
 import re
 
@@ -11,20 +11,20 @@ _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 
 
 def split(text: str, how: Sentences) -> list[str]:
-    """The sentences of a text in order, none empty, white space within them made single spaces.
+    """The non-empty sentences of a text, white space inside normalised to single spaces.
 
-    A blank line always ends a sentence. English rules decide the rest. Of a text that is to stay
-    ``whole`` they are its lines, ends of lines included.
+    A blank line always ends a sentence; English rules decide the rest. With ``lines`` each line is
+    a sentence; with ``whole`` too, as it stands and with its line end.
     """
     if how == "whole":
         return text.splitlines(keepends=True)
     text = _LINE_END.sub("\n", text)
     if how == "lines":
-        found = text.split("\n")
+        raw_sentences = text.split("\n")
     else:
-        found = [
+        raw_sentences = [
             sentence
             for paragraph in _PARAGRAPH_END.split(text)
             for sentence in sentencex.segment("en", paragraph)
         ]
-    return [clean for sentence in found if (clean := " ".join(sentence.split()))]
+    return [clean for sentence in raw_sentences if (clean := " ".join(sentence.split()))]

@@ -1,4 +1,4 @@
-"""A corpus as a stream of text: what every kind of source gives to the rest of the room."""
+"""A corpus as a stream of text: the interface of all kinds of sources."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import NamedTuple, assert_never
 from bertc.ir.data import Corpus, Docstrings, Files, Hf, Parallel, Sentences
 
 PIECE_BYTES = 1 << 20
-"""Longer documents arrive in pieces of about this size, so that memory stays bounded."""
+"""Size of the pieces of longer documents, so that memory stays bounded."""
 
 
 class Piece(NamedTuple):
-    """Text of a document: all of it, or a part no longer than about ``PIECE_BYTES``.
+    """A document, or a piece of it of about ``PIECE_BYTES``.
 
-    ``first`` starts a new document. ``amount`` is how much of the source has been read for it.
-    What the document is held out with, if not its own text, is ``kin``: the pair it is of.
+    ``first``: the piece starts a document. ``amount``: units of the source read for it. ``kin``:
+    the text whose hash decides whether it is held out, if not its own (the pair of a side).
     """
 
     text: str
@@ -24,32 +24,32 @@ class Piece(NamedTuple):
 
 
 class Text(NamedTuple):
-    """What is read of a corpus: all of it, or of parallel text one side."""
+    """The text to read from a corpus: all of it, or one side of parallel text."""
 
     corpus: Corpus
     side: int | None = None
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of the first and of the second text of a row."""
-        known = self.corpus.languages
-        one = known[self.side or 0]
-        return (one, known[1]) if self.paired else (one, one)
+        """The languages of the first and the second text of a row."""
+        names = self.corpus.languages
+        name = names[self.side or 0]
+        return (name, names[1]) if self.paired else (name, name)
 
     @property
     def paired(self) -> bool:
-        """Whether each row is a sentence and its translation."""
+        """True if each row is a sentence and its translation."""
         return isinstance(self.corpus, Parallel) and self.side is None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus that was found and can be read, again and again with the same result.
+    """An opened corpus, which can be read repeatedly with the same result.
 
-    ``identity`` holds plain values that change when what would be read changes; ``total`` counts
-    the ``unit`` ("bytes" or "rows") that the pieces' amounts add up to; ``text_bytes`` is a guess
-    at the size of the text, and ``slow`` asks for a copy of it in the cache. ``paired`` documents
-    are two sentences that belong together.
+    ``identity`` has values that change with the content; ``total`` is the sum of the pieces'
+    amounts in ``unit`` ("bytes" or "rows"); ``text_bytes`` is an estimate of the size of the text;
+    the text of a ``slow`` source is copied to the cache. ``paired`` documents are a sentence and
+    its translation.
     """
 
     name: str
@@ -64,11 +64,11 @@ class Source:
 
 
 def open_source(corpus: Corpus, side: int | None = None) -> Source:
-    """Find a corpus, or one side of a parallel one, without reading it.
+    """Open a corpus, or one side of a parallel one, without reading its text.
 
     Raises:
         MissingInputError: a file, package or data set is not there.
-        DataError: it is there and cannot be used.
+        DataError: it cannot be used.
     """
     match corpus:
         case Docstrings():
@@ -91,7 +91,7 @@ def open_source(corpus: Corpus, side: int | None = None) -> Source:
 
 
 def whole(text: str, amount: int) -> Iterator[Piece]:
-    """The pieces of a document held in memory; ``amount`` counts with the first."""
+    """The pieces of a document in memory; ``amount`` is counted with the first."""
     first, start = True, 0
     while start < len(text) or first:
         end = _cut(text, start)
@@ -100,11 +100,11 @@ def whole(text: str, amount: int) -> Iterator[Piece]:
 
 
 def _cut(text: str, start: int) -> int:
-    """Where to end a piece: after a blank line if there is one, else a line, else a word."""
+    """The end of a piece: after a blank line if there is one, else a line, else a word."""
     limit = start + PIECE_BYTES
     if limit >= len(text):
         return len(text)
     for mark in ("\n\n", "\n", " "):
-        if (found := text.rfind(mark, start, limit)) > start:
-            return found + len(mark)
+        if (place := text.rfind(mark, start, limit)) > start:
+            return place + len(mark)
     return limit

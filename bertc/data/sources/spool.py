@@ -1,4 +1,4 @@
-"""Sources that are slow to read are read once, their text kept in the cache."""
+"""Slow sources, read once and copied as text into the cache."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ FILE = "text.jsonl"
 
 
 def spooled(source: Source, cache: Path, progress: Progress) -> Source:
-    """The same source, read from a copy of its text if it is slow."""
+    """The same source, read from a copy in the cache if it is slow."""
     if not source.slow:
         return source
     folder = cache / "text" / fingerprint(source.identity)
@@ -29,7 +29,7 @@ def spooled(source: Source, cache: Path, progress: Progress) -> Source:
 
 
 def _write(source: Source, progress: Progress, folder: Path) -> dict[str, int]:
-    """A line a piece: whether it starts a document, and the text."""
+    """Write a JSON line [starts a document, text] for each piece."""
     size_bytes = 0
     progress.begin(f"reading {source.name}", source.total, source.unit)
     with (folder / FILE).open("w", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Bytes of a file as they come, unpacked on the way, with the place of anything unreadable."""
+"""Streams of files, decompressed on the way; errors name file and line."""
 
 import contextlib
 import gzip
@@ -12,37 +12,37 @@ from bertc.diagnostics import DataError
 from bertc.storage import plain_file
 
 LONGEST_LINE_BYTES = 64 << 20
-"""A longer line is refused: it must fit in memory several times over."""
+"""Longest line that is read: it has to fit in memory several times."""
 
 
 class Opened:
-    """An open file: ``stream`` gives its unpacked bytes, ``amount`` the packed bytes read since."""
+    """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
 
     def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
         self.path = path
         self.stream = stream
-        self.done: float | None = None
-        """The part read so far, set by a reader that does not go from the start to the end."""
+        self.read_fraction: float | None = None
+        """The fraction read so far, set by readers that do not read in order."""
         self._raw = raw
-        self._told = 0
+        self._counted = 0
 
     def amount(self) -> int:
-        """Bytes of the file itself read since the last call."""
-        before = self._told
-        if self.done is None:
-            self._told = self._raw.tell()
+        """The bytes of the file on disk that were read since the last call."""
+        before = self._counted
+        if self.read_fraction is None:
+            self._counted = self._raw.tell()
         else:
-            self._told = round(self.done * self.path.stat().st_size)
-        return self._told - before
+            self._counted = round(self.read_fraction * self.path.stat().st_size)
+        return self._counted - before
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Opened]:
-    """Open a plain, gzip or zstandard file.
+    """Open a plain, gzip or zstandard file for reading.
 
     Raises:
         MissingInputError: it cannot be opened.
-        DataError: its packing is damaged, noticed here or while it is read.
+        DataError: its compressed data are damaged, noticed here or inside the block.
     """
     with plain_file.opened(path) as raw:
         try:
@@ -67,7 +67,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> BinaryIO:
 
 
 def lines(file: Opened) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file with their numbers, from 1, without their ends.
+    """The lines of a UTF-8 file, numbered from 1, without line ends.
 
     Raises:
         DataError: a line is not UTF-8 or is longer than ``LONGEST_LINE_BYTES``.
@@ -89,13 +89,13 @@ def lines(file: Opened) -> Iterator[tuple[int, str]]:
 
 
 def chunks(file: Opened) -> Iterator[bytes]:
-    """The bytes of a file, about ``PIECE_BYTES`` at a time."""
+    """The bytes of a file in chunks of about ``PIECE_BYTES``."""
     while chunk := file.stream.read(PIECE_BYTES):
         yield chunk
 
 
 def decode(raw: bytes, path: Path, line: int) -> str:
-    """UTF-8 text that starts at ``line`` of a file; a byte order mark on line 1 is dropped.
+    """Decode UTF-8 text that starts at ``line`` of a file; drop a byte order mark on line 1.
 
     Raises:
         DataError: it is not UTF-8; names the line.

@@ -1,4 +1,4 @@
-"""Rows of tables with their place: .tsv, .csv, .jsonl and .parquet, each also packed."""
+"""Rows of tables with their places: .tsv, .csv, .jsonl and .parquet, compressed or not."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ Record = tuple[int, list[str]]
 
 
 class Row(NamedTuple):
-    """Cells of the columns wanted, and where they stand; an absent or empty one is None."""
+    """A row: its place, and its cells of the wanted columns; None if absent or null."""
 
     place: str
     cells: tuple[Any, ...]
@@ -27,11 +27,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which columns are read.
+    """The columns to read from a table.
 
-    ``unnamed`` are the names of all columns of a file whose first line has none of them, one tuple
-    for each number of columns. ``spellings`` are other names. Rows with too few fields are left out
-    where ``short`` allows it.
+    ``unnamed`` has the names of all columns for files without a header, one tuple for each number
+    of columns. ``spellings`` maps other names to these. Rows with too few fields are skipped if
+    ``short``, else refused.
     """
 
     required: Columns
@@ -42,12 +42,12 @@ class Wanted:
 
     @property
     def numbered(self) -> bool:
-        """Whether columns are numbers from 0, so that the first line is a row like all others."""
+        """True if columns are given by number from 0, so the first line is a row, not a header."""
         return all(name.isdecimal() for name in (*self.required, *self.optional) if name)
 
 
 def records(file: Opened, wanted: Wanted) -> Iterator[Row]:
-    """The rows of a .tsv, .csv, .jsonl or .parquet file; cells of the first two are text.
+    """The rows of a .tsv, .csv, .jsonl or .parquet file; cells of .tsv and .csv are text.
 
     Raises:
         DataError: a column is missing, or the file is damaged; says where.
@@ -64,7 +64,7 @@ def records(file: Opened, wanted: Wanted) -> Iterator[Row]:
 
 
 def _tabs(file: Opened) -> Iterator[Record]:
-    """Tabs part the fields and quotes mean nothing, as in GLUE's files."""
+    """Records of a .tsv file, split at tabs; quotes have no meaning, as in GLUE's files."""
     for number, line in lines(file):
         if line:
             yield number, line.split("\t")
@@ -108,7 +108,7 @@ def _fields(records: Iterator[Record], path: Path, wanted: Wanted) -> Iterator[R
 
 
 def _names(fields: list[str], place: str, wanted: Wanted) -> Sequence[str]:
-    """The names of the columns: the first line itself if it has them."""
+    """The names of the columns: the first line, if it has them."""
     if wanted.numbered:
         return [str(number) for number in range(len(fields))]
     official = {*wanted.required, *wanted.optional, *wanted.spellings}.union(*wanted.unnamed)
@@ -125,10 +125,10 @@ def _names(fields: list[str], place: str, wanted: Wanted) -> Sequence[str]:
 
 
 def found_at(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
-    """Where the wanted columns stand, -1 for one that need not be there and is not.
+    """The indices of the wanted columns, -1 for an optional one that is absent.
 
     Raises:
-        MissingColumnError: one is missing; names those that are there.
+        MissingColumnError: a required one is missing; lists those there are.
     """
     spelled = [wanted.spellings.get(name, name) for name in names]
     for name in wanted.required:
@@ -138,8 +138,8 @@ def found_at(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
                 f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
                 f"the nearest is {near!r}" if near else "name one of those",
             )
-    every = (*wanted.required, *wanted.optional)
-    return [spelled.index(name) if name and name in spelled else -1 for name in every]
+    columns = (*wanted.required, *wanted.optional)
+    return [spelled.index(name) if name and name in spelled else -1 for name in columns]
 
 
 def _jsonl(file: Opened, wanted: Wanted) -> Iterator[Row]:
@@ -168,13 +168,13 @@ def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
             shutil.copyfileobj(file.stream, plain)
             stream = plain
         with told_as(f"{file.path}: not a whole Parquet file", "copy it again, or write it again"):
-            found = parquet.ParquetFile(stream)
-            names = found.schema_arrow.names
+            table = parquet.ParquetFile(stream)
+            names = table.schema_arrow.names
             at = found_at(names, str(file.path), wanted)
             columns = [names[i] for i in at if i >= 0]
             number = 0
-            for batch in found.iter_batches(batch_size=256, columns=columns):
-                file.done = (number + batch.num_rows) / found.metadata.num_rows
+            for batch in table.iter_batches(batch_size=256, columns=columns):
+                file.read_fraction = (number + batch.num_rows) / table.metadata.num_rows
                 for row in batch.to_pylist():
                     number += 1
                     cells = tuple(row[names[i]] if i >= 0 else None for i in at)

@@ -1,4 +1,4 @@
-"""Existing vocabularies: a tokenizer's files, or the folder of a run or model that has them."""
+"""Existing vocabularies, from a tokenizer's files or the folder of a run or model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +15,16 @@ from bertc.tokenizer_files.facts import read_facts
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:
-    """The vocabulary of a run or a model folder, whose token table has so many rows.
+    """The vocabulary of a run or model folder whose token table has ``rows`` rows.
 
     Raises:
-        MissingInputError, DataError: as ``load_vocabulary``; if a token has no row.
+        MissingInputError, DataError: as ``load_vocabulary``.
     """
     return load_vocabulary(TokenizerFile(path=str(tokenizer_folder(run))), rows)
 
 
 def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
-    """Read a tokenizer's files, for a token table of so many ``rows`` where it is known.
+    """Read a tokenizer's files; ``rows`` is the size of the token table, 0 if unknown.
 
     Raises:
         MissingInputError: they are not there.
@@ -35,16 +35,16 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
         facts = replace(facts, options={**facts.options, "do_lower_case": False})
     tokenizer = make_tokenizer(facts)
     named = {role: word.content for role, word in facts.named.items()}
-    beside = facts.file.with_name("spiece.model")
-    files = {beside.name: read_bytes(beside, LARGEST_FILE_BYTES)} if is_file(beside) else {}
-    found = from_tokenizer(tokenizer, str(facts.file), named, facts.kept, extra_files=files)
-    if rows and found.size > rows:
+    spiece = facts.file.with_name("spiece.model")
+    files = {spiece.name: read_bytes(spiece, LARGEST_FILE_BYTES)} if is_file(spiece) else {}
+    vocabulary = from_tokenizer(tokenizer, str(facts.file), named, facts.kept, extra_files=files)
+    if rows and vocabulary.size > rows:
         raise DataError(
-            f"{facts.file} has {found.size:,} tokens, the model only {rows:,}: token "
-            f"{found.token(rows)!r} has no row",
+            f"{facts.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "
+            f"{vocabulary.token(rows)!r} has no row",
             "leave the size of the vocabulary out, so that it is read from the file; of a model "
             "folder take all files from one source",
         )
-    if tokenizer.post_processor is None:  # a tokenizer.json that says nothing of rows
-        put_around(tokenizer, found.cls, found.sep)
-    return found
+    if tokenizer.post_processor is None:  # a tokenizer.json without a template
+        put_around(tokenizer, vocabulary.cls, vocabulary.sep)
+    return vocabulary

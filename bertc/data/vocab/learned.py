@@ -1,4 +1,4 @@
-"""Vocabularies learned from the corpus, the same for the same text on every machine."""
+"""Vocabularies learned from the corpus, reproducible for the same text on every machine."""
 
 import json
 import re
@@ -26,17 +26,17 @@ ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 
 CLOSED_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq dictionary.py; <mask> comes last
 
-LATIN = 1000  # bert-base-uncased has 997 single characters
-KNOWN = 0.9995
-"""Part of a text that the characters of a WordPiece vocabulary make up, where they have room."""
+LATIN_CHARACTERS = 1000  # bert-base-uncased has 997 single characters
+ALPHABET_COVERAGE = 0.9995
+"""Fraction of the text that a WordPiece alphabet covers, if the vocabulary has room."""
 COVERAGE = 0.99995  # ALBERT README, spm --character_coverage
 SCORE_DECIMALS = 4
-ENDLESS = re.compile(r"\S{4193,}")
-"""Words too long to learn from (SentencePiece --max_sentence_length, 4192 bytes)."""
+OVERLONG_WORD = re.compile(r"\S{4193,}")
+"""Words too long to learn from (SentencePiece's --max_sentence_length, 4192 bytes)."""
 
 
 def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[str]) -> Tokenizer:
-    """A tokenizer of at most ``node.size`` tokens, specials included.
+    """Learn a tokenizer of at most ``node.size`` tokens, special ones included.
 
     Raises:
         DataError: the corpus has no text, or the size has no room for single characters.
@@ -57,7 +57,7 @@ def learn(node: WordPiece | ByteBpe | Unigram | Words | Bytes, texts: Sequence[s
 
 
 def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Counter[str]:
-    """How often each character stands in the normalised texts."""
+    """Counts of the characters in the normalised texts."""
     raw: Counter[str] = Counter()
     for text in texts:
         raw.update(text)
@@ -70,15 +70,16 @@ def characters(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Coun
 
 
 def _alphabet(size: int, counts: Counter[str]) -> int:
-    """How many characters have tokens of their own, at the beginning of a word and within."""
-    wanted = max(
-        min(LATIN, max(128, size // 16)), min(len(_covering(counts, KNOWN)), max(128, size // 4))
+    """The size of the WordPiece alphabet; each character has two tokens, ``c`` and ``##c``."""
+    characters = max(
+        min(LATIN_CHARACTERS, max(128, size // 16)),
+        min(len(_covering(counts, ALPHABET_COVERAGE)), max(128, size // 4)),
     )
-    return min(wanted, (size - len(BERT_SPECIALS)) // 2)
+    return min(characters, (size - len(BERT_SPECIALS)) // 2)
 
 
 def _commonest(counts: Counter[str], most: int) -> list[str]:
-    """At most ``most`` characters, in order of code point; of equally common ones the first."""
+    """The ``most`` commonest characters, in order of code point; ties by code point."""
     ranked = sorted(counts, key=lambda c: (-counts[c], c))
     return sorted(ranked[:most])
 
@@ -121,7 +122,7 @@ def bert_tokenizer(tokens: Sequence[str], lower: bool) -> Tokenizer:
 
 
 def _mark_ends(tokenizer: Tokenizer, ids: dict[str, int]) -> None:
-    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP], where both tokens exist."""
+    """Set the template [CLS] A [SEP] and [CLS] A [SEP] B [SEP], if both tokens exist."""
     if "[CLS]" in ids and "[SEP]" in ids:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="[CLS]:0 $A:0 [SEP]:0",
@@ -162,7 +163,7 @@ def _byte_bpe(node: ByteBpe, texts: Sequence[str]) -> Tokenizer:
 
 
 def _words(node: Words, texts: Sequence[str]) -> Tokenizer:
-    """Special tokens, then words by how often they stand in the texts, of equals the first."""
+    """A tokenizer of special tokens, then words by frequency; ties in order of code point."""
     counts = Counter(word for text in texts for word in text.split())
     return _closed_list(CLOSED_SPECIALS, counts, node.size, pre_tokenizers.WhitespaceSplit())
 
@@ -185,7 +186,7 @@ def _closed_list(
 
 
 def _bytes(node: Bytes, texts: Sequence[str]) -> Tokenizer:
-    """As words are, but of single bytes, each written as one character."""
+    """A tokenizer of single bytes, each spelled as one character."""
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -205,10 +206,12 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     steps = [*bare, normalizers.NFKC(), *([normalizers.Lowercase()] if node.lower else [])]
     normalizer = normalizers.Sequence(steps)
     counts = characters(texts, normalizer)
-    room = (node.size - len(ALBERT_SPECIALS)) // 2
-    kept = set(_commonest(_covering(counts, COVERAGE), min(room, max(128, node.size // 4))))
+    max_characters = (node.size - len(ALBERT_SPECIALS)) // 2
+    alphabet = set(
+        _commonest(_covering(counts, COVERAGE), min(max_characters, max(128, node.size // 4)))
+    )
     rare = {c for text in texts for c in set(text) if not c.isspace()}
-    dropped = {ord(c): " " for c in rare if not kept.issuperset(normalizer.normalize_str(c))}
+    replaced = {ord(c): " " for c in rare if not alphabet.issuperset(normalizer.normalize_str(c))}
     draft = Tokenizer(models.Unigram())
     draft.normalizer = normalizer
     draft.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -223,9 +226,9 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
         "vocab=wordpiece or vocab=bpe, or text without very long words",
     ):
         draft.train_from_iterator(
-            (ENDLESS.sub(" ", text.translate(dropped)) for text in texts), trainer
+            (OVERLONG_WORD.sub(" ", text.translate(replaced)) for text in texts), trainer
         )
-    scores = _settled(
+    scores = _stable_scores(
         {
             piece: score
             for piece, score in json.loads(draft.to_str())["model"]["vocab"]
@@ -239,11 +242,12 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
     return albert_tokenizer([*pieces, *((p, scores[p]) for p in chosen)], steps, unk=1)
 
 
-def _settled(scores: dict[str, float]) -> dict[str, float]:
-    """The scores without what depends on the order of the trainer's hash maps.
+def _stable_scores(scores: dict[str, float]) -> dict[str, float]:
+    """Scores made independent of the order of the trainer's hash maps.
 
-    Sums differ in their last digits; single characters that it would have dropped get scores just
-    above the lowest, 0.0001 apart, in any order.
+    Sums differ in their last digits, which are rounded away. Single characters that the trainer
+    would have dropped have scores just above the lowest, 0.0001 apart, in any order; here they get
+    the lowest.
     """
     lowest = round(min(scores.values(), default=0.0), SCORE_DECIMALS)
     singles = sum(len(piece) == 1 for piece in scores)
@@ -272,12 +276,12 @@ def albert_tokenizer(
 
 
 def _covering(counts: Counter[str], part: float) -> Counter[str]:
-    """The commonest characters that together make up this part of the text."""
+    """The commonest characters that together cover a fraction ``part`` of the text."""
     total, covered = counts.total(), 0
-    kept: Counter[str] = Counter()
+    covering: Counter[str] = Counter()
     for character in sorted(counts, key=lambda c: (-counts[c], c)):
         if covered >= part * total:
             break
-        kept[character] = counts[character]
+        covering[character] = counts[character]
         covered += counts[character]
-    return kept
+    return covering

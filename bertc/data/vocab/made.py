@@ -1,7 +1,7 @@
-"""Tokenizers made of a vocabulary and of facts, each as its class of transformers 5 makes it.
+"""Tokenizers built from a vocabulary and facts, as their classes of transformers 5 build them.
 
-A tokenizer.json gives its tokens alone, but for kind ``written``: what lower-cases or parts text is
-made anew by the settings of tokenizer_config.json, which the two may tell otherwise.
+Except for kind ``written``, only the tokens of a tokenizer.json are used: normaliser and
+pre-tokenizer are built from tokenizer_config.json, which may differ from it.
 """
 
 import base64
@@ -30,16 +30,16 @@ from bertc.tokenizer_files.special_words import Word, read_object
 
 BLANK = "\u2581"
 UNKNOWN_IDS: Mapping[Kind, int] = {"albert": 1, "xlm-roberta": 3}
-"""Where classes look for the unknown piece, whatever the vocabulary says."""
-AGAIN = "copy it again from its source"
+"""The id of the unknown piece by class, whatever the vocabulary says."""
+COPY_AGAIN_HELP = "copy it again from its source"
 
 
 def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
-    """The tokenizer of a folder, with its special and added tokens and what stands around a text.
+    """Build the tokenizer of a folder, with special and added tokens and template.
 
     Raises:
         MissingInputError: if a file is not there.
-        DataError: if the vocabulary is none, or not that of its class.
+        DataError: if the vocabulary is damaged, or not that of its class.
     """
     match facts.kind:
         case "written":
@@ -60,7 +60,7 @@ def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
 
 def _as_written(facts: TokenizerFacts) -> Tokenizer:
     text = read_text(facts.file, LARGEST_FILE_BYTES)
-    with told_as(f"{facts.file}: not a tokenizer.json", AGAIN):
+    with told_as(f"{facts.file}: not a tokenizer.json", COPY_AGAIN_HELP):
         return Tokenizer.from_str(text)
 
 
@@ -88,7 +88,7 @@ def _roberta(facts: TokenizerFacts) -> Tokenizer:
     else:
         ids = _ids(facts, read_object(facts.file))
         merges = _merges(facts, _merge_lines(facts.file.with_name("merges.txt")))
-    with told_as(f"{facts.file}: its merges are not of its tokens", AGAIN):
+    with told_as(f"{facts.file}: its merges are not of its tokens", COPY_AGAIN_HELP):
         bpe = models.BPE(ids, merges, continuing_subword_prefix="", end_of_word_suffix="")
     tokenizer = Tokenizer(bpe)
     spaced = bool(facts.options["add_prefix_space"])
@@ -125,7 +125,7 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
                 for (piece, _), kind in zip(pieces, model.types, strict=True)
                 if kind in (CONTROL, USER_DEFINED)
             )
-    with told_as(f"{facts.file}: not a unigram vocabulary", AGAIN):
+    with told_as(f"{facts.file}: not a unigram vocabulary", COPY_AGAIN_HELP):
         tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
         if steps := _normal(facts, charsmap):
             tokenizer.normalizer = normalizers.Sequence(steps)
@@ -156,22 +156,22 @@ def _normal(facts: TokenizerFacts, charsmap: bytes) -> list[normalizers.Normaliz
 
 
 def _charsmap(normalizer: Any) -> bytes:
-    """The characters that a tokenizer.json maps as SentencePiece does."""
+    """SentencePiece's precompiled character map of a tokenizer.json; empty if it has none."""
     if not isinstance(normalizer, dict):
         return b""
     steps = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else [normalizer]
     for step in steps or ():
         if isinstance(step, dict) and step.get("type") == "Precompiled":
-            with told_as("a tokenizer.json with a damaged map of characters", AGAIN):
+            with told_as("a tokenizer.json with a damaged map of characters", COPY_AGAIN_HELP):
                 return base64.b64decode(str(step.get("precompiled_charsmap") or ""))
     return b""
 
 
 def _model(facts: TokenizerFacts, kind: str) -> Mapping[str, Any]:
-    """The model of a tokenizer.json, which is of the kind that its class makes."""
+    """The model of a tokenizer.json, checked to be of the kind of its class."""
     model = read_object(facts.file).get("model")
     if not isinstance(model, dict) or "vocab" not in model:
-        raise DataError(f"{facts.file}: it has no model.vocab", AGAIN)
+        raise DataError(f"{facts.file}: it has no model.vocab", COPY_AGAIN_HELP)
     if model.get("type", kind) != kind:
         raise DataError(
             f"{facts.file} is of kind {model['type']}, and the class that "
@@ -184,7 +184,7 @@ def _model(facts: TokenizerFacts, kind: str) -> Mapping[str, Any]:
 def _ids(facts: TokenizerFacts, vocabulary: Any) -> dict[str, int]:
     if isinstance(vocabulary, dict) and all(type(n) is int for n in vocabulary.values()):
         return vocabulary
-    raise DataError(f"{facts.file}: its vocabulary is no list of tokens and ids", AGAIN)
+    raise DataError(f"{facts.file}: its vocabulary is no list of tokens and ids", COPY_AGAIN_HELP)
 
 
 def _pieces(facts: TokenizerFacts, vocabulary: Any) -> list[tuple[str, float]]:
@@ -192,7 +192,7 @@ def _pieces(facts: TokenizerFacts, vocabulary: Any) -> list[tuple[str, float]]:
         return [(str(piece), float(score)) for piece, score in vocabulary]
     except (TypeError, ValueError):
         raise DataError(
-            f"{facts.file}: its vocabulary is no list of pieces and scores", AGAIN
+            f"{facts.file}: its vocabulary is no list of pieces and scores", COPY_AGAIN_HELP
         ) from None
 
 
@@ -201,7 +201,9 @@ def _merges(facts: TokenizerFacts, merges: Any) -> list[tuple[str, str]]:
         pairs = [m.split(" ") if isinstance(m, str) else m for m in merges or ()]
         return [(str(left), str(right)) for left, right in pairs]
     except (TypeError, ValueError):
-        raise DataError(f"{facts.file}: its merges are not pairs of tokens", AGAIN) from None
+        raise DataError(
+            f"{facts.file}: its merges are not pairs of tokens", COPY_AGAIN_HELP
+        ) from None
 
 
 def _name(facts: TokenizerFacts, role: str) -> str:
@@ -214,28 +216,28 @@ def _name(facts: TokenizerFacts, role: str) -> str:
 
 
 def _add(tokenizer: Tokenizer, facts: TokenizerFacts, extra: tuple[Word, ...]) -> None:
-    """Added tokens by their ids, then special ones, in the order of TokenizersBackend."""
+    """Add the added tokens by id, then special ones, in the order of TokenizersBackend."""
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     added = [facts.added[number] for number in sorted(facts.added)]
     named = [facts.named[role] for role in NAMED if role in facts.named]
-    seen, first = known | {word.content for word in added}, added
+    known_or_added, in_order = known | {word.content for word in added}, added
     for word in (*named, *extra):
-        if word.content not in seen:
-            first.append(word)
-            seen.add(word.content)
-    called = {word.content for word in named}
-    tokenizer.add_tokens([_token(w, special=w.content in called) for w in first])
+        if word.content not in known_or_added:
+            in_order.append(word)
+            known_or_added.add(word.content)
+    roles = {word.content for word in named}
+    tokenizer.add_tokens([_token(w, special=w.content in roles) for w in in_order])
     for number, word in facts.added.items():
-        if (there := tokenizer.token_to_id(word.content)) != number:
+        if (token_id := tokenizer.token_to_id(word.content)) != number:
             raise DataError(
-                f"{facts.file}: {word.content!r} has id {there} there, and {number} in the files "
-                "beside it",
+                f"{facts.file}: {word.content!r} has id {token_id} there, but {number} in the "
+                "files beside it",
                 "save the tokenizer again, with the program that made it",
             )
 
 
 def _refuse_nameless(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
-    """Special tokens stand in the vocabulary: an id of their own would have no row of the table."""
+    """Refuse special tokens that are not in the vocabulary: a new id would have no embedding."""
     listed = {word.content for word in facts.added.values()}
     for role, word in facts.named.items():
         if tokenizer.token_to_id(word.content) is None and word.content not in listed:
@@ -253,10 +255,10 @@ def _token(word: Word, special: bool) -> AddedToken:
 
 
 def _put_around(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
-    """The special tokens around one text or two, as the class has them."""
+    """Set the template of special tokens around one text or two, as the class does."""
     if facts.kind == "written":
         return
-    if facts.kind == "albert" and facts.file.name == "tokenizer.json":  # the class keeps its own
+    if facts.kind == "albert" and facts.file.name == "tokenizer.json":  # the class keeps the file's
         tokenizer.post_processor = _as_written(facts).post_processor
         if tokenizer.post_processor is not None:
             return

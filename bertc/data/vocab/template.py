@@ -1,4 +1,4 @@
-"""The special tokens around one text, or two, as the tokenizer's own post-processor puts them."""
+"""The template of special tokens around one text or two, from a tokenizer's post-processor."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from bertc.data.vocab.vocabulary import Vocabulary
 
 Ends = tuple[tuple[int, ...], tuple[int, ...]]
-"""Token ids and segment ids of a run of special tokens."""
+"""Token ids and segment ids of consecutive special tokens."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """``before`` A ``after``, or ``before`` A ``between`` B ``behind``; B is segment ``second``."""
+    """A template ``before`` A ``after``, or ``before`` A ``between`` B ``behind``.
+
+    Tokens of B have the segment id ``second``.
+    """
 
     before: Ends
     after: Ends
@@ -19,27 +22,27 @@ class Template:
     behind: Ends
     second: int
     last: bool
-    """Whether the token that stands for the whole is the last one (XLNet)."""
+    """True if [CLS] is the last token, as in XLNet."""
 
     def specials(self, texts: int) -> int:
-        """How many there are around so many texts."""
+        """The number of special tokens around 1 or 2 texts."""
         ends = (self.before, self.after) if texts == 1 else (self.before, self.between, self.behind)
         return sum(len(ids) for ids, _ in ends)
 
 
 def template_of(vocabulary: Vocabulary) -> Template:
-    """Ask the tokenizer, or take BERT's where it says nothing: [CLS] A [SEP] B [SEP]."""
+    """The template of a tokenizer, or BERT's [CLS] A [SEP] B [SEP] if it has none."""
     tokenizer = vocabulary.tokenizer
     if tokenizer.post_processor is None:
         cls, sep = ((vocabulary.cls,), (0,)), ((vocabulary.sep,), (0,))
         return Template(cls, sep, sep, ((vocabulary.sep,), (1,)), 1, last=False)
-    one, two = tokenizer.encode("a"), tokenizer.encode("a", "b")
-    before, after = _around(one.ids, one.type_ids, one.sequence_ids, 0)
-    _, rest = _around(two.ids, two.type_ids, two.sequence_ids, 0)
-    _, behind = _around(two.ids, two.type_ids, two.sequence_ids, 1)
-    length = len(rest[0]) - len(behind[0]) - two.sequence_ids.count(1)
+    single, pair = tokenizer.encode("a"), tokenizer.encode("a", "b")
+    before, after = _around(single.ids, single.type_ids, single.sequence_ids, 0)
+    _, rest = _around(pair.ids, pair.type_ids, pair.sequence_ids, 0)
+    _, behind = _around(pair.ids, pair.type_ids, pair.sequence_ids, 1)
+    length = len(rest[0]) - len(behind[0]) - pair.sequence_ids.count(1)
     between = (rest[0][:length], rest[1][:length])
-    second = two.type_ids[two.sequence_ids.index(1)]
+    second = pair.type_ids[pair.sequence_ids.index(1)]
     last = bool(behind[0]) and behind[0][-1] == vocabulary.cls != vocabulary.sep
     return Template(before, after, between, behind, second, last)
 
@@ -47,7 +50,7 @@ def template_of(vocabulary: Vocabulary) -> Template:
 def _around(
     ids: list[int], segments: list[int], texts: list[int | None], number: int
 ) -> tuple[Ends, Ends]:
-    """What stands before the first token of a text, and after its last."""
+    """The special tokens before the first token of a text, and after its last."""
     first = texts.index(number)
     end = len(texts) - texts[::-1].index(number)
     return (
@@ -59,9 +62,9 @@ def _around(
 def filled(
     template: Template, first: Sequence[int], second: Sequence[int] | None
 ) -> list[tuple[Sequence[int], Sequence[int]]]:
-    """One text or two between their special tokens: token ids and segments of each part."""
-    one = first, [0] * len(first)
+    """Put one text or two into the template: token ids and segment ids, part by part."""
+    first_part = first, [0] * len(first)
     if second is None:
-        return [template.before, one, template.after]
-    two = second, [template.second] * len(second)
-    return [template.before, one, template.between, two, template.behind]
+        return [template.before, first_part, template.after]
+    second_part = second, [template.second] * len(second)
+    return [template.before, first_part, template.between, second_part, template.behind]

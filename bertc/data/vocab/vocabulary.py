@@ -1,4 +1,4 @@
-"""A vocabulary: a tokenizer, the tokens with a role, and which tokens start a word."""
+"""Vocabularies: a tokenizer, its special tokens by role, and its tokens that start a word."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "sep": ("[SEP]", "<sep>", "</s>"),
     "mask": ("[MASK]", "<mask>"),
 }
-"""The names of the five special tokens in published vocabularies, where no file tells them.
+"""Spellings of the five special tokens in published vocabularies, for files that name none.
 
 XLNet's has ``<s>`` and ``</s>`` too, and puts neither around a text."""
 
@@ -33,12 +33,11 @@ ENGLISH = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Token ids below ``size``; ``pad``, ``unk``, ``cls``, ``sep`` and ``mask`` are ids too.
+    """A tokenizer with ids below ``size``, and the ids of its special tokens.
 
-    ``bos`` and ``eos`` are those of its configuration, None where it names none.
-    ``word_start`` tells which tokens open a word, ``special`` which never stand for text (the
-    unknown token does), ``unigram`` how often each stands in the training text (it adds up to 1,
-    specials have 0).
+    ``bos`` and ``eos`` are those of its configuration, None if it names none. ``word_start`` is
+    true for tokens that start a word, ``special`` for those that never stand for text (the unknown
+    token does); ``unigram`` has relative frequencies in the training text, 0 for special ones.
     """
 
     tokenizer: Tokenizer
@@ -59,7 +58,7 @@ class Vocabulary:
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write what ``AutoTokenizer`` of transformers reads, and the older files of the family."""
+        """Write the files that ``AutoTokenizer`` reads, and the older files of the family."""
         folder.mkdir(parents=True, exist_ok=True)
         tokenizer = Tokenizer.from_str(self.tokenizer.to_str())
         if tokenizer.post_processor is None:
@@ -94,7 +93,7 @@ class Vocabulary:
 
 
 def put_around(tokenizer: Tokenizer, cls: int, sep: int) -> None:
-    """Have BERT's special tokens stand around a text, or two."""
+    """Set BERT's template of special tokens around one text or two."""
     ends = ((str(tokenizer.id_to_token(number)), number) for number in (sep, cls))
     tokenizer.post_processor = processors.BertProcessing(*ends)
 
@@ -110,7 +109,7 @@ def from_tokenizer(
     kept: Mapping[str, Any] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
 ) -> Vocabulary:
-    """Find the roles and the word starts of a tokenizer; ``named`` are tokens by their role.
+    """The vocabulary of a tokenizer; ``named`` has special tokens by role.
 
     Raises:
         DataError: a special token is missing, or its ids have gaps.
@@ -171,7 +170,8 @@ def _starts_word(token: str, model: str) -> bool:
 
 
 def _starts_piece(token: str) -> bool:
-    """ALBERT's create_pretraining_data.py: a blank, a control, punctuation, or not English."""
+    """True if a piece starts a word, as in ALBERT's create_pretraining_data.py."""
+    # A blank, a control, punctuation, or a character that is not English.
     if token.startswith((BLANK, "<")) or token in PUNCTUATION:
         return True
     return not all(c.lower() in ENGLISH or c in PUNCTUATION for c in token)

@@ -1,0 +1,121 @@
+"""Rows of a task's examples: token ids laid end to end, targets, and the rows' owners.
+
+Axes: r rows, t tokens of all rows, w words of all rows.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.vocab.template import template_of
+from bertc.data.vocab.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRows:
+    """Rows of examples end to end: one for each example, choice, or window of a passage.
+
+    ``targets``: the label, score or right choice of each row's example; for spans the first and
+    last token of the answer, both 0 if it is not in the window. Unknown labels are -1, unknown
+    scores nan.
+
+    ``cut`` examples lost text to the length of a row, ``asked_cut`` some of their question to its
+    own limit. ``lost`` answers are in no window, or words beyond their row; ``blank`` are words
+    without any token.
+    """
+
+    token_ids: NDArray[np.int32]  # (t,)
+    segment_ids: NDArray[np.uint8]  # (t,)
+    begins: NDArray[np.int64]  # (r + 1,)
+    owners: NDArray[np.int64]  # (r,) index of the example
+    targets: NDArray[np.float64]  # (r, 1), of spans (r, 2), of tags (r, 0)
+    there: NDArray[np.bool_]  # (r,) False for a choice that the example lacks
+    words: NDArray[np.int64]  # (w,) the first token of each word, within its row
+    word_begins: NDArray[np.int64]  # (r + 1,)
+    tags: NDArray[np.int64]  # (w,) -1 if unknown
+    offsets: NDArray[np.int32]  # (t, 2) characters of the passage, -1 elsewhere; for spans only
+    firsts: NDArray[np.int64]  # (r,) for spans, the first passage token of the window
+    cls_last: bool
+    cut: int = 0
+    asked_cut: int = 0
+    lost: int = 0
+    blank: tuple[str, ...] = ()
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of tokens of each row (r,)."""
+        return np.diff(self.begins)
+
+
+class RowBuilder:
+    """A builder of ``TaskRows``, with rows of at most ``seq`` tokens."""
+
+    def __init__(self, vocabulary: Vocabulary, seq: int, segments: int, spans: bool) -> None:
+        self.vocabulary, self.seq = vocabulary, seq
+        self.template = template_of(vocabulary)
+        self._last_segment = max(0, segments - 1)
+        self._ids: list[NDArray[np.int32]] = []
+        self._segments: list[NDArray[np.uint8]] = []
+        self._offsets: list[NDArray[np.int32]] = []
+        self._spans = spans
+        self.owners: list[int] = []
+        self.targets: list[tuple[float, ...]] = []
+        self.there: list[bool] = []
+        self.firsts: list[int] = []
+        self.words: list[NDArray[np.int64]] = []
+        self.tags: list[NDArray[np.int64]] = []
+        self.cut = self.asked_cut = self.lost = 0
+        self.blank: list[str] = []
+
+    def add(
+        self,
+        owner: int,
+        parts: Iterable[tuple[Sequence[int], Sequence[int]]],
+        target: tuple[float, ...],
+        offsets: NDArray[np.int32] | None = None,
+        there: bool = True,
+        first: int = 0,
+    ) -> None:
+        """Add a row of parts (token ids, segment ids)."""
+        ids, segments = zip(*parts, strict=True)
+        row = np.concatenate([np.asarray(part, dtype=np.int32) for part in ids])
+        segment = np.concatenate([np.asarray(part, dtype=np.uint8) for part in segments])
+        self._ids.append(row)
+        self._segments.append(np.minimum(segment, self._last_segment).astype(np.uint8))
+        if self._spans:
+            assert offsets is not None, "a window knows its passage"
+            self._offsets.append(offsets)
+        self.owners.append(owner)
+        self.targets.append(target)
+        self.there.append(there)
+        self.firsts.append(first)
+
+    def room(self, texts: int) -> int:
+        """The tokens of 1 or 2 texts that fit in a row beside the special ones."""
+        return self.seq - self.template.specials(texts)
+
+    def finish(self) -> TaskRows:
+        """The rows added so far."""
+        rows = len(self._ids)
+        empty = np.zeros(0, dtype=np.int64)
+        counts = [len(words) for words in self.words] or [0] * rows
+        return TaskRows(
+            np.concatenate([*self._ids, np.zeros(0, np.int32)]),
+            np.concatenate([*self._segments, np.zeros(0, np.uint8)]),
+            np.cumsum([0, *map(len, self._ids)], dtype=np.int64),
+            np.asarray(self.owners, dtype=np.int64),
+            np.asarray(self.targets, dtype=np.float64).reshape(rows, -1 if rows else 0),
+            np.asarray(self.there, dtype=np.bool_),
+            np.concatenate([*self.words, empty]),
+            np.cumsum([0, *counts], dtype=np.int64),
+            np.concatenate([*self.tags, empty]),
+            np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
+            np.asarray(self.firsts, dtype=np.int64),
+            self.template.last,
+            self.cut,
+            self.asked_cut,
+            self.lost,
+            tuple(self.blank),
+        )
