@@ -55,7 +55,7 @@ def layout(resolved: Resolved, pad: int, prefer: LayoutName | None = None) -> La
     own: Obstacle | None = None
     if not encoder.segments:
         name, own = "xlm", _xlm(encoder, shared, predicts)
-    elif finds or prefer == "electra" or (tuned and resolved.run.recipe == "electra"):
+    elif finds or prefer == "electra" or (tuned and resolved.run.layout == "electra"):
         name, own = "electra", _electra(encoder, shared, predicts)
     elif shared or encoder.factorised:
         name, own = "albert", _sharing(encoder) or _albert(encoder)

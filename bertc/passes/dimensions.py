@@ -6,6 +6,7 @@ from typing import Any
 from bertc.diagnostics import Diagnostics
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
+from bertc.ir.program.resolved import layout_of
 from bertc.ir.program.settings import default_source
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.stages import (
@@ -32,6 +33,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Program:
         ("pooler", lambda p: any(reads_pooler(v.value("objective")) for v in stage_views(p))),
         ("head", _head),
         ("format", lambda p: default_format(_value(p, "objective"), _value(p, "pack"))),
+        ("layout", lambda p: layout_of(_value(p, "recipe"))),
         ("save_every", _now_and_then),
         ("eval_every", _now_and_then),
         ("log_every", lambda p: max(1, min(100, total_steps(p) // 100))),

@@ -187,6 +187,8 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     ({"recipe": "electra"}, Choose(), "ElectraForMultipleChoice", ""),
     ({"recipe": "electra", "embedding": 16}, Tag(labels=("a", "b")),
      "ElectraForTokenClassification", ""),
+    ({"recipe": "electra", "layout": "auto"}, Tag(labels=("a", "b")),
+     "BertForTokenClassification", ""),
     ({"pooler": False}, Glue(task="rte", data="x"), "", "pooler=false stands in the way: Bert"),
     ({"recipe": "electra"}, Glue(task="rte", data="x"), "", "task=glue stands in the way: Electra"),
     ({"segments": 0, "head": LinearHead(), "ffn": 96}, Choose(), "", "task=choose stands in the"),

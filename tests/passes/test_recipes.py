@@ -10,6 +10,7 @@ from bertc.external import network_of
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
 from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.program.resolved import Resolved
 from bertc.passes import resolve
 from bertc.passes.published import recipe
 from bertc.syntax import load
@@ -169,6 +170,18 @@ def test_every_family_knows_every_kind(family):
                  'tagging("a", labels=["O", "B-X"], examples=9)'):  # fmt: skip
         (stage,) = bertc.resolve(f"recipe={family} task={task}").stages
         assert stage.steps >= 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_layout_that_follows_from_the_recipe_is_not_dumped(family):
+    resolved = bertc.resolve(f"recipe={family} {RTE}")
+    assert resolved.run.layout == ("electra" if family == "electra" else "auto")
+    dumped = resolved.model_dump(mode="json")
+    assert "layout" not in dumped["run"]
+    assert Resolved.model_validate(dumped) == resolved
+    other = {"electra": "auto"}.get(family, "electra")
+    resolved = bertc.resolve(f"recipe={family} layout={other} {RTE}")
+    assert Resolved.model_validate(resolved.model_dump(mode="json")).run.layout == other
 
 
 def test_passes_make_steps():

@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir.base import Kept, Matmul, Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
@@ -237,8 +237,21 @@ class Stage(Node):
         return read if read < self.seq + self.unseen() else None
 
 
+Layout = Literal["auto", "electra"]
+"""A Hugging Face layout for a network that several can say; auto: BERT's."""
+
+
+def layout_of(recipe: Family) -> Layout:
+    """Layout of networks that are tuned with a recipe."""
+    return "electra" if recipe == "electra" else "auto"
+
+
 class Run(Node):
-    """What holds for a run as a whole."""
+    """Settings of a run as a whole.
+
+    A dump leaves ``layout`` out where it follows from ``recipe``: programs written before it was a
+    setting read back the same and keep their fingerprints.
+    """
 
     seed: int
     init: Init
@@ -254,7 +267,15 @@ class Run(Node):
     device: Literal["auto", "cpu", "cuda", "mps"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: Family = "bert"
+    layout: Layout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
+
+    @model_serializer(mode="wrap")
+    def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = dump(self)
+        if self.layout == layout_of(self.recipe):
+            found.pop("layout", None)
+        return found
 
 
 class Resolved(Node):

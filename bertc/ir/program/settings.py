@@ -33,6 +33,7 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
+from bertc.ir.program.resolved import Layout
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
@@ -136,6 +137,9 @@ class Settings(Node):
     )
     recipe: Family = default(
         "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
+    )
+    layout: Layout = derived(
+        "that of the recipe", "the Hugging Face layout of a tuned network, where BERT's fits too"
     )
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
         0.0, HOUSE, "passes over the examples of a task, which make its steps"
