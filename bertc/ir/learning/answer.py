@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import ONCE_A_NAME, Axis, Kept, Matmul, Node, Weight, affine, layer_norm
+from bertc.ir.base import ONCE_A_NAME, Axis, Kept, Matmul, Node, Weight, affine, matrix
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 
@@ -144,13 +144,14 @@ def answer_weights(answer: Answer, name: str, encoder: Encoder) -> tuple[Weight,
     both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
     one: tuple[Axis, int] = ("labels", 1)
     told = affine(f"{name}.answered.dense", inner, both, init, "head")
-    said = affine(f"{name}.answered", one, inner, init, "head")[:1]
+    said = matrix(f"{name}.answered", one, inner, init, "head")
+    norm = encoder.norm.head_function
     return (
         *affine(f"{name}.start", one, hidden, init, "head"),
         *affine(f"{name}.end.dense", inner, both, init, "head"),
-        *(layer_norm(f"{name}.end.norm", *inner, part="head") if head.normed else ()),
+        *(norm.weights(f"{name}.end.norm", *inner, part="head") if head.normed else ()),
         *affine(f"{name}.end", one, inner, init, "head"),
-        *((*told, *said) if isinstance(answer, Span) and answer.unanswerable else ()),
+        *((*told, said) if isinstance(answer, Span) and answer.unanswerable else ()),
     )
 
 

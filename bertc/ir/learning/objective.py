@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, layer_norm, unstated
+from bertc.ir.base import Axis, Kept, Matmul, Node, Weight, Width, affine, bias, unstated
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Scored, Squad, Tagging, Task, Xnli
 from bertc.ir.network.encoder import Encoder
@@ -213,7 +213,7 @@ class Sbo(Node):
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
         out: tuple[Axis, int] = ("embedding", embedding)
-        _, bias = affine("sbo", ("vocab", encoder.vocab_size), out, init, "head")
+        norm = encoder.norm.head_function
         position = Weight(
             "sbo.position.weight",
             (self.max_targets, self.position_dim),
@@ -225,10 +225,10 @@ class Sbo(Node):
         return (
             position,
             *affine("sbo.first", hidden, feature, init, "head"),
-            *layer_norm("sbo.first_norm", *hidden, part="head"),
+            *norm.weights("sbo.first_norm", *hidden, part="head"),
             *affine("sbo.second", out, hidden, init, "head"),
-            *layer_norm("sbo.second_norm", *out, part="head"),
-            bias,
+            *norm.weights("sbo.second_norm", *out, part="head"),
+            bias("sbo", ("vocab", encoder.vocab_size), "head"),
         )
 
     def matmuls(self, encoder: Encoder, rows: int) -> tuple[Matmul, ...]:
