@@ -1,33 +1,15 @@
 """Attention kinds: their settings, weights and matmuls; ``nn.attention`` has their modules."""
 
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine, matrix
+from bertc.ir.base import Axis, Drawn, Kept, Matmul, Weight, affine, matrix
+from bertc.ir.network.attention_node import AttentionNode
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 STRIP = 128
 """Tokens whose scores of distances are one product: more would meet more that they cannot use."""
-
-
-class AttentionNode(Node):
-    """The base of all attention kinds, with what most of them answer alike."""
-
-    knows_distances: ClassVar[bool] = False
-
-    def at(self, layer: int) -> Self:
-        """The attention of that layer; a kind may differ from layer to layer."""
-        return self
-
-    @property
-    def compares_segments(self) -> bool:
-        """Whether it tells segments apart without a table, as many as there are."""
-        return False
-
-    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
-        """Weights that all layers use, by name, whoever shares the rest: none."""
-        return ()
 
 
 class FullAttention(AttentionNode):
