@@ -96,7 +96,7 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
         "table": encoder.table,
         "share": _sharing(encoder),
         "attention": encoder.attention,
-        "activation": encoder.ffn.activation,
+        "activation": encoder.ffn.setting,
         "norm": encoder.norm,
         "positions": encoder.positions,
         "segments": encoder.segments,

@@ -47,7 +47,7 @@ class Manner:
             node = model.encoder.node
             attention = node.attention.model_copy(update={"clamp": self.clamp})
             model.encoder.node = node.model_copy(update={"attention": attention})
-        model.encoder.same_length = self.same_length
+        model.same_length = self.same_length
         return stage.model_copy(update={"seq": self.seq or stage.seq, "memory": memory})
 
     def refuse_for_tasks(self) -> None:

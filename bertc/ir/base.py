@@ -111,11 +111,6 @@ Drawn = TruncatedNormal | Normal | FanIn
 Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
-def of_positions(init: Drawn) -> Drawn:
-    """Values of the table of positions."""
-    return Normal(std=init.positions) if isinstance(init, Normal) and init.positions else init
-
-
 def unstated(init: Drawn) -> Drawn | Glorot:
     """Values of those weights for which ELECTRA and XLNet state none."""
     return Glorot() if not isinstance(init, FanIn) and init.glorot else init
@@ -192,6 +187,24 @@ ZEROS = Constant(value=0.0)
 ONES = Constant(value=1.0)
 
 
+def matrix(
+    name: str,
+    outputs: tuple[Axis, int],
+    inputs: tuple[Axis, int],
+    init: Drawn | Glorot,
+    part: Part,
+) -> Weight:
+    """Weight (outputs, inputs) of ``y = x W^T``."""
+    (out_axis, out), (in_axis, in_) = outputs, inputs
+    return Weight(f"{name}.weight", (out, in_), (out_axis, in_axis), init, part, "matrix")
+
+
+def bias(name: str, outputs: tuple[Axis, int], part: Part) -> Weight:
+    """Bias (outputs) that is added to scores or states."""
+    axis, width = outputs
+    return Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "bias")
+
+
 def affine(
     name: str,
     outputs: tuple[Axis, int],
@@ -200,16 +213,4 @@ def affine(
     part: Part,
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
-    (out_axis, out), (in_axis, in_) = outputs, inputs
-    return (
-        Weight(f"{name}.weight", (out, in_), (out_axis, in_axis), init, part, "matrix"),
-        Weight(f"{name}.bias", (out,), (out_axis,), ZEROS, part, "bias"),
-    )
-
-
-def layer_norm(name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, Weight]:
-    """Scale and shift of a layer norm over ``width``."""
-    return (
-        Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),
-        Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm"),
-    )
+    return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)

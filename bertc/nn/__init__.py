@@ -1,9 +1,9 @@
 """Modules for the kinds of the IR."""
 
 from bertc.nn.dropout import dropout
-from bertc.nn.embeddings import places
 from bertc.nn.inputs import Order, Reading, rows_at
 from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
+from bertc.nn.positions import places
 
 __all__ = ["Memory", "Model", "Order", "Reading", "build", "dropout", "places", "rows_at"]

@@ -1,9 +1,9 @@
 """Softmax attention by whichever kernel the machine has for it.
 
-Axes: b batch, n heads, s sequence, q tokens of it that ask, k positions of a row, d head_dim.
+Axes: b batch, n heads, s sequence, q queries, k keys, d head_dim.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import what_stays
 from bertc.nn.inputs import rows_at
-from bertc.nn.masks import Bounds, Ordered, not_later, of_rows
+from bertc.nn.masks import AttentionMask, VarlenOffsets, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
 """Bytes of scores that are made together on an eager CPU: its caches then still hold them when the
@@ -27,36 +27,49 @@ def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
 
 def attend(
     query_bnqd: torch.Tensor,
-    key_bnsd: torch.Tensor,
-    value_bnsd: torch.Tensor,
-    visible: torch.Tensor | Bounds | Ordered | Literal["earlier"] | None,
+    key_bnkd: torch.Tensor,
+    value_bnkd: torch.Tensor,
+    mask: AttentionMask | torch.Tensor,
     rate: float,
 ) -> torch.Tensor:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
-    ``visible`` may also be scores (b, n, q, s) to add. No score is materialised, except on an eager
+    In place of a mask, scores (b, n, q, k) to add. No score is materialised, except on an eager
     CPU with dropout: no fused kernel has dropout there, so the scores exist anyway, some rows' at a
     time, and this way they cost one pass less and faster draws; and on Apple's GPUs, whose kernel
     leaves dropout out and lets tokens see later ones (pytorch PR 184126, issue 195910).
     """
-    if isinstance(visible, Bounds):
-        return _varlen(query_bnqd, key_bnsd, value_bnsd, visible)
-    if isinstance(visible, Ordered):
-        return attend(query_bnqd, key_bnsd, value_bnsd, visible.mask, rate) * visible.sees
-    mask = None if isinstance(visible, str) else visible
+    if isinstance(mask, VarlenOffsets):
+        return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
+    if isinstance(mask, torch.Tensor):
+        return _attend(query_bnqd, key_bnkd, value_bnkd, mask, False, rate)
+    mixed_bnqd = _attend(query_bnqd, key_bnkd, value_bnkd, mask.allowed, mask.is_causal, rate)
+    return mixed_bnqd if mask.has_keys is None else mixed_bnqd * mask.has_keys
+
+
+def _attend(
+    query_bnqd: torch.Tensor,
+    key_bnkd: torch.Tensor,
+    value_bnkd: torch.Tensor,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    rate: float,
+) -> torch.Tensor:
+    """Attention under a mask of booleans, or scores to add, or a causal one."""
     # With scores to add, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
     if not _by_parts(query_bnqd, with_dropout=rate > 0, scored=scored):
-        causal = isinstance(visible, str)
-        return F.scaled_dot_product_attention(query_bnqd, key_bnsd, value_bnsd, mask, rate, causal)
-    if isinstance(visible, str):
-        mask = not_later(key_bnsd.shape[2], key_bnsd.device)[None]
+        return F.scaled_dot_product_attention(
+            query_bnqd, key_bnkd, value_bnkd, mask, rate, is_causal
+        )
+    if is_causal:
+        mask = not_later(key_bnkd.shape[2], key_bnkd.device)[None]
     if mask is not None and not scored:
         mask = torch.zeros_like(mask, dtype=query_bnqd.dtype).masked_fill_(~mask, float("-inf"))
     b, n, q, _ = query_bnqd.shape
     mixed = [
-        _by_scores(query_bnqd[rows], key_bnsd[rows], value_bnsd[rows], of_rows(mask, rows), rate)
-        for rows in rows_at_once(b, n * q * key_bnsd.shape[2], query_bnqd)
+        _by_scores(query_bnqd[rows], key_bnkd[rows], value_bnkd[rows], of_rows(mask, rows), rate)
+        for rows in rows_at_once(b, n * q * key_bnkd.shape[2], query_bnqd)
     ]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
@@ -148,7 +161,7 @@ class _Attention(torch.autograd.Function):
 
 
 def _varlen(
-    query_bnsd: torch.Tensor, key_bnsd: torch.Tensor, value_bnsd: torch.Tensor, bounds: Bounds
+    query_bnsd: torch.Tensor, key_bnsd: torch.Tensor, value_bnsd: torch.Tensor, mask: VarlenOffsets
 ) -> torch.Tensor:
     from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
 
@@ -156,11 +169,11 @@ def _varlen(
         rearrange(x, "b n s d -> (b s) n d") for x in (query_bnsd, key_bnsd, value_bnsd)
     )
     # Only what all releases agree on is passed, and by position.
-    offsets, longest, asked_bk = bounds
+    offsets, longest, outputs_bq = mask
     mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
     assert isinstance(mixed, torch.Tensor), "nothing beside the result was asked for"
     b, n = query_bnsd.shape[:2]
-    if asked_bk is not None:
+    if outputs_bq is not None:
         rows_bsw = rearrange(mixed, "(b s) n d -> b s (n d)", b=b)
-        return rearrange(rows_at(rows_bsw, asked_bk), "b k (n d) -> b n k d", n=n)
+        return rearrange(rows_at(rows_bsw, outputs_bq), "b q (n d) -> b n q d", n=n)
     return rearrange(mixed, "(b s) n d -> b n s d", b=b)

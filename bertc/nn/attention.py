@@ -1,58 +1,71 @@
-"""The kinds of self-attention.
+"""The kinds of self-attention, and the full one.
 
-Axes: b batch, s sequence, q tokens of it that ask, h hidden, n heads, d head_dim.
+Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim.
 """
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 import torch
 from einops import rearrange
 
 from bertc.ir.network.attention import FullAttention as FullNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
-from bertc.ir.network.encoder import Encoder, LayerWidths
-from bertc.nn.attend import attend
-from bertc.nn.masks import Bounds, Relation, Visible
-from bertc.nn.part import AttentionPart, joined
+from bertc.ir.network.encoder import Encoder
+from bertc.nn.attend import attend, can_varlen
+from bertc.nn.attention_part import AttentionPart, fused_linear
+from bertc.nn.inputs import Reading
+from bertc.nn.masks import AttentionMask, VarlenOffsets, kernel_mask
 from bertc.nn.relative import RelativeAttention
 from bertc.nn.weights import Linear, Table
 
 
-class FullAttention(AttentionPart):
+class FullAttention(AttentionPart[FullNode, AttentionMask]):
     """softmax(Q K^T / sqrt(d)) V over all heads, then the output map (Vaswani et al. 2017, 3.2)."""
 
-    def __init__(self, table: Table, name: str, node: Encoder, widths: LayerWidths) -> None:
-        super().__init__(table, name, node)
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__(table, name, node, layer)
         self.query = Linear(table, f"{name}.query")
         self.key = Linear(table, f"{name}.key")
         self.value = Linear(table, f"{name}.value")
         self.output = Linear(table, f"{name}.output")
-        self.heads = widths.heads
-        self.dropout = node.dropout.attention
+
+    def prepare(
+        self,
+        kind: FullNode,
+        inputs: Reading,
+        x_bqh: torch.Tensor,
+        shared: Mapping[str, torch.Tensor],
+    ) -> AttentionMask:
+        """The mask, as the fastest kernel takes it."""
+        # The kernel for sequences of any length has no dropout.
+        dropped = self.training and self.dropout > 0
+        varlen = not dropped and can_varlen(x_bqh.device, x_bqh.dtype)
+        return kernel_mask(inputs, self.causal, varlen)
 
     def forward(
-        self, x_bqh: torch.Tensor, context_bsh: torch.Tensor | None, visible: Visible
+        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: AttentionMask
     ) -> torch.Tensor:
         """As every attention part."""
-        assert not isinstance(visible, Relation), "that is for attention that knows distances"
-        if context_bsh is None:
-            mapped = joined((self.query, self.key, self.value), x_bqh)
-        elif isinstance(visible, Bounds):  # that kernel lets every token ask
-            mapped = joined((self.query, self.key, self.value), context_bsh)
+        if keys_bkh is None:
+            mapped = fused_linear((self.query, self.key, self.value), x_bqh)
+        elif isinstance(context, VarlenOffsets):  # that kernel needs as many queries as keys
+            mapped = fused_linear((self.query, self.key, self.value), keys_bkh)
         else:
-            mapped = (self.query(x_bqh), *joined((self.key, self.value), context_bsh))
+            mapped = (self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
         query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in mapped)
-        mixed_bnqd = attend(query, key, value, visible, self.dropout if self.training else 0.0)
+        mixed_bnqd = attend(query, key, value, context, self.dropout if self.training else 0.0)
         y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
         return y_bqh
 
 
-def attention_part(table: Table, name: str, node: Encoder, widths: LayerWidths) -> AttentionPart:
+def build_attention(table: Table, name: str, node: Encoder, layer: int) -> AttentionPart[Any, Any]:
     """The attention of one layer, by its kind."""
-    match node.attention:
+    kind = node.attention.at(layer)
+    match kind:
         case FullNode():
-            return FullAttention(table, name, node, widths)
+            return FullAttention(table, name, node, layer)
         case RelativeNode():
-            return RelativeAttention(table, name, node, widths)
+            return RelativeAttention(table, name, node, layer, kind)
         case _:
-            assert_never(node.attention)
+            assert_never(kind)

@@ -5,7 +5,6 @@ Axes: b batch, s sequence, u tokens unseen, e embedding, h hidden.
 
 import math
 from collections.abc import Iterable
-from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +14,9 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import Reading, rows_at
-from bertc.nn.waves import sinusoids
-from bertc.nn.weights import Embedding, LayerNorm, Linear, Table, parameter, picked
+from bertc.nn.norm import build_norm
+from bertc.nn.positions import build_positions
+from bertc.nn.weights import Embedding, Linear, Table, parameter, picked
 
 
 class NarrowEmbedding(Embedding):
@@ -65,17 +65,14 @@ class Embeddings(nn.Module):
         else:
             self.token = Embedding(table, "embeddings.token")
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
-        learned = node.positions.kind == "learned"
-        self.position = Embedding(table, "embeddings.position") if learned else None
-        self.sinusoidal = node.positions.kind == "sinusoidal"
+        self.position = build_positions(table, "embeddings.position", node.positions)
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None
         languages = Embedding(table, "embeddings.language") if node.languages else None
         self.language = languages
         self.unseen = parameter(table["embeddings.unseen"]) if node.two_streams else None
         normed = node.norms_embeddings
-        self.norm = LayerNorm(table, "embeddings.norm", node.norm.eps) if normed else None
+        self.norm = build_norm(table, "embeddings.norm", node.norm.function) if normed else None
         self.project = Linear(table, "embeddings.project") if node.factorised else None
-        self.offset = node.positions.offset
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
@@ -108,9 +105,7 @@ class Embeddings(nn.Module):
         if self.scale != 1:
             x_bse = x_bse * self.scale
         if self.position is not None:
-            x_bse = x_bse + self._learned(self.position, reading)
-        if self.sinusoidal:
-            x_bse = x_bse + self._waves(x_bse, reading)
+            x_bse = x_bse + self.position.added(x_bse, reading)
         if self.segment is not None:
             segment_ids_bs = reading.segment_ids
             first = self.segment.weight[0]
@@ -119,30 +114,3 @@ class Embeddings(nn.Module):
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
             x_bse = x_bse + picked(beyond, reading.language_ids)
         return x_bse
-
-    def _learned(self, table: Embedding, reading: Reading) -> torch.Tensor:
-        """The vectors of positions, (s, e) or (b, s, e)."""
-        at = _places(reading)
-        if at is None:
-            return table.weight[self.offset : self.offset + reading.token_ids.shape[1]]
-        return cast(torch.Tensor, table(self.offset + at))
-
-    def _waves(self, x_bse: torch.Tensor, reading: Reading) -> torch.Tensor:
-        _, seq, width = x_bse.shape
-        waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
-        at = _places(reading)
-        return waves_se if at is None else waves_se[at]
-
-
-def _places(reading: Reading) -> torch.Tensor | None:
-    """Where tokens (b, s) stand; None: as they come in their row."""
-    if reading.position_ids is not None:
-        return reading.position_ids
-    return None if reading.sequence_ids is None else places(reading.sequence_ids)
-
-
-def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
-    """How far each token (b, s) stands from the first of its unbroken run of one number."""
-    lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
-    begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
-    return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values

@@ -1,60 +1,35 @@
-"""The encoder: embeddings, then layers of attention and feed-forward parts.
+"""The encoder: embeddings, layers of attention and feed-forward parts, a last norm.
 
-Axes: b batch, s sequence, q positions of it that ask, k positions asked of a row, u of its tokens
-unseen, h hidden.
+Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream states, h hidden.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, assert_never
+from operator import attrgetter
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.network.attention import FullAttention as FullNode
-from bertc.ir.network.attention import RelativeAttention as RelativeNode
+from bertc.ir.network.attention import Attention
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.nn.attend import can_varlen
-from bertc.nn.attention import attention_part
+from bertc.nn.attention import build_attention
+from bertc.nn.attention_part import AttentionPart, Context
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
-from bertc.nn.ffn import Mlp
-from bertc.nn.inputs import Order, Reading, rows_at
-from bertc.nn.masks import (
-    Bounds,
-    Ordered,
-    Relation,
-    Visible,
-    beginnings,
-    end_to_end,
-    in_order,
-    narrowed,
-    not_later,
-    opened,
-    within,
-)
+from bertc.nn.ffn import FeedForward, build_ffn
+from bertc.nn.inputs import Reading, rows_at
 from bertc.nn.memory import Memory
-from bertc.nn.norm import norm_of_sum
-from bertc.nn.part import AttentionPart
-from bertc.nn.relative import encode_distances
-from bertc.nn.weights import LayerNorm, Linear, Table, parameter
-
-
-class FfnPart(Mlp):
-    """The feed-forward part and the norm that goes with it."""
-
-    def __init__(self, table: Table, name: str, node: EncoderNode) -> None:
-        super().__init__(table, name, node.ffn, node.dropout.ffn)
-        self.norm = LayerNorm(table, f"{name}.norm", node.norm.eps)
+from bertc.nn.norm import Norm, build_norm, norm_of_sum
+from bertc.nn.weights import Linear, add_parameters
 
 
 class Regions(NamedTuple):
-    """What the encoder calls in turn: each can be compiled by itself, a layer for all layers."""
+    """The functions of a forward pass; each can be compiled by itself, one layer for all."""
 
     embed: Callable[[Reading, torch.dtype], torch.Tensor]
     layer: Callable[
-        [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Visible], torch.Tensor
+        [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context], torch.Tensor
     ]
     last_norm: Callable[[torch.Tensor], torch.Tensor]
 
@@ -64,7 +39,7 @@ class Encoder(nn.Module):
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
     With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
-    with the same dropout. With ``same_length`` each token sees as many as are remembered.
+    with the same dropout.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -72,129 +47,63 @@ class Encoder(nn.Module):
         table = {weight.name: weight for weight in node.weights()}
         self.node = node
         self.embeddings = Embeddings(table, node)
-        self.relative = nn.ParameterDict(
-            {w.name.removeprefix("relative."): parameter(w) for w in node.common_weights()}
-        )
+        add_parameters(self, node.common_weights())
+        self._common = [weight.name for weight in node.common_weights()]
         self.attention = nn.ModuleDict(
             {
-                str(layer): attention_part(table, f"attention.{layer}", node, node.layers[layer])
+                str(layer): build_attention(table, f"attention.{layer}", node, layer)
                 for layer in sorted(set(node.attention_owner))
             }
         )
         self.ffn = nn.ModuleDict(
             {
-                str(layer): FfnPart(table, f"ffn.{layer}", node)
+                str(layer): build_ffn(table, f"ffn.{layer}", node)
                 for layer in sorted(set(node.ffn_owner))
             }
         )
         pre = node.norm.kind == "pre"
-        self.norm = LayerNorm(table, "norm", node.norm.eps) if pre else None
+        self.norm = build_norm(table, "norm", node.norm.function) if pre else None
         self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
-        self.same_length = False
         self._regions = self._plain()
 
     def forward(self, reading: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
-        """Hidden states of the last layer (b, s, h), or where asked (b, k, h), and the memory.
+        """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
-        With an order those of unseen tokens follow, and look at the others: (b, s + u, h).
+        With a permutation those of the query stream follow: (b, s + u, h).
         """
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
         x = embed(reading._replace(asked=None, starts=None), dtype)
-        visible = self._visible(reading, x)
-        seq, memory = reading.token_ids.shape[1], reading.memory
-        remembered: list[torch.Tensor] = []
+        contexts = self._contexts(reading, x)
+        memory, remembered = reading.memory, list[torch.Tensor]()
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
         for number, (attention, ffn) in enumerate(owners):
-            context = None if reading.order is None else x[:, :seq]
-            if memory is not None:
-                context = torch.cat([memory.states[number], x[:, :seq]], dim=1)
-                remembered.append(memory.kept(context))
+            keys, context = reading.keys(x, number), contexts[number]
+            if memory is not None and keys is not None:
+                remembered.append(memory.kept(keys))
             if reading.asked is not None and number == len(self.node.layers) - 1:
-                visible = narrowed(visible, reading.asked, seq, memory.length if memory else 0)
-                x, context = rows_at(x, reading.asked), x if context is None else context
-            x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, context, visible)
-        moved_on = memory.moved_on(remembered, seq) if memory else None
+                context = context.select_queries(reading)
+                x, keys = rows_at(x, reading.asked), x if keys is None else keys
+            x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, keys, context)
+        moved_on = memory.moved_on(remembered, reading.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
         return dropout(x, self.node.dropout.last, self.training), moved_on
 
-    def _visible(self, reading: Reading, x_bsh: torch.Tensor) -> Visible:
-        match self.node.attention:
-            case FullNode():
-                return self._mask(reading, can_varlen(x_bsh.device, x_bsh.dtype))
-            case RelativeNode():
-                return self._relation(self.node.attention, reading, x_bsh)
-            case _:
-                assert_never(self.node.attention)
-
-    def _relation(self, node: RelativeNode, reading: Reading, x_bsh: torch.Tensor) -> Relation:
-        mask = self._mask(reading, varlen=False)
-        assert mask is None or isinstance(mask, torch.Tensor | Ordered), "asked for a mask"
-        _, seq = reading.token_ids.shape
-        before = reading.memory.length if reading.memory else 0
-        unseen, same = None if reading.order is None else reading.order.unseen, None
-        if node.segments:
-            ids = reading.segment_ids
-            ids = torch.zeros_like(reading.token_ids[:1]) if ids is None else ids
-            asking = ids if unseen is None else torch.cat([ids, ids.gather(1, unseen)], dim=1)
-            # What is remembered counts as segment 0 (XLNet, modeling.py).
-            same = (asking[:, :, None] == F.pad(ids, (before, 0))[:, None, :])[:, None]
-            same = same.to(x_bsh.dtype)
-        ahead = 1 if self.node.causal else seq
-        backward = reading.backward
-        both = backward is not None
-        distances_lh = self._drop(encode_distances(node, before + seq, ahead, both, x_bsh))
-        places, sees = None if unseen is None else before + unseen, None
-        if isinstance(mask, Ordered):
-            mask, sees = mask
-        if mask is not None:
-            mask = torch.zeros_like(mask, dtype=x_bsh.dtype).masked_fill(~mask, -torch.inf)
-        return Relation(mask, distances_lh, backward, places, same, sees, **self.relative)
-
-    def _mask(
-        self, reading: Reading, varlen: bool
-    ) -> torch.Tensor | Bounds | Ordered | Literal["earlier"] | None:
-        if reading.order is not None:
-            return self._ordered(reading.order, reading)
-        if self.node.causal or reading.memory is not None:
-            return self._masked(reading)
-        if reading.sequence_ids is not None:
-            if not varlen or self._drops_attention:
-                return within(reading.sequence_ids)
-            starts = reading.starts
-            starts = beginnings(reading.sequence_ids) if starts is None else starts
-            return end_to_end(starts, reading.token_ids.shape[1])
-        if reading.attention_mask is not None:
-            mask_bs = reading.attention_mask.bool()
-            # A row of padding alone sees itself: the softmax of no score at all is not a number.
-            mask_bs = mask_bs | ~mask_bs.any(1, keepdim=True)
-            return mask_bs[:, None, None, :]
-        return None
-
-    def _ordered(self, order: Order, reading: Reading) -> Ordered:
-        seen = self._mask(reading._replace(order=None, memory=None), varlen=False)
-        assert seen is None or isinstance(seen, torch.Tensor), "asked for a mask"
-        mask_bqs = in_order(order, None if seen is None else seen[:, 0])
-        return opened(mask_bqs if reading.memory is None else reading.memory.seen(mask_bqs))
-
-    def _masked(self, reading: Reading) -> torch.Tensor | Literal["earlier"]:
-        """Of a causal encoder, where padding stands after all there is to see, or with memory."""
-        memory, (_, seq) = reading.memory, reading.token_ids.shape
-        fused = isinstance(self.node.attention, FullNode)
-        if fused and memory is None and reading.sequence_ids is None:
-            return "earlier"
-        seen_bss = not_later(seq, reading.token_ids.device)
-        if not self.node.causal:
-            seen_bss = torch.ones_like(seen_bss)
-        if reading.sequence_ids is not None:
-            seen_bss = seen_bss & within(reading.sequence_ids)[:, 0]
-        if memory is None:
-            return seen_bss[:, None]
-        seen_bqs = memory.seen(seen_bss)
-        # As many keys for every token as are remembered (Transformer-XL, same_length).
-        return (seen_bqs.triu(1) if self.same_length else seen_bqs)[:, None]
+    def _contexts(self, inputs: Reading, x: torch.Tensor) -> list[Context]:
+        """The context of every layer, made once for all of one kind."""
+        shared = {name: attrgetter(name)(self) for name in self._common}
+        by_kind: dict[Attention, Context] = {}
+        found = []
+        for number, owner in enumerate(self.node.attention_owner):
+            kind = self.node.attention.at(number)
+            if kind not in by_kind:
+                part = self.attention[str(owner)]
+                assert isinstance(part, AttentionPart), "the attention parts are built above"
+                by_kind[kind] = part.prepare(kind, inputs, x, shared)
+            found.append(by_kind[kind])
+        return found
 
     def compile_regions(self, *, any_shape: bool = False) -> None:
         """Compile a layer as one function of its weights, which serves all layers of its widths.
@@ -202,9 +111,10 @@ class Encoder(nn.Module):
         With ``any_shape`` its graphs serve batches of any rows and tokens, a little more slowly.
         Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
         """
-        # Each width, and the last layer where little is asked of it, has a graph for training and
-        # one for evaluation; beyond its limit torch raises.
-        graphs = 2 * (len(set(self.node.layers)) + 1)
+        # Each kind and width, and the last layer where it has few outputs, has a graph for training
+        # and one for evaluation; beyond its limit torch raises.
+        unlike = {(self.node.attention.at(n), widths) for n, widths in enumerate(self.node.layers)}
+        graphs = 2 * (len(unlike) + 1)
         if any_shape:  # a batch of one row has its own, and so have rows that examples share
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
@@ -229,21 +139,16 @@ class Encoder(nn.Module):
             raise ValueError("this encoder has no pooler (pooler=false)")
         return torch.tanh(self.pooler(first_h))
 
-    @property
-    def _drops_attention(self) -> bool:
-        """Whether attention has dropout, which the kernel for sequences of any length lacks."""
-        return self.training and self.node.dropout.attention > 0
-
     def _recomputed(
         self,
         attention: nn.Module,
         ffn: nn.Module,
         x: torch.Tensor,
-        context: torch.Tensor | None,
-        visible: Visible,
+        keys: torch.Tensor | None,
+        context: Context,
     ) -> torch.Tensor:
         y: torch.Tensor = checkpoint(
-            self._regions.layer, attention, ffn, x, context, visible, use_reentrant=False
+            self._regions.layer, attention, ffn, x, keys, context, use_reentrant=False
         )
         return y
 
@@ -252,28 +157,28 @@ class Encoder(nn.Module):
         attention: nn.Module,
         ffn: nn.Module,
         x: torch.Tensor,
-        context: torch.Tensor | None,
-        visible: Visible,
+        keys: torch.Tensor | None,
+        context: Context,
     ) -> torch.Tensor:
-        """States (b, q, h) one layer on; ``context`` (b, s, h) is what they look at if others."""
-        return self._feed_forward(ffn, self._attend(attention, x, context, visible))
+        """States (b, q, h) one layer on; ``keys`` (b, k, h): states attended to, None: ``x``."""
+        return self._feed_forward(ffn, self._attend(attention, x, keys, context))
 
     def _attend(
-        self, part: nn.Module, x: torch.Tensor, context: torch.Tensor | None, visible: Visible
+        self, part: nn.Module, x: torch.Tensor, keys: torch.Tensor | None, context: Context
     ) -> torch.Tensor:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
         if self.norm is not None:
-            seen = None if context is None else part.norm(context)
-            return x + self._drop(part(part.norm(x), seen, visible))
-        return self._normed(part.norm, x, part(x, context, visible))
+            normed_keys = None if keys is None else part.norm(keys)
+            return x + self._drop(part(part.norm(x), normed_keys, context))
+        return self._normed(part.norm, x, part(x, keys, context))
 
     def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        assert isinstance(part, FfnPart), "the feed-forward parts are built above"
+        assert isinstance(part, FeedForward), "the feed-forward parts are built above"
         if self.norm is not None:
             return x + self._drop(part(part.norm(x)))
         return self._normed(part.norm, x, part(x))
 
-    def _normed(self, norm: LayerNorm, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def _normed(self, norm: Norm, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return norm_of_sum(norm, x, y, self.node.dropout.hidden, self.training)
 
     def _drop(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,15 +1,28 @@
-"""The kinds of position-wise feed-forward parts."""
+"""The kinds of position-wise feed-forward parts.
+
+Axes: b batch, s sequence, h hidden.
+"""
+
+from typing import assert_never
 
 import torch
 from torch import nn
 
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Mlp as MlpNode
 from bertc.nn.activation import activated
 from bertc.nn.dropout import dropout
+from bertc.nn.norm import Norm, build_norm
 from bertc.nn.weights import Linear, Table
 
 
-class Mlp(nn.Module):
+class FeedForward(nn.Module):
+    """A map of each state (b, s, h) by itself; ``build_ffn`` adds the norm that goes with it."""
+
+    norm: Norm
+
+
+class Mlp(FeedForward):
     """W2 f(W1 x + b1) + b2 (Vaswani et al. 2017, 3.3)."""
 
     def __init__(self, table: Table, name: str, node: MlpNode, rate: float) -> None:
@@ -19,9 +32,20 @@ class Mlp(nn.Module):
         self.outer = Linear(table, f"{name}.outer")
         self.activation = node.activation
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
-        inner = activated(self.activation, self.inner, x)
-        inner = dropout(inner, self.dropout, self.training)
-        y: torch.Tensor = self.outer(inner)
-        return y
+        inner_bsf = activated(self.activation, self.inner, x_bsh)
+        inner_bsf = dropout(inner_bsf, self.dropout, self.training)
+        y_bsh: torch.Tensor = self.outer(inner_bsf)
+        return y_bsh
+
+
+def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
+    """The feed-forward part of one layer, by its kind, with its norm."""
+    match node.ffn:
+        case MlpNode():
+            part = Mlp(table, name, node.ffn, node.dropout.ffn)
+        case _:
+            assert_never(node.ffn)
+    part.norm = build_norm(table, f"{name}.norm", node.norm.function)
+    return part

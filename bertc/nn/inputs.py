@@ -48,6 +48,21 @@ class Reading(NamedTuple):
     order: Order | None = None  # None: all tokens see all
     asked: torch.Tensor | None = None  # (b, k) long, None: every position
 
+    @property
+    def remembered(self) -> int:
+        """Positions remembered before those of a row."""
+        return self.memory.length if self.memory else 0
+
+    def keys(self, x_bqh: torch.Tensor, layer: int) -> torch.Tensor | None:
+        """States (b, k, h) that a layer with inputs ``x`` attends to; None: to ``x`` itself.
+
+        Remembered positions come first. States of the query stream are no keys.
+        """
+        seq = self.token_ids.shape[1]
+        if self.memory is not None:
+            return torch.cat([self.memory.states[layer], x_bqh[:, :seq]], dim=1)
+        return None if self.order is None else x_bqh[:, :seq]
+
 
 def rows_at(x_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
     """The vectors (b, k, h) at positions (b, k); any position may come twice."""

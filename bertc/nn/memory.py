@@ -1,4 +1,4 @@
-"""What rows remember of the text before them (Transformer-XL, section 3.2).
+"""Memory of the text before a row (Transformer-XL, section 3.2).
 
 Axes: n layers, b batch, m positions remembered, s sequence, h hidden.
 """
@@ -9,15 +9,17 @@ import torch
 
 
 class Memory(NamedTuple):
-    """The inputs of every layer where the rows before these were read; no gradient goes there.
+    """The inputs of every layer for the tokens before these rows, without a gradient.
 
-    Of the m positions the last ``filled`` are there: text has a beginning. It moves on by the first
-    ``advance`` tokens of each row, None: by all.
+    Only the last ``filled`` of the m positions exist: text has a beginning. It moves on by the
+    first ``advance`` tokens of each row, None: by all. With ``same_length`` each token of a causal
+    encoder attends to m positions, no more where more are at hand (Transformer-XL, same_length).
     """
 
     states: torch.Tensor  # (n, b, m, h)
     filled: torch.Tensor  # () long
     advance: int | None = None
+    same_length: bool = False
 
     @property
     def length(self) -> int:
@@ -25,23 +27,23 @@ class Memory(NamedTuple):
         return self.states.shape[2]
 
     def rows(self, rows: slice) -> "Memory":
-        """Those of some rows of the batch."""
+        """The memory of some rows of the batch."""
         return self._replace(states=self.states[:, rows])
 
-    def seen(self, own_bqs: torch.Tensor) -> torch.Tensor:
-        """A mask (b|1, q, s) over a row, with what is remembered before it (b|1, q, m + s)."""
+    def allowed(self, own_bqs: torch.Tensor) -> torch.Tensor:
+        """A mask (b|1, q, s) over a row, with the memory before it (b|1, q, m + s)."""
         length = self.length
         there_m = torch.arange(length, device=own_bqs.device) >= length - self.filled
         return torch.cat([there_m.expand(*own_bqs.shape[:2], length), own_bqs], dim=2)
 
-    def kept(self, context_bsh: torch.Tensor) -> torch.Tensor:
-        """Of the inputs (b, m + s, h) of a layer those (b, m, h) that the next rows remember."""
+    def kept(self, keys_bkh: torch.Tensor) -> torch.Tensor:
+        """The states (b, m, h) that the next rows remember of a layer's inputs (b, m + s, h)."""
         length = self.length
-        first = context_bsh.shape[1] - length if self.advance is None else self.advance
-        return context_bsh[:, first : first + length].detach()
+        first = keys_bkh.shape[1] - length if self.advance is None else self.advance
+        return keys_bkh[:, first : first + length].detach()
 
     def moved_on(self, states_bmh: list[torch.Tensor], tokens: int) -> "Memory":
-        """The memory after a row of so many tokens, from what is ``kept`` of every layer."""
+        """The memory after rows of so many tokens, from what is ``kept`` of every layer."""
         more = tokens if self.advance is None else self.advance
         filled = (self.filled + more).clamp(max=self.length)
         return self._replace(states=torch.stack(states_bmh), filled=filled)

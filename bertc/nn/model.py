@@ -25,6 +25,8 @@ class Model(nn.Module):
         self.generator = _generator(resolved, self.encoder) if resolved.generator else None
         self.heads = Tensors(head_weights(resolved))
         self.compute_dtype = torch.float32
+        self.same_length = False
+        """Whether every token attends to as many remembered positions (Transformer-XL)."""
         self.untrained = frozenset[str]()
         """The pooler and heads that the weights came without: what they tell is random."""
 

@@ -1,17 +1,58 @@
-"""The norm of a sum of states and what a part adds to them."""
+"""The norm functions, and the norm of a sum of states and what a part adds to them."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
+import torch.nn.functional as F
+from torch import nn
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.network.norm import LayerNorm as LayerNormNode
+from bertc.ir.network.norm import NormFunction
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import dropout
-from bertc.nn.weights import LayerNorm
+from bertc.nn.weights import Table, parameter
+
+
+class LayerNorm(nn.Module):
+    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32.
+
+    One that is not affine has no scale and shift: it only norms.
+    """
+
+    def __init__(self, table: Table, name: str, node: LayerNormNode) -> None:
+        super().__init__()
+        self.weight = parameter(table[f"{name}.weight"]) if node.affine else None
+        self.bias = parameter(table[f"{name}.bias"]) if node.affine else None
+        self.eps = node.eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., width) to the same."""
+        weight = None if self.weight is None else self.weight.to(x.dtype)
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """Width, for printing."""
+        width = "no weights" if self.weight is None else str(len(self.weight))
+        return f"{width}, eps={self.eps:g}"
+
+
+Norm = LayerNorm
+"""The modules of all norm functions."""
+
+
+def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
+    """The norm of that name in the table, by its kind."""
+    match node:
+        case LayerNormNode():
+            return LayerNorm(table, name, node)
+        case _:
+            assert_never(node)
 
 
 def norm_of_sum(
-    norm: LayerNorm, x: torch.Tensor, y: torch.Tensor, rate: float, training: bool
+    norm: Norm, x: torch.Tensor, y: torch.Tensor, rate: float, training: bool
 ) -> torch.Tensor:
     """norm(x + dropout(y)) of two tensors (..., width)."""
     rate = rate if training else 0.0

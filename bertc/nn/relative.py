@@ -1,75 +1,130 @@
-"""Attention that knows how far tokens stand from each other.
+"""Attention by the distance of a key from its query.
 
-Axes: b batch, n heads, s context, q tokens that ask, d head_dim, h hidden, l distances.
+Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u query-stream states.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from einops import rearrange
 
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
-from bertc.ir.network.encoder import Encoder, LayerWidths
+from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, rows_at_once
-from bertc.nn.masks import Relation, Visible
-from bertc.nn.part import AttentionPart, joined
-from bertc.nn.waves import sinusoids
+from bertc.nn.attention_part import AttentionPart, fused_linear
+from bertc.nn.dropout import dropout
+from bertc.nn.inputs import Reading
+from bertc.nn.masks import mask_of, of_rows, select_rows
+from bertc.nn.positions import sinusoids
 from bertc.nn.weights import Linear, Table, parameter
 
 
-def encode_distances(
-    node: RelativeNode, context: int, ahead: int, both: bool, like_bsh: torch.Tensor
-) -> torch.Tensor:
-    """Sines, then cosines, of the distances from context - 1 down to -ahead, (l, h).
+class RelativeContext(NamedTuple):
+    """A mask, and how queries and keys are related.
 
-    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Of ``both`` ways those
-    of text that runs backward follow, negated: (2, l, h) (XLNet modeling.py, bi_data).
+    The last queries are of the keys at ``gathered``; the others are of the last keys, in order.
     """
-    far_l = torch.arange(context - 1, -ahead - 1, -1, device=like_bsh.device).float()
-    if node.clamp:
-        far_l = far_l.clamp(-node.clamp, node.clamp)
-    if both:
-        ways = torch.stack([sinusoids(way_l, like_bsh.shape[2]) for way_l in (far_l, -far_l)])
-        return ways.to(like_bsh.dtype)
-    return sinusoids(far_l, like_bsh.shape[2]).to(like_bsh.dtype)
+
+    mask: torch.Tensor | None  # (b|1, 1, 1|q, k), 0 where a query attends to a key, else -inf
+    distances: torch.Tensor  # (l, h), entry i encodes that the key is k - 1 - i before
+    reversed_rows: torch.Tensor | None = None  # (b,) long, 1: text runs backward; then (2, l, h)
+    gathered: torch.Tensor | None = None  # (b, u) long
+    same_segment: torch.Tensor | None = None  # (b, 1, q, k), 1 where both are in one, else 0
+    has_keys: torch.Tensor | None = None  # (b, 1, q, 1) bool, as of ``Mask``
+    content_bias: torch.Tensor | None = None  # (n * d,), where all layers share it
+    distance_bias: torch.Tensor | None = None
+
+    def of_rows(self, rows: slice) -> "RelativeContext":
+        """The context of some rows of the batch."""
+        return self._replace(
+            mask=of_rows(self.mask, rows),
+            reversed_rows=of_rows(self.reversed_rows, rows),
+            gathered=of_rows(self.gathered, rows),
+            same_segment=of_rows(self.same_segment, rows),
+            has_keys=of_rows(self.has_keys, rows),
+        )
+
+    def select_queries(self, inputs: Reading) -> "RelativeContext":
+        """The context of the output positions alone."""
+        positions_bq = inputs.asked
+        assert positions_bq is not None, "asked for only with output positions"
+        own = {
+            name: select_rows(whole, positions_bq)
+            for name in ("mask", "same_segment", "has_keys")
+            if (whole := getattr(self, name)) is not None
+        }
+        (b, seq), before = inputs.token_ids.shape, inputs.remembered
+        if self.gathered is None:
+            gathered = positions_bq + before
+        else:
+            lane_s = torch.arange(before, before + seq, device=positions_bq.device)
+            whole = torch.cat([lane_s.expand(b, seq), self.gathered], dim=1)
+            gathered = whole.gather(1, positions_bq)
+        return self._replace(gathered=gathered, **own)
 
 
-class RelativeAttention(AttentionPart):
+class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
     """Scores of content and of distance, and of segments if asked for (Dai et al. 2019, 3.3)."""
 
-    def __init__(self, table: Table, name: str, node: Encoder, widths: LayerWidths) -> None:
-        super().__init__(table, name, node)
-        assert isinstance(node.attention, RelativeNode), "this is its module"
+    def __init__(
+        self, table: Table, name: str, node: Encoder, layer: int, kind: RelativeNode
+    ) -> None:
+        super().__init__(table, name, node, layer)
         self.query = Linear(table, f"{name}.query")
         self.key = Linear(table, f"{name}.key")
         self.value = Linear(table, f"{name}.value")
         self.distance = Linear(table, f"{name}.distance")
         self.output = Linear(table, f"{name}.output")
-        self.heads = widths.heads
-        self.dropout = node.dropout.attention
-        own = node.attention.untie
+        own, compares = kind.untie, kind.segments
         self.content_bias = parameter(table[f"{name}.content_bias"]) if own else None
         self.distance_bias = parameter(table[f"{name}.distance_bias"]) if own else None
-        told = node.attention.segments
-        self.segment_bias = parameter(table[f"{name}.segment_bias"]) if told else None
-        self.segment = parameter(table[f"{name}.segment"]) if told else None
+        self.segment_bias = parameter(table[f"{name}.segment_bias"]) if compares else None
+        self.segment = parameter(table[f"{name}.segment"]) if compares else None
+        self.hidden_dropout = node.dropout.hidden
+
+    def prepare(
+        self,
+        kind: RelativeNode,
+        inputs: Reading,
+        x_bqh: torch.Tensor,
+        shared: Mapping[str, torch.Tensor],
+    ) -> RelativeContext:
+        """Encoded distances, the mask as scores to add, and the biases that layers share."""
+        allowed, has_keys, _ = mask_of(inputs, self.causal)
+        same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
+        distances = encode_distances(kind, inputs, self.causal, x_bqh)
+        distances = dropout(distances, self.hidden_dropout, self.training)
+        mask = None
+        if allowed is not None:
+            mask = torch.zeros_like(allowed, dtype=x_bqh.dtype).masked_fill(~allowed, -torch.inf)
+        return RelativeContext(
+            mask=mask,
+            distances=distances,
+            reversed_rows=inputs.backward,
+            gathered=None if inputs.order is None else inputs.remembered + inputs.order.unseen,
+            same_segment=same_segment,
+            has_keys=has_keys,
+            content_bias=shared.get("relative.content_bias"),
+            distance_bias=shared.get("relative.distance_bias"),
+        )
 
     def forward(
-        self, x_bqh: torch.Tensor, context_bsh: torch.Tensor | None, visible: Visible
+        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: RelativeContext
     ) -> torch.Tensor:
         """As every attention part."""
-        assert isinstance(visible, Relation), "the encoder says how tokens stand to each other"
-        n, relation = self.heads, visible
-        if context_bsh is None:
-            mapped = joined((self.query, self.key, self.value), x_bqh)
+        n = self.heads
+        if keys_bkh is None:
+            mapped = fused_linear((self.query, self.key, self.value), x_bqh)
         else:
-            mapped = (self.query(x_bqh), *joined((self.key, self.value), context_bsh))
-        query_bqw, key_bsw, value_bsw = mapped
-        key, value = (rearrange(y, "b s (n d) -> b n s d", n=n) for y in (key_bsw, value_bsw))
-        distance = rearrange(self.distance(relation.distances), "... l (n d) -> ... n d l", n=n)
+            mapped = (self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
+        query_bqw, key_bkw, value_bkw = mapped
+        key, value = (rearrange(y, "b k (n d) -> b n k d", n=n) for y in (key_bkw, value_bkw))
+        distance = rearrange(self.distance(context.distances), "... l (n d) -> ... n d l", n=n)
         mixed = [
-            self._mixed(query_bqw[rows], key[rows], value[rows], distance, relation.of_rows(rows))
+            self._mixed(query_bqw[rows], key[rows], value[rows], distance, context.of_rows(rows))
             for rows in rows_at_once(len(key), n * query_bqw.shape[1] * key.shape[2], query_bqw)
         ]
         mixed_bnqd = mixed[0] if len(mixed) == 1 else torch.cat(mixed)
@@ -79,23 +134,23 @@ class RelativeAttention(AttentionPart):
     def _mixed(
         self,
         query_bqw: torch.Tensor,
-        key_bnsd: torch.Tensor,
-        value_bnsd: torch.Tensor,
+        key_bnkd: torch.Tensor,
+        value_bnkd: torch.Tensor,
         distance: torch.Tensor,
-        relation: Relation,
+        context: RelativeContext,
     ) -> torch.Tensor:
-        """The values that tokens see (b, n, q, d), of ``distance`` (n, d, l) or (2, n, d, l)."""
-        by_content = self._biased(query_bqw, self.content_bias, relation.content_bias)
-        scores_bnqs = self._of_distances(query_bqw, distance, relation, key_bnsd.shape[2])
-        if relation.mask is not None:
-            scores_bnqs = scores_bnqs + relation.mask
-        if self.segment is not None and relation.same is not None:
+        """Weighted values (b, n, q, d), of ``distance`` (n, d, l) or (2, n, d, l)."""
+        by_content = self._biased(query_bqw, self.content_bias, context.content_bias)
+        scores_bnqk = self._distance_scores(query_bqw, distance, context, key_bnkd.shape[2])
+        if context.mask is not None:
+            scores_bnqk = scores_bnqk + context.mask
+        if self.segment is not None and context.same_segment is not None:
             # The score of another segment is that of all keys: it only moves them together.
-            favour_bnq1 = self._favour(query_bqw)
-            scores_bnqs = torch.addcmul(scores_bnqs, favour_bnq1, relation.same)
+            favour_bnq1 = self._segment_scores(query_bqw)
+            scores_bnqk = torch.addcmul(scores_bnqk, favour_bnq1, context.same_segment)
         rate = self.dropout if self.training else 0.0
-        mixed_bnqd = attend(by_content, key_bnsd, value_bnsd, scores_bnqs, rate)
-        return mixed_bnqd if relation.sees is None else mixed_bnqd * relation.sees
+        mixed_bnqd = attend(by_content, key_bnkd, value_bnkd, scores_bnqk, rate)
+        return mixed_bnqd if context.has_keys is None else mixed_bnqd * context.has_keys
 
     def _biased(
         self, query_bqw: torch.Tensor, own: torch.Tensor | None, common: torch.Tensor | None
@@ -106,38 +161,38 @@ class RelativeAttention(AttentionPart):
             query_bqw + bias_w.to(query_bqw.dtype), "b q (n d) -> b n q d", n=self.heads
         )
 
-    def _of_distances(
-        self, query_bqw: torch.Tensor, distance: torch.Tensor, relation: Relation, context: int
+    def _distance_scores(
+        self, query_bqw: torch.Tensor, distance: torch.Tensor, context: RelativeContext, keys: int
     ) -> torch.Tensor:
-        """Scores (b, n, q, s): of the distance from the token that asks to each key."""
-        biased_bnqd = self._biased(query_bqw, self.distance_bias, relation.distance_bias)
+        """Scores (b, n, q, k) of the distance from each query to each key."""
+        biased_bnqd = self._biased(query_bqw, self.distance_bias, context.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
-        if relation.backward is not None:
-            distance = distance.index_select(0, relation.backward)
-        places, (b, _, q, _), distances = relation.places, biased_bnqd.shape, distance.shape[-1]
+        if context.reversed_rows is not None:
+            distance = distance.index_select(0, context.reversed_rows)
+        gathered, (b, _, q, _), distances = context.gathered, biased_bnqd.shape, distance.shape[-1]
 
-        def met(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
-            asking, meeting = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
-            if relation.backward is None:
+        def product(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
+            query, entries = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
+            if context.reversed_rows is None:
                 # One product a head for all rows: they have the distances in common.
-                scores = rearrange(asking, "b n q d -> n (b q) d") @ meeting
+                scores = rearrange(query, "b n q d -> n (b q) d") @ entries
                 scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
             else:
-                scores_nbql = (asking @ meeting).transpose(0, 1)
+                scores_nbql = (query @ entries).transpose(0, 1)
             return scores_nbql
 
-        stand = q - (0 if places is None else places.shape[1])
+        in_order = q - (0 if gathered is None else gathered.shape[1])
         pieces = [
-            in_line(met(first, first + rows, begin, end), context)
-            for first, rows, begin, end in strips(context, stand, distances)
+            relative_shift(product(first, first + rows, begin, end), keys)
+            for first, rows, begin, end in strips(keys, in_order, distances)
         ]
-        if places is not None:
-            whole = met(stand, q, 0, distances)
-            pieces.append(placed(whole, context, places))
-        scores_nbqs = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
-        return scores_nbqs.transpose(0, 1)
+        if gathered is not None:
+            whole = product(in_order, q, 0, distances)
+            pieces.append(gather_distances(whole, keys, gathered))
+        scores_nbqk = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
+        return scores_nbqk.transpose(0, 1)
 
-    def _favour(self, query_bqw: torch.Tensor) -> torch.Tensor:
+    def _segment_scores(self, query_bqw: torch.Tensor) -> torch.Tensor:
         """Scores (b, n, q, 1): how much more a key counts in the query's own segment."""
         assert self.segment is not None, "asked only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
@@ -147,8 +202,39 @@ class RelativeAttention(AttentionPart):
         return favour_bnq1
 
 
-def in_line(scores_nbql: torch.Tensor, context: int) -> torch.Tensor:
-    """Scores by distance (n, b, q, l) as scores by key (n, b, q, s).
+def _same_segment(inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
+    """1 where query and key are in one segment, else 0, (b, 1, q, k)."""
+    ids = inputs.segment_ids
+    ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
+    queries_bq = ids_bs
+    if inputs.order is not None:
+        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, inputs.order.unseen)], dim=1)
+    # Remembered positions count as segment 0 (XLNet, modeling.py).
+    keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
+    return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
+
+
+def encode_distances(
+    kind: RelativeNode, inputs: Reading, causal: bool, like_bqh: torch.Tensor
+) -> torch.Tensor:
+    """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
+
+    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Where some rows run
+    backward the negated distances follow: (2, l, h) (XLNet modeling.py, bi_data).
+    """
+    seq = inputs.token_ids.shape[1]
+    keys, ahead = inputs.remembered + seq, 1 if causal else seq
+    far_l = torch.arange(keys - 1, -ahead - 1, -1, device=like_bqh.device).float()
+    if kind.clamp:
+        far_l = far_l.clamp(-kind.clamp, kind.clamp)
+    if inputs.backward is not None:
+        ways = torch.stack([sinusoids(way_l, like_bqh.shape[2]) for way_l in (far_l, -far_l)])
+        return ways.to(like_bqh.dtype)
+    return sinusoids(far_l, like_bqh.shape[2]).to(like_bqh.dtype)
+
+
+def relative_shift(scores_nbql: torch.Tensor, keys: int) -> torch.Tensor:
+    """Scores by distance (n, b, q, l) as scores by key (n, b, q, k).
 
     The keys of a row begin one entry earlier than those of the row before, and those of the last
     row at the first.
@@ -156,30 +242,30 @@ def in_line(scores_nbql: torch.Tensor, context: int) -> torch.Tensor:
     _, _, q, l = scores_nbql.shape
     # Rows laid end to end and cut one shorter: each moves one place against the one before.
     flat = scores_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
-    return flat.unflatten(2, (q, l - 1))[..., :context]  # type: ignore[no-untyped-call, no-any-return]
+    return flat.unflatten(2, (q, l - 1))[..., :keys]  # type: ignore[no-untyped-call, no-any-return]
 
 
-@torch.library.custom_op("bertc::placed", mutates_args=())
-def placed(scores_nbql: torch.Tensor, context: int, places_bq: torch.Tensor) -> torch.Tensor:
-    """As ``in_line``, of tokens that stand at ``places`` (b, q) in the context.
+@torch.library.custom_op("bertc::gather_distances", mutates_args=())
+def gather_distances(scores_nbql: torch.Tensor, many: int, keys_bq: torch.Tensor) -> torch.Tensor:
+    """As ``relative_shift``, of queries at the keys (b, q), in any order.
 
     Its gradient is gathered as well: torch would scatter, which in one order is a sort.
     """
-    # Later keys may have no distance, where nobody sees them.
-    return _met(scores_nbql, context - 1 - places_bq, context)
+    # Later keys may have no distance, where no query attends to them.
+    return _entries(scores_nbql, many - 1 - keys_bq, many)
 
 
-@torch.library.custom_op("bertc::placed_gradient", mutates_args=())
-def _placed_gradient(
-    gradient_nbqs: torch.Tensor, distances: int, places_bq: torch.Tensor
+@torch.library.custom_op("bertc::gather_distances_gradient", mutates_args=())
+def _distances_gradient(
+    gradient_nbqs: torch.Tensor, distances: int, keys_bq: torch.Tensor
 ) -> torch.Tensor:
     context = gradient_nbqs.shape[3]
-    key_bql = _lanes(places_bq + 1 - context, distances)
-    own_nbql = _met(gradient_nbqs, places_bq + 1 - context, distances)
+    key_bql = _lanes(keys_bq + 1 - context, distances)
+    own_nbql = _entries(gradient_nbqs, keys_bq + 1 - context, distances)
     return own_nbql.where((key_bql >= 0) & (key_bql < context), 0)
 
 
-def _met(x_nbql: torch.Tensor, first_bq: torch.Tensor, many: int) -> torch.Tensor:
+def _entries(x_nbql: torch.Tensor, first_bq: torch.Tensor, many: int) -> torch.Tensor:
     """The entries from ``first`` on of each row (n, b, q, many), beyond its ends the last ones."""
     entry_bqs = _lanes(first_bq, many).clamp(0, x_nbql.shape[3] - 1)
     return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
@@ -189,24 +275,24 @@ def _lanes(first_bq: torch.Tensor, many: int) -> torch.Tensor:
     return first_bq[:, :, None] + torch.arange(many, device=first_bq.device)
 
 
-@placed.register_fake
-def _(scores_nbql: torch.Tensor, context: int, places_bq: torch.Tensor) -> torch.Tensor:
+@gather_distances.register_fake
+def _(scores_nbql: torch.Tensor, context: int, keys_bq: torch.Tensor) -> torch.Tensor:
     return scores_nbql.new_empty(*scores_nbql.shape[:3], context)
 
 
-@_placed_gradient.register_fake
-def _(gradient_nbqs: torch.Tensor, distances: int, places_bq: torch.Tensor) -> torch.Tensor:
+@_distances_gradient.register_fake
+def _(gradient_nbqs: torch.Tensor, distances: int, keys_bq: torch.Tensor) -> torch.Tensor:
     return gradient_nbqs.new_empty(*gradient_nbqs.shape[:3], distances)
 
 
-def _keep_places(ctx: Any, inputs: tuple[torch.Tensor, int, torch.Tensor], output: Any) -> None:
-    scores_nbql, _, places_bq = inputs
+def _keep_keys(ctx: Any, inputs: tuple[torch.Tensor, int, torch.Tensor], output: Any) -> None:
+    scores_nbql, _, keys_bq = inputs
     ctx.distances = scores_nbql.shape[3]
-    ctx.save_for_backward(places_bq)
+    ctx.save_for_backward(keys_bq)
 
 
 def _to_scores(ctx: Any, gradient_nbqs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-    return _placed_gradient(gradient_nbqs, ctx.distances, *ctx.saved_tensors), None, None
+    return _distances_gradient(gradient_nbqs, ctx.distances, *ctx.saved_tensors), None, None
 
 
-placed.register_autograd(_to_scores, setup_context=_keep_places)
+gather_distances.register_autograd(_to_scores, setup_context=_keep_keys)

@@ -39,31 +39,6 @@ class Linear(nn.Module):
         return f"{inputs} -> {outputs}"
 
 
-class LayerNorm(nn.Module):
-    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32.
-
-    Where the table has no scale and shift for it, it only norms.
-    """
-
-    def __init__(self, table: Table, name: str, eps: float) -> None:
-        super().__init__()
-        affine = f"{name}.weight" in table
-        self.weight = parameter(table[f"{name}.weight"]) if affine else None
-        self.bias = parameter(table[f"{name}.bias"]) if affine else None
-        self.eps = eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., width) to the same."""
-        weight = None if self.weight is None else self.weight.to(x.dtype)
-        bias = None if self.bias is None else self.bias.to(x.dtype)
-        return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
-
-    def extra_repr(self) -> str:
-        """Width, for printing."""
-        width = "no weights" if self.weight is None else str(len(self.weight))
-        return f"{width}, eps={self.eps:g}"
-
-
 class Embedding(nn.Module):
     """Rows of a table, picked by index."""
 
@@ -136,14 +111,19 @@ class Tensors(nn.Module):
 
     def __init__(self, weights: Iterable[Weight]) -> None:
         super().__init__()
-        for weight in weights:
-            node: nn.Module = self
-            *path, leaf = weight.name.split(".")
-            for step in path:
-                if not hasattr(node, step):
-                    node.add_module(step, nn.Module())
-                node = node.get_submodule(step)
-            node.register_parameter(leaf, parameter(weight))
+        add_parameters(self, weights)
+
+
+def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:
+    """Give a module those parameters, in submodules as the dots of their names say."""
+    for weight in weights:
+        node = module
+        *path, leaf = weight.name.split(".")
+        for step in path:
+            if not hasattr(node, step):
+                node.add_module(step, nn.Module())
+            node = node.get_submodule(step)
+        node.register_parameter(leaf, parameter(weight))
 
 
 def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:

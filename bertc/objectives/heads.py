@@ -75,7 +75,7 @@ def pair_logits(
 
 def rtd_logits(encoder: Encoder, hidden_bsh: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Scores (b, s), above 0 where a token looks replaced, from states (b, s, h)."""
-    x_bsh = activate(encoder.ffn.activation, _affine(hidden_bsh, weights, "rtd.dense"))
+    x_bsh = activate(encoder.head_activation, _affine(hidden_bsh, weights, "rtd.dense"))
     return _affine(x_bsh, weights, "rtd").squeeze(-1)
 
 
@@ -87,7 +87,7 @@ def _affine(x: torch.Tensor, weights: Weights, name: str) -> torch.Tensor:
 def _dense_norm(
     encoder: Encoder, x: torch.Tensor, weights: Weights, dense: str, norm: str
 ) -> torch.Tensor:
-    x = activate(encoder.ffn.activation, _affine(x, weights, dense))
+    x = activate(encoder.head_activation, _affine(x, weights, dense))
     scale, shift = weights[f"{norm}.weight"].to(x.dtype), weights[f"{norm}.bias"].to(x.dtype)
     return F.layer_norm(x, scale.shape, scale, shift, encoder.norm.eps)
 

@@ -5,7 +5,7 @@ from typing import Any
 from bertc.ir.data import FULL
 from bertc.ir.learning.objective import Plm
 from bertc.ir.network.encoder import Encoder, LayerWidths
-from bertc.ir.network.ffn import Mlp
+from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.resolved import Resolved, Run, Stage
@@ -53,7 +53,7 @@ def _encoder(value: dict[str, Any], layers: int, causal: bool, two_streams: bool
         segments=value["segments"],
         languages=value["languages"] if value["language_embeddings"] else (),
         attention=value["attention"],
-        ffn=Mlp(activation=value["activation"]),
+        ffn=feed_forward(value["activation"]),
         norm=value["norm"],
         layers=tuple(
             LayerWidths(heads=h, head_dim=value["head_dim"], ffn=w)

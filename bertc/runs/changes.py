@@ -141,7 +141,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
         },
         **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
         "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
-        "activation": encoder.ffn.activation,
+        "activation": encoder.ffn.setting,
         "vocab": resolved.vocabulary,
         "generator": resolved.stages[-1].replacements,
     }

@@ -38,7 +38,8 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
     encoder = stage.encoder
     layers, hidden = len(encoder.layers), encoder.hidden
     dtype = model.compute_dtype
-    return nothing(layers, batch, stage.memory, hidden, dtype, device, stage.parts[0])
+    memory = nothing(layers, batch, stage.memory, hidden, dtype, device, stage.parts[0])
+    return memory._replace(same_length=model.same_length)
 
 
 def joined(parts: list[Memory | None]) -> Memory | None:

@@ -85,7 +85,7 @@ def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> Non
 def _differences(old: Resolved, new: Resolved) -> list[str]:
     """What the shapes do not show, and the network computes otherwise for."""
     settings = {
-        "activation": (old.encoder.ffn.activation, new.encoder.ffn.activation),
+        "activation": (old.encoder.ffn.setting, new.encoder.ffn.setting),
         "norm": (old.encoder.norm, new.encoder.norm),
         "positions": (old.encoder.positions, new.encoder.positions),
         "attention": (old.encoder.attention, new.encoder.attention),

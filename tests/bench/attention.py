@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from bertc.nn import attend
+from bertc.nn.masks import Mask
 
 SHAPES = {
     "bert-mini, 32 x 128, packed": (32, 4, 128, 64, True),
@@ -40,7 +41,7 @@ def milliseconds(shape: tuple[int, int, int, int, bool], rounds: int) -> dict[st
         for name, size in sizes.items():
             attend.SCORES_AT_ONCE = size
             began = time.perf_counter()
-            mixed = attend.attend(*qkv, mask, RATE)
+            mixed = attend.attend(*qkv, Mask(mask), RATE)
             torch.autograd.grad(mixed.sum(), qkv)
             if round_ >= 2:
                 found[name].append(1e3 * (time.perf_counter() - began))

@@ -7,6 +7,7 @@ import torch
 
 from bertc.api import points
 from bertc.nn import Memory, Model, Reading, build
+from bertc.nn.masks import mask_of
 from bertc.nn.memory import nothing
 
 SIZE = "layers=2 hidden=16 heads=2 ffn=32 vocab=100 seq=12 segments=0 "
@@ -176,8 +177,8 @@ def test_every_token_may_see_as_many() -> None:
     memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
     _, memory = model.read_on(Reading(ids()[:, :8], memory=memory))
     assert memory is not None
-    model.encoder.same_length = True
-    visible = model.encoder._masked(Reading(ids()[:, 8:], memory=memory))
-    assert isinstance(visible, torch.Tensor)
-    assert visible.sum(3).tolist() == [[[4, 4, 4, 4]]]
-    assert visible[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]
+    memory = memory._replace(same_length=True)
+    allowed = mask_of(Reading(ids()[:, 8:], memory=memory), causal=True).allowed
+    assert allowed is not None
+    assert allowed.sum(3).tolist() == [[[4, 4, 4, 4]]]
+    assert allowed[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]

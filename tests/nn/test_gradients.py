@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertc.nn.relative import placed
+from bertc.nn.relative import gather_distances
 from bertc.nn.weights import picked
 
 
@@ -42,7 +42,7 @@ def test_picked_rows_have_torchs_gradient_without_a_scatter(rows: int) -> None:
     _refuse_scatters(operations)
 
 
-def test_scores_by_distance_are_placed_and_brought_back() -> None:
+def test_scores_by_distance_are_gather_distances_and_brought_back() -> None:
     generator = torch.Generator().manual_seed(3)
     n, b, q, context = 2, 3, 4, 6
     scores = torch.randn(n, b, q, context + 1, generator=generator).requires_grad_()
@@ -55,7 +55,7 @@ def test_scores_by_distance_are_placed_and_brought_back() -> None:
         return scores.gather(3, entry.clamp(max=context).expand(n, b, q, context))
 
     operations: set[str] = set()
-    for function in (placed, compiled(placed, operations)):
+    for function in (gather_distances, compiled(gather_distances, operations)):
         results = [f(scores, context, places) for f in (gathered, function)]
         assert torch.equal(*results)
         wanted, made = (torch.autograd.grad(result, scores, upstream)[0] for result in results)

@@ -7,13 +7,15 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.base import ZEROS, Weight
+from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.native import Kernels, drop, kernels_for, library, missing
 from bertc.native import kernels as tensors
 from bertc.nn.activation import activated
 from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
-from bertc.nn.norm import norm_of_sum
-from bertc.nn.weights import LayerNorm, Linear
+from bertc.nn.masks import Mask
+from bertc.nn.norm import LayerNorm, norm_of_sum
+from bertc.nn.weights import Linear
 from bertc.objectives import cross_entropy
 
 RATE = 0.3
@@ -79,7 +81,7 @@ def test_norm_of_a_sum(dtype: torch.dtype, close: float, rate: float) -> None:
     weights = (
         Weight(f"n.{end}", (53,), ("hidden",), ZEROS, "ffn", "norm") for end in ("weight", "bias")
     )
-    norm = LayerNorm({weight.name: weight for weight in weights}, "n", 1e-5)
+    norm = LayerNorm({weight.name: weight for weight in weights}, "n", LayerNormNode(eps=1e-5))
     assert norm.weight is not None
     assert norm.bias is not None
     torch.manual_seed(0)
@@ -101,16 +103,16 @@ def test_attention(dtype: torch.dtype, close: float, masked: bool) -> None:
     kernels(dtype)
     torch.manual_seed(0)
     q, k, v = (torch.randn(3, 2, 9, 8).to(dtype).requires_grad_() for _ in range(3))
-    sees = torch.arange(9)[None] < torch.tensor([[9], [4], [6]])
-    visible = sees[:, None, None] if masked else None
+    real = torch.arange(9)[None] < torch.tensor([[9], [4], [6]])
+    allowed = real[:, None, None] if masked else None
     exact = leaves(q, k, v)
     kept = mask((54, 9), dtype, 5, RATE).view(3, 2, 9, 9)
     scores = exact[0] @ exact[1].mT / 8**0.5
-    if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, float("-inf"))
     expected = (scores.softmax(-1) * kept) @ exact[2]
     torch.manual_seed(5)
-    agree(attend(q, k, v, visible, RATE), (q, k, v), expected, exact, close)
+    agree(attend(q, k, v, Mask(allowed), RATE), (q, k, v), expected, exact, close)
 
 
 def test_attention_without_a_compiler(no_compiler: None) -> None:
@@ -119,7 +121,7 @@ def test_attention_without_a_compiler(no_compiler: None) -> None:
 
     def attention(*qkv: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(5)
-        return attend(*qkv, None, RATE)
+        return attend(*qkv, Mask(), RATE)
 
     assert torch.autograd.gradcheck(attention, (q, k, v))
 

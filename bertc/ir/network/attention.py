@@ -1,21 +1,21 @@
-"""Kinds of self-attention: their fields, weights and matmuls."""
+"""Attention kinds: their settings, weights and matmuls; ``nn.attention`` has their modules."""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
+from bertc.ir.base import Axis, Drawn, Kept, Matmul, Weight, affine, matrix
+from bertc.ir.network.attention_node import AttentionNode
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 STRIP = 128
 """Tokens whose scores of distances are one product: more would meet more that they cannot use."""
 
 
-class FullAttention(Node):
+class FullAttention(AttentionNode):
     """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
-    knows_distances: ClassVar[bool] = False
 
     def weights(
         self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
@@ -29,10 +29,6 @@ class FullAttention(Node):
             *affine(f"{name}.value", inner, outer, init, "attention"),
             *affine(f"{name}.output", outer, inner, init, "attention"),
         )
-
-    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
-        """None."""
-        return ()
 
     def matmuls(
         self,
@@ -111,7 +107,7 @@ class FullAttention(Node):
         return 3 * hidden * heads * head_dim
 
 
-class RelativeAttention(Node):
+class RelativeAttention(AttentionNode):
     """Scores of what a key holds and of how far it stands from the query (Dai et al. 2019, 3.3).
 
     softmax(((q + u) K^T + (q + v) (W_r R)^T) / sqrt(head_dim)) V, R sines and cosines of distances;
@@ -126,6 +122,11 @@ class RelativeAttention(Node):
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
+    @property
+    def compares_segments(self) -> bool:
+        """Whether a score says that query and key stand in the same segment."""
+        return self.segments
+
     def weights(
         self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
     ) -> tuple[Weight, ...]:
@@ -133,10 +134,10 @@ class RelativeAttention(Node):
         inner: tuple[Axis, int] = ("heads", heads * head_dim)
         outer: tuple[Axis, int] = ("hidden", hidden)
         maps = [
-            affine(f"{name}.{part}", inner, outer, init, "attention")[0]
+            matrix(f"{name}.{part}", inner, outer, init, "attention")
             for part in ("query", "key", "value", "distance")
         ]
-        maps.append(affine(f"{name}.output", outer, inner, init, "attention")[0])
+        maps.append(matrix(f"{name}.output", outer, inner, init, "attention"))
         if self.untie:
             maps += _biases(name, ("content_bias", "distance_bias"), heads * head_dim, init)
         if self.segments:

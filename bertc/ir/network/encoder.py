@@ -15,12 +15,10 @@ from bertc.ir.base import (
     Weight,
     Width,
     affine,
-    layer_norm,
-    of_positions,
     unstated,
 )
-from bertc.ir.network.attention import Attention, RelativeAttention
-from bertc.ir.network.ffn import Ffn
+from bertc.ir.network.attention import Attention
+from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import Norm
 from bertc.ir.network.positions import Positions
@@ -34,6 +32,12 @@ def layer_of(name: str) -> int | None:
     if found := _LAYER.search(name):
         return int(found[1]) + 1
     return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
+
+
+def _table(name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer) -> Weight:
+    (axis, many), (embedding, wide) = rows, width
+    shape, axes = (many, wide), (axis, embedding)
+    return Weight(f"embeddings.{name}.weight", shape, axes, init, "embeddings", "table")
 
 
 class Dropout(Node):
@@ -104,62 +108,44 @@ class Encoder(Node):
         return self.norm.kind == "post" and self.norm.embeddings
 
     @property
+    def head_activation(self) -> Activation:
+        """The activation of heads."""
+        return self.ffn.head_activation
+
+    @property
     def kinds_of_segments(self) -> int:
         """How many segments of a row it can tell apart; 256, any, where tokens compare theirs."""
-        compares = isinstance(self.attention, RelativeAttention) and self.attention.segments
-        return 256 if compares else self.segments
+        return 256 if self.attention.compares_segments else self.segments
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the map to the hidden width where the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
-        tables: list[tuple[str, Axis, int]] = []
-        weights: list[Weight] = []
+        init, weights = self.initializer, list[Weight]()
         if isinstance(self.table, AdaptiveTable) and self.table.narrows:
-            weights += self.table.weights(
-                self.vocab_size, self.embedding, self.hidden, self.initializer
-            )
+            weights += self.table.weights(self.vocab_size, self.embedding, self.hidden, init)
         else:
-            tables.append(("token", "vocab", self.vocab_size))
-        if self.positions.rows:
-            tables.append(("position", "positions", self.positions.rows))
+            weights.append(_table("token", ("vocab", self.vocab_size), width, init))
+        weights += self.positions.weights("embeddings.position", width, init)
         if self.segments:
-            tables.append(("segment", "segments", self.segments))
+            weights.append(_table("segment", ("segments", self.segments), width, init))
         if self.languages:
-            tables.append(("language", "languages", len(self.languages)))
-        weights += [
-            Weight(
-                f"embeddings.{name}.weight",
-                (rows, self.embedding),
-                (axis, "embedding"),
-                of_positions(self.initializer) if name == "position" else self.initializer,
-                "embeddings",
-                "table",
-            )
-            for name, axis, rows in tables
-        ]
+            weights.append(_table("language", ("languages", len(self.languages)), width, init))
         if self.two_streams:
-            unseen = Weight(
-                "embeddings.unseen",
-                (self.embedding,),
-                ("embedding",),
-                unstated(self.initializer),
-                "embeddings",
-                "table",
-            )
-            weights.append(unseen)
+            vector, axis = unstated(init), width[:1]
+            shape = (self.embedding,)
+            weights.append(Weight("embeddings.unseen", shape, axis, vector, "embeddings", "table"))
         if self.norms_embeddings:
-            weights += layer_norm("embeddings.norm", *width, part="embeddings")
+            weights += self.norm.function.weights("embeddings.norm", *width, part="embeddings")
         if self.factorised:
             hidden: tuple[Axis, int] = ("hidden", self.hidden)
-            init = unstated(self.initializer)
-            weights += affine("embeddings.project", hidden, width, init, "embeddings")
+            weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
         return tuple(weights)
 
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one attention part and its norm, named by the layer that owns them."""
         widths, name = self.layers[layer], f"attention.{layer}"
         return (
-            *self.attention.weights(
+            *self.attention.at(layer).weights(
                 name, self.hidden, widths.heads, widths.head_dim, self.initializer
             ),
             *self.norm_weights(f"{name}.norm"),
@@ -190,9 +176,8 @@ class Encoder(Node):
         return self.norm_weights("norm") if self.norm.kind == "pre" else ()
 
     def norm_weights(self, name: str) -> tuple[Weight, ...]:
-        """Scale and shift of a norm beside the residual stream, if it has them."""
-        bare = self.norm.kind == "pre" and not self.norm.affine
-        return () if bare else layer_norm(name, "hidden", self.hidden)
+        """Weights of a norm beside the residual stream, if it has any."""
+        return self.norm.function.weights(name, "hidden", self.hidden)
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
         """The weights of a head over the vocabulary, the tied table left out."""
@@ -201,7 +186,12 @@ class Encoder(Node):
                 name, self.hidden, self.vocab_size, self._adaptive, self.initializer
             )
         return self.head.weights(
-            name, self.hidden, self.embedding, self.vocab_size, self.initializer
+            name,
+            self.hidden,
+            self.embedding,
+            self.vocab_size,
+            self.norm.head_function,
+            self.initializer,
         )
 
     def head_matmuls(self, rows: int) -> tuple[Matmul, ...]:

@@ -1,4 +1,4 @@
-"""Kinds of position-wise feed-forward parts."""
+"""Feed-forward kinds: their settings and weights; ``nn.ffn`` has their modules."""
 
 from typing import Literal
 
@@ -13,6 +13,16 @@ class Mlp(Node):
 
     kind: Literal["mlp"] = "mlp"
     activation: Activation = "gelu"
+
+    @property
+    def setting(self) -> Activation:
+        """The value of the setting ``activation`` that ``feed_forward`` makes this of."""
+        return self.activation
+
+    @property
+    def head_activation(self) -> Activation:
+        """The activation of heads."""
+        return self.activation
 
     def weights(self, name: str, hidden: int, width: int, init: Drawn) -> tuple[Weight, ...]:
         """The inner map (hidden -> width) and the outer map back."""
@@ -42,3 +52,8 @@ class Mlp(Node):
 
 Ffn = Mlp
 """The closed union of feed-forward kinds."""
+
+
+def feed_forward(setting: Activation) -> Ffn:
+    """The feed-forward part that the setting ``activation`` asks for."""
+    return Mlp(activation=setting)

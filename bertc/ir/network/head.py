@@ -16,8 +16,9 @@ from bertc.ir.base import (
     Node,
     Weight,
     affine,
-    layer_norm,
+    bias,
 )
+from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, share_by_zipf
 
 
@@ -27,14 +28,14 @@ class TransformHead(Node):
     kind: Literal["transform"] = "transform"
 
     def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
+        self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
         """Dense (hidden -> embedding), norm, and a bias over the vocabulary."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
         return (
             *affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head"),
-            *layer_norm(f"{name}.norm", *narrow, part="head"),
-            affine(name, ("vocab", vocab), narrow, init, "head")[1],
+            *norm.weights(f"{name}.norm", *narrow, part="head"),
+            bias(name, ("vocab", vocab), "head"),
         )
 
     def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
@@ -59,13 +60,13 @@ class LinearHead(Node):
     bias: bool = True
 
     def weights(
-        self, name: str, hidden: int, embedding: int, vocab: int, init: Drawn
+        self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
         """The map where the widths differ, and the bias over the vocabulary if there is one."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
         dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
-        bias = affine(name, ("vocab", vocab), narrow, init, "head")[1:]
-        return (*(dense if embedding != hidden else ()), *(bias if self.bias else ()))
+        scores = (bias(name, ("vocab", vocab), "head"),)
+        return (*(dense if embedding != hidden else ()), *(scores if self.bias else ()))
 
     def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
         """The projection onto the vocabulary, behind the map where there is one."""

@@ -1,12 +1,36 @@
-"""Where the layer norms stand."""
+"""Norms: where they stand, and what function they are.
+
+Placement is a setting; it names the function of the layers, the embeddings and the heads.
+"""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node
+from bertc.ir.base import ONES, ZEROS, Axis, Node, Part, Weight
 
 Epsilon = Annotated[float, Field(gt=0, le=1)]
+
+
+class LayerNorm(Node):
+    """(x - mean) / sqrt(variance + eps), scaled and shifted if ``affine`` (Ba et al. 2016)."""
+
+    kind: Literal["layer"] = "layer"
+    eps: Epsilon
+    affine: bool = True
+
+    def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
+        """Scale and shift over ``width``, if it has them."""
+        if not self.affine:
+            return ()
+        return (
+            Weight(f"{name}.weight", (width,), (axis,), ONES, part, "norm"),
+            Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "norm"),
+        )
+
+
+NormFunction = LayerNorm
+"""The closed union of norm functions; ``nn.norm`` builds them."""
 
 
 class PostNorm(Node):
@@ -20,6 +44,16 @@ class PostNorm(Node):
     embeddings: bool = True
     positional = ("eps",)
 
+    @property
+    def function(self) -> NormFunction:
+        """The norm of layers and embeddings."""
+        return LayerNorm(eps=self.eps)
+
+    @property
+    def head_function(self) -> NormFunction:
+        """The norm within heads."""
+        return self.function
+
 
 class PreNorm(Node):
     """x + f(norm(x)), with one norm after the last layer (StackingBERT, Megatron BERT).
@@ -32,5 +66,16 @@ class PreNorm(Node):
     affine: bool = True
     positional = ("eps",)
 
+    @property
+    def function(self) -> NormFunction:
+        """The norm of layers, and after the last one."""
+        return LayerNorm(eps=self.eps, affine=self.affine)
+
+    @property
+    def head_function(self) -> NormFunction:
+        """The norm within heads, which has its scale and shift in any case."""
+        return LayerNorm(eps=self.eps)
+
 
 Norm = Annotated[PostNorm | PreNorm, Field(discriminator="kind")]
+"""The closed union of placements."""

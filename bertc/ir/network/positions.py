@@ -1,10 +1,10 @@
-"""How a token's place enters the encoder."""
+"""Position kinds: their settings and weights; ``nn.positions`` has their modules."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bertc.ir.base import Node, Width
+from bertc.ir.base import Axis, Drawn, Node, Normal, Weight, Width
 
 
 class LearnedPositions(Node):
@@ -19,14 +19,26 @@ class LearnedPositions(Node):
     positional = ("rows", "offset")
     bare_number = ("rows",)
 
+    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+        """The table, drawn as ``initializer=normal(positions=...)`` says where it says so."""
+        axis, wide = width
+        if isinstance(init, Normal) and init.positions:
+            init = Normal(std=init.positions)
+        axes: tuple[Axis, Axis] = ("positions", axis)
+        return (Weight(f"{name}.weight", (self.rows, wide), axes, init, "embeddings", "table"),)
+
     @property
     def room(self) -> int | None:
         """The longest row that has a vector for each of its places."""
         return self.rows - self.offset
 
 
-class _Untaught(Node):
+class _Unlearned(Node):
     """Positions without weights, for rows of any length."""
+
+    def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
+        """None."""
+        return ()
 
     @property
     def rows(self) -> int:
@@ -44,7 +56,7 @@ class _Untaught(Node):
         return None
 
 
-class SinusoidalPositions(_Untaught):
+class SinusoidalPositions(_Unlearned):
     """Sines, then cosines, of the place (Vaswani et al., 3.5): waves of 2 pi 10,000^(i / half).
 
     The two stand side by side as in fairseq's SinusoidalPositionalEmbedding, where half - 1 divides
@@ -54,7 +66,7 @@ class SinusoidalPositions(_Untaught):
     kind: Literal["sinusoidal"] = "sinusoidal"
 
 
-class NoPositions(_Untaught):
+class NoPositions(_Unlearned):
     """Embeddings know no places; attention may (Transformer-XL, XLNet)."""
 
     kind: Literal["none"] = "none"

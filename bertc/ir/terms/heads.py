@@ -6,7 +6,7 @@
 
 from dataclasses import dataclass
 
-from bertc.ir.base import Axis, Kept, Matmul, Weight, affine, layer_norm, unstated
+from bertc.ir.base import Axis, Kept, Matmul, Weight, affine, bias, matrix, unstated
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 
@@ -61,16 +61,16 @@ class BoundaryHead:
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
         out: tuple[Axis, int] = ("embedding", embedding)
-        _, bias = affine(name, ("vocab", encoder.vocab_size), out, init, "head")
+        norm = encoder.norm.head_function
         shape = (self.max_targets, self.position_dim)
         axes: tuple[Axis, Axis] = ("positions", "feature")
         return (
             Weight(f"{name}.position.weight", shape, axes, init, "head", "table"),
             *affine(f"{name}.first", hidden, feature, init, "head"),
-            *layer_norm(f"{name}.first_norm", *hidden, part="head"),
+            *norm.weights(f"{name}.first_norm", *hidden, part="head"),
             *affine(f"{name}.second", out, hidden, init, "head"),
-            *layer_norm(f"{name}.second_norm", *out, part="head"),
-            bias,
+            *norm.weights(f"{name}.second_norm", *out, part="head"),
+            bias(name, ("vocab", encoder.vocab_size), "head"),
         )
 
     def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
@@ -137,13 +137,14 @@ class ConditionedSpanHead:
         one: tuple[Axis, int] = ("labels", 1)
         init = encoder.initializer
         dense = affine(f"{name}.answered.dense", inner, both, init, "head")
-        answered = affine(f"{name}.answered", one, inner, init, "head")[:1]
+        answered = matrix(f"{name}.answered", one, inner, init, "head")
+        norm = encoder.norm.head_function
         return (
             *affine(f"{name}.start", one, hidden, init, "head"),
             *affine(f"{name}.end.dense", inner, both, init, "head"),
-            *(layer_norm(f"{name}.end.norm", *inner, part="head") if self.normed else ()),
+            *(norm.weights(f"{name}.end.norm", *inner, part="head") if self.normed else ()),
             *affine(f"{name}.end", one, inner, init, "head"),
-            *((*dense, *answered) if self.answered else ()),
+            *((*dense, answered) if self.answered else ()),
         )
 
     def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:

@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from bertc.ir.learning.optimizer import Adam
 from bertc.nn.attend import attend, can_varlen
-from bertc.nn.masks import Bounds, end_to_end, within
+from bertc.nn.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.objectives import corrupt
 from bertc.optim.optimizers import AdamRule, zero_moments
 from bertc.step.feed import to_inputs
@@ -96,7 +96,7 @@ def dropout_shares(setting: Setting, results: Results) -> None:
             results.put(f"dropout of {name}", refused=str(error)[:100])
         else:
             results.put(f"dropout of {name}", share=found, right=abs(found - RATE) < spread)
-    own = share(attend(zeros, zeros, unit.contiguous(), None, RATE))
+    own = share(attend(zeros, zeros, unit.contiguous(), Mask(), RATE))
     results.check("dropout of attention in a run", abs(own - RATE) < spread, share=own)
 
 
@@ -114,22 +114,22 @@ def forms(setting: Setting) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     padded = (torch.arange(s, device=setting.device) < lengths[:, None])[:, None, None]
     starts = torch.arange(0, s, s // 4, device=setting.device).expand(b, -1)
     numbers = torch.arange(s, device=setting.device).div(s // 4, rounding_mode="floor")
-    packed = within(numbers.expand(b, s))
-    laid_out: Tensor | Bounds = packed
+    packed = Mask(within_sequences(numbers.expand(b, s)))
+    laid_out: AttentionMask = packed
     if can_varlen(setting.device, torch.bfloat16):
         laid_out = end_to_end(starts, s)
     scores = torch.randn(b, n, s, s, generator=draws).to(setting.device, torch.bfloat16)
     asked: dict[str, tuple[Any, float]] = {
-        "full rows, dropout": (None, RATE),
-        "full rows": (None, 0.0),
-        "padded rows, dropout": (padded, RATE),
+        "full rows, dropout": (Mask(), RATE),
+        "full rows": (Mask(), 0.0),
+        "padded rows, dropout": (Mask(padded), RATE),
         "packed rows, dropout": (packed, RATE),
         "packed rows": (laid_out, 0.0),
-        "causal, dropout": ("earlier", RATE),
+        "causal, dropout": (Mask(is_causal=True), RATE),
         "scores of distances, dropout": (scores.requires_grad_(), RATE),
     }
-    for name, (visible, rate) in asked.items():
-        yield name, lambda v=visible, r=rate: attend(query, key, value, v, r)  # type: ignore[misc]
+    for name, (mask, rate) in asked.items():
+        yield name, lambda m=mask, r=rate: attend(query, key, value, m, r)  # type: ignore[misc]
 
 
 def kernels(setting: Setting, results: Results) -> None:
@@ -162,7 +162,7 @@ def gradients_under_a_mask(setting: Setting, results: Results) -> None:
     real = torch.arange(s, device=setting.device) < torch.tensor([[s], [s - 100]]).to(
         setting.device
     )
-    attend(query, key, value, real[:, None, None], 0.0).float().sum().backward()
+    attend(query, key, value, Mask(real[:, None, None]), 0.0).float().sum().backward()
     finite = all(bool(x.grad.isfinite().all()) for x in (query, key, value) if x.grad is not None)
     results.check("gradients of attention under a mask", finite)
     if setting.kind == "cuda":

@@ -1,0 +1,24 @@
+"""The base of all attention kinds."""
+
+from typing import ClassVar, Self
+
+from bertc.ir.base import Drawn, Node, Weight
+
+
+class AttentionNode(Node):
+    """An attention kind; its answers here are those of most kinds."""
+
+    knows_distances: ClassVar[bool] = False
+
+    def at(self, layer: int) -> Self:
+        """The attention of that layer; a kind may differ from layer to layer."""
+        return self
+
+    @property
+    def compares_segments(self) -> bool:
+        """Whether it tells segments apart without a table, as many as there are."""
+        return False
+
+    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
+        """Weights that all layers use, by name, whoever shares the rest: none."""
+        return ()

@@ -1,0 +1,61 @@
+"""The base of all attention kinds.
+
+Axes: b batch, q queries, k keys, h hidden.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol, Self, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bertc.ir.network.encoder import Encoder
+from bertc.nn.inputs import Reading
+from bertc.nn.norm import build_norm
+from bertc.nn.weights import Linear, Table
+
+
+class Context(Protocol):
+    """All that layers of one kind read beside states: masks, distances, angles."""
+
+    def select_queries(self, inputs: Reading) -> Self:
+        """The context of a layer that computes the output positions alone."""
+
+
+Kind = TypeVar("Kind", contravariant=True)
+ContextOfKind = TypeVar("ContextOfKind", bound=Context)
+
+
+class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
+    """Attention of some kind in one layer, and the norm that goes with it."""
+
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__()
+        self.norm = build_norm(table, f"{name}.norm", node.norm.function)
+        self.heads = node.layers[layer].heads
+        self.causal = node.causal
+        self.dropout = node.dropout.attention
+
+    def prepare(
+        self, kind: Kind, inputs: Reading, x_bqh: torch.Tensor, shared: Mapping[str, torch.Tensor]
+    ) -> ContextOfKind:
+        """The context of all layers of that kind, made once of what the encoder reads.
+
+        ``x`` are the embeddings, ``shared`` the weights by name that all layers have in common.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: ContextOfKind
+    ) -> torch.Tensor:
+        """New states (b, q, h) of the queries ``x``; ``keys``: states attended to, None: ``x``."""
+        raise NotImplementedError
+
+
+def fused_linear(maps: Sequence[Linear], x_bsh: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Several maps of the same states as one product: narrow ones leave the hardware idle."""
+    weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
+    biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
+    bias = torch.cat(biases).to(x_bsh.dtype) if biases else None
+    return F.linear(x_bsh, weight, bias).chunk(len(maps), dim=-1)

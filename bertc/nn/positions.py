@@ -1,0 +1,79 @@
+"""The position kinds: vectors that are added to those of tokens.
+
+Axes: b batch, s sequence, e embedding, l positions.
+"""
+
+from typing import assert_never, cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bertc.ir.network.positions import LearnedPositions as LearnedNode
+from bertc.ir.network.positions import NoPositions as NoneNode
+from bertc.ir.network.positions import Positions
+from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
+from bertc.nn.inputs import Reading
+from bertc.nn.weights import Embedding, Table
+
+
+class LearnedPositions(Embedding):
+    """Rows of a table, from ``offset`` on."""
+
+    def __init__(self, table: Table, name: str, node: LearnedNode) -> None:
+        super().__init__(table, name)
+        self.offset = node.offset
+
+    def added(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
+        """Their vectors, (s, e) or (b, s, e)."""
+        at = position_ids(inputs)
+        if at is None:
+            return self.weight[self.offset : self.offset + x_bse.shape[1]]
+        return cast(torch.Tensor, self(self.offset + at))
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines and cosines of the position."""
+
+    def added(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
+        """Their vectors, (s, e) or (b, s, e)."""
+        _, seq, width = x_bse.shape
+        waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
+        at = position_ids(inputs)
+        return waves_se if at is None else waves_se[at]
+
+
+def build_positions(
+    table: Table, name: str, node: Positions
+) -> LearnedPositions | SinusoidalPositions | None:
+    """The positions of that name in the table, by their kind; None where embeddings have none."""
+    match node:
+        case LearnedNode():
+            return LearnedPositions(table, name, node)
+        case SinusoidalNode():
+            return SinusoidalPositions()
+        case NoneNode():
+            return None
+        case _:
+            assert_never(node)
+
+
+def position_ids(inputs: Reading) -> torch.Tensor | None:
+    """Positions (b, s) of the tokens; None: in order, from 0."""
+    if inputs.position_ids is not None:
+        return inputs.position_ids
+    return None if inputs.sequence_ids is None else places(inputs.sequence_ids)
+
+
+def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+    """Positions (b, s) that begin again with each unbroken run of one number."""
+    lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
+    begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
+    return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values
+
+
+def sinusoids(positions_l: torch.Tensor, width: int) -> torch.Tensor:
+    """Sines, then cosines, of positions (l,), at wavelengths of 2 pi to 20,000 pi, (l, width)."""
+    powers = torch.arange(0, width, 2, device=positions_l.device).float() / width
+    angles = positions_l[:, None] * (1e4**-powers)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
