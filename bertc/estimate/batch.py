@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from bertc.estimate.layers import FP32, Room
+from bertc.estimate.blocks import Room
+from bertc.estimate.execution import FP32
 from bertc.ir.learning.objective import Clm, Masked, Mlm, Nsp, Plm, Pretraining, Rtd, Sbo, Sop, Tlm
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Stage, batches_at_once
