@@ -1,6 +1,6 @@
 """Bytes of the batch of a step: its rows as text, and the columns that are made of them."""
 
-from bertc.estimate.layers import Room
+from bertc.estimate.blocks import Room
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.ir.terms.node import FP32, LONG
 

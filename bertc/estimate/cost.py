@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bertc.estimate.blocks import Room
 from bertc.estimate.device import Device
 from bertc.estimate.devices import device_named
 from bertc.estimate.duration import Work, launches, run_time, stage_time
@@ -15,7 +16,6 @@ from bertc.estimate.figures import (
     StageEstimate,
 )
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
-from bertc.estimate.layers import Room
 from bertc.estimate.memory import whole_step
 from bertc.estimate.parameters import count
 from bertc.estimate.sharing import (

@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
+from bertc.estimate.blocks import call_of
+from bertc.estimate.execution import Execution
 from bertc.estimate.figures import Convention, Flops, Parameters
+from bertc.estimate.rules import cost
+from bertc.ir.network.forward import forward
 from bertc.ir.program.resolved import Stage
 
-_LAYERS = ("attention", "ffn")
+ANY = Execution("cpu", "fp32", compiled=False)
+"""FLOPs do not depend on it."""
 
 
 class Executed(NamedTuple):
@@ -74,21 +79,21 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     What is computed once for all of them counts in part. A network that learns nothing has no
     backward pass.
     """
-    forward = train = layers = 0
-    rows = examples * stage.rows_an_example
+    total = train = layers = 0
     for network in stage.networks():
-        # A pooler that nothing reads is not run; else it pools every example of a row.
-        pooled = stage.texts if network.pooled else 0
-        memory = stage.remembered(network.name)
-        body = network.encoder.matmuls(
-            rows, stage.seq, network.asked, memory, network.unseen, network.ways
-        )
-        for product in (*body, *network.head_matmuls(examples)):
-            times = pooled if product.part == "pooler" else 1
-            forward += times * product.flops
-            train += times * (product.train_flops if network.terms else product.flops)
-            layers += product.flops if network.terms and product.part in _LAYERS else 0
-    return Executed(*(_mean(total, examples) for total in (forward, train, layers)))
+        call = call_of(stage, network, examples * stage.rows_an_example)
+        passed, learns = forward(network.encoder, call), bool(network.terms)
+        around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last)]
+        blocks = (block for layer in passed.layers for block in layer)
+        inside = [cost(each, ANY) for block in blocks for each in block.operations]
+        for each in (*around, *inside):
+            total += each.flops
+            train += each.train_flops if learns else each.flops
+        layers += sum(each.flops for each in inside) if learns else 0
+        for product in network.head_matmuls(examples):
+            total += product.flops
+            train += product.train_flops if learns else product.flops
+    return Executed(*(_mean(each, examples) for each in (total, train, layers)))
 
 
 def _mean(total: int, count: int) -> int:

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from bertc.estimate.blocks import Room, call_of
 from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
+from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.layers import FP32, Room, layer_bytes
 from bertc.estimate.memory_points import MOMENTS_BYTES, Moment, Step
+from bertc.ir.network.forward import forward
 from bertc.ir.program.resolved import Stage
 from bertc.planning.plan import Fit, choose, largest_divisor
 
@@ -41,18 +43,12 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept; what DDP keeps is as if it accumulated."""
-    places = stage.texts + 1 if stage.pack else 0
-    layers = tuple(
-        tuple(
-            layer.of_rows(stage.rows_an_example)
-            for layer in layer_bytes(
-                network, stage.seq, room, stage.remembered(network.name), places
-            )
-        )
+    forwards = tuple(
+        forward(network.encoder, call_of(stage, network, stage.rows_an_example))
         for network in stage.networks()
     )
     return Step(
-        stage, parameters, room, layers, accumulating=room.strategy == "ddp", recompute=False
+        stage, parameters, room, forwards, accumulating=room.strategy == "ddp", recompute=False
     )
 
 

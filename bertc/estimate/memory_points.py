@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import assert_never
 
 from bertc.estimate.batch import batch_bytes
+from bertc.estimate.blocks import BlockBytes, Gradients, Room, block_bytes, kept_by
 from bertc.estimate.cuda import CUBLAS_BYTES
+from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
-from bertc.estimate.layers import FP32, Gradients, LayerBytes, Room
-from bertc.ir.base import Kept
+from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Network, Stage
@@ -50,7 +51,8 @@ class Pass:
     stage: Stage
     network: Network
     room: Room
-    layers: tuple[LayerBytes, ...]
+    forward: op.Forward
+    layers: tuple[tuple[BlockBytes, ...], ...]
     recompute: bool
 
     @property
@@ -68,24 +70,33 @@ class Pass:
         """Of them those without the heads'."""
         if not self.network.terms:
             return 0
-        rows = self.stage.rows_an_example
-        around = rows * self.room.bytes_of(embeddings_kept(self.stage, self.network))
+        how, forward = self.room.how, self.forward
+        around = kept_by((*forward.embeddings, *forward.last), how) + self.states
         if self.recompute:
             return around + len(self.layers) * self.input
-        return around + sum(layer.kept for layer in self.layers)
+        return around + sum(block.kept for layer in self.layers for block in layer)
+
+    @property
+    def states(self) -> int:
+        """Bytes of what the network makes of one example: one head alone takes it as it is."""
+        asked, stage = self.network.asked, self.stage
+        if asked is not None and len(self.network.terms) == 1:
+            return 0
+        states = stage.seq + self.network.unseen if asked is None else asked
+        return stage.rows_an_example * states * self.encoder.hidden * self.room.how.value_bytes
 
     @property
     def input(self) -> int:
         """Of a layer."""
         rows = self.stage.rows_an_example
-        return rows * self.stage.seq * self.encoder.hidden * self.room.value_bytes
+        return rows * self.stage.seq * self.encoder.hidden * self.room.how.value_bytes
 
     @cached_property
     def copies(self) -> int:
         """Of the layers' weights, kept from forward on."""
         if self.recompute or not self.network.terms:
             return 0
-        return sum(layer.copies for layer in self.layers)
+        return sum(block.copies for layer in self.layers for block in layer)
 
     @cached_property
     def heads(self) -> int:
@@ -115,12 +126,8 @@ class Pass:
     @cached_property
     def gradients(self) -> int:
         """Bytes of the gradients of its own layers and heads."""
-        gradients = Gradients(self.encoder, accumulating=False)
-        made = 0
-        for number, layer in enumerate(self.layers):
-            gradients.add("ffn", number, layer.ffn_weights)
-            made = gradients.add("attention", number, layer.attention_weights)
-        return made + self.heads * FP32
+        owned = {block.owner: block.weights for layer in self.layers for block in layer}
+        return sum(owned.values()) + self.heads * FP32
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,7 @@ class Step:
     stage: Stage
     parameters: Parameters
     room: Room
-    layers: tuple[tuple[LayerBytes, ...], ...]
+    forwards: tuple[op.Forward, ...]
     accumulating: bool
     recompute: bool
 
@@ -142,8 +149,15 @@ class Step:
     def passes(self) -> tuple[Pass, ...]:
         """Of the networks, in the order in which they read."""
         return tuple(
-            Pass(self.stage, network, self.room, layers, self.recompute)
-            for network, layers in zip(self.stage.networks(), self.layers, strict=True)
+            Pass(
+                self.stage,
+                network,
+                self.room,
+                forward,
+                block_bytes(forward, self.room.how),
+                self.recompute,
+            )
+            for network, forward in zip(self.stage.networks(), self.forwards, strict=True)
         )
 
     @cached_property
@@ -181,14 +195,14 @@ class Step:
         room, stage = self.room, self.stage
         fixed = one.copies
         if room.precision == "bf16":
-            fixed += (one.heads + one.reads * one.table) * room.value_bytes
+            fixed += (one.heads + one.reads * one.table) * room.how.value_bytes
         if not one.reads and one.network.terms:
             yield Moment(fixed, one.kept)
             return
-        slope = one.table * room.value_bytes
+        slope = one.table * room.how.value_bytes
         if room.compiled:
             # The compiled form makes their gradient beside them, on a CPU through fp32.
-            beside = room.value_bytes + (FP32 if room.device == "cpu" else 0)
+            beside = room.how.value_bytes + (FP32 if room.device == "cpu" else 0)
             yield Moment(fixed + slope, one.kept + one.scores * beside)
         else:
             # A chunk before and after its bias is added (in fp32 there is no before), and the last.
@@ -201,23 +215,20 @@ class Step:
             yield Moment(one.copies + one.table * FP32, one.body_kept)
 
     def _layers(self, one: Pass) -> Iterator[Moment]:
-        """In each layer, the last first: at its feed-forward part, then at its attention."""
+        """In each block of the layers, the last first."""
         left, copied = one.body_kept, one.copies
-        gradients = Gradients(one.encoder, self.accumulating)
+        gradients = Gradients(one.layers, self.accumulating)
         # The gradient of the token table waits for its second half until the embeddings' turn.
         fixed = one.table * FP32 if one.reads else 0
-        for number in reversed(range(len(one.layers))):
-            layer = one.layers[number]
+        for layer in reversed(one.layers):
             if self.recompute:
-                left += layer.kept - one.input
-                copied += layer.copies
-            made = gradients.add("ffn", number, layer.ffn_weights)
-            yield Moment(fixed + copied + made, left + layer.ffn_working)
-            left -= layer.ffn_kept
-            made = gradients.add("attention", number, layer.attention_weights)
-            yield Moment(fixed + copied + made, left + layer.attention_working)
-            left -= layer.attention_kept
-            copied -= layer.copies
+                left += sum(block.kept for block in layer) - one.input
+                copied += sum(block.copies for block in layer)
+            for block in reversed(layer):
+                made = gradients.add(block)
+                yield Moment(fixed + copied + made, left + block.transient)
+                left -= block.kept
+            copied -= sum(block.copies for block in layer)
 
     def _end(self) -> Iterator[Moment]:
         """At the gradient of the token table, dense like the table, and at the update."""
@@ -247,26 +258,4 @@ class Step:
 def memory_bytes(stage: Stage, room: Room) -> int:
     """What the rows of a batch remember, and beside it what they will."""
     layer = stage.batch * stage.memory * stage.encoder.hidden
-    return 2 * len(stage.encoder.layers) * layer * room.value_bytes
-
-
-def embeddings_kept(stage: Stage, network: Network) -> Kept:
-    """What the embeddings keep of one example, and the states after the last layer."""
-    encoder, seq, asked = network.encoder, stage.seq + network.unseen, network.asked
-    hidden, embedding = encoder.hidden, encoder.embedding
-    dropped = 1 if encoder.dropout.hidden else 0
-    states = seq if asked is None else asked
-    # One head alone takes what was asked for as it is.
-    own = states if asked is None or len(network.terms) > 1 else 0
-    total = Kept(values=own * hidden, masks=dropped * seq * embedding)
-    if encoder.norms_embeddings:
-        total += Kept(values=seq * embedding, fp32=2 * seq)
-    elif encoder.norm.kind == "pre":
-        total += Kept(values=states * hidden, fp32=2 * states)
-    if encoder.factorised:
-        total += Kept(values=seq * embedding)
-    last = len(encoder.layers) - 1
-    rows = {encoder.queries(layer, stage.seq, asked, network.unseen) for layer in (0, last)}
-    context = stage.remembered(network.name) + stage.seq
-    common = sum(encoder.attention.common_kept(context, queries) for queries in rows)
-    return total + Kept(values=common)
+    return 2 * len(stage.encoder.layers) * layer * room.how.value_bytes

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from bertc.estimate.blocks import Room
 from bertc.estimate.device import Device
+from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.layers import FP32, Room
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
 from bertc.estimate.memory_points import MOMENTS_BYTES
 from bertc.ir.program.resolved import Resolved, Stage

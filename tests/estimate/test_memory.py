@@ -5,10 +5,11 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.layers import Room, flash_bytes
+from bertc.estimate.blocks import Room
 from bertc.estimate.memory import stage_fit, stage_memory, whole_step
 from bertc.estimate.memory_points import CHUNK
 from bertc.estimate.parameters import count
+from bertc.estimate.rules import flash_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Order, Reading, build
 from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
@@ -205,11 +206,11 @@ def test_backward_of_flash_attention_adds_up_in_fp32() -> None:
 def test_places_for_sequences_are_no_more_than_a_row_holds() -> None:
     packed = as_base("pack=true dropout=0").stages[0]
     working = [
-        layers[0].attention_working
+        one.layers[0][0].transient
         for stage in (packed, packed.model_copy(update={"pack": False}))
-        for layers in whole_step(
+        for one in whole_step(
             stage, count(packed, packed.objective), Room(2**40, "cuda", "bf16", True, "off")
-        ).layers
+        ).passes
     ]
     assert 128 * (working[0] - working[1]) == 4 * 128 * 128 * (packed.texts + 1) * 12 * 65
 

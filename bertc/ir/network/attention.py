@@ -1,10 +1,11 @@
-"""Attention kinds: their settings, weights and matmuls; ``nn.attention`` has their modules."""
+"""Attention kinds: their settings, weights and operations; ``nn.attention`` has their modules."""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from bertc.ir.base import Axis, Drawn, Kept, Matmul, Weight, affine, matrix
+from bertc.ir import operation as op
+from bertc.ir.base import Axis, Drawn, Weight, affine, matrix
 from bertc.ir.network.attention_node import AttentionNode
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
@@ -30,81 +31,23 @@ class FullAttention(AttentionNode):
             *affine(f"{name}.output", outer, inner, init, "attention"),
         )
 
-    def matmuls(
-        self,
-        hidden: int,
-        heads: int,
-        head_dim: int,
-        batch: int,
-        seq: int,
-        queries: int,
-        ahead: int,
-        ways: int,
-    ) -> tuple[Matmul, ...]:
-        """Four projections, the scores and the weighted average.
-
-        ``queries`` of the ``seq`` positions ask, all of them answer.
-        """
-        width = heads * head_dim
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """One map of the queries and one of keys and values, all three as one where they can be."""
+        w, inner = widths, widths.inner
+        if call.targets:
+            mask: op.Mask = "targets"
+        elif call.memory:
+            mask = "pairs"
+        else:
+            mask = "causal" if call.causal else "keys"
         return (
-            Matmul("attention", batch * queries, hidden, width),
-            Matmul("attention", batch * seq, hidden, width, times=2),
-            Matmul("attention", queries, head_dim, seq, times=batch * heads),
-            Matmul("attention", queries, seq, head_dim, times=batch * heads),
-            Matmul("attention", batch * queries, width, hidden),
-        )
-
-    def kept(
-        self,
-        hidden: int,
-        heads: int,
-        head_dim: int,
-        seq: int,
-        queries: int,
-        turned: int,
-        fused: bool,
-        ordered: bool,
-    ) -> Kept:
-        """Input, queries, keys, values, average, and a log-sum-exp a row.
-
-        Not ``fused``: the scores as probabilities instead of once a row, and where masks are kept
-        also their dropout mask, and dropped out.
-        """
-        width = heads * head_dim
-        gathered = queries if queries != seq else 0
-        values = (seq + gathered) * hidden + 2 * (seq + queries) * width
-        if fused and ordered:  # its mask as scores, and the average with nothing where it is empty
-            values += queries * (seq + width)
-        if fused:
-            return Kept(values=values, fp32=heads * queries)
-        scores = heads * queries * seq
-        return Kept(values=values + scores, masks=2 * scores)
-
-    def common_kept(self, seq: int, queries: int) -> int:
-        """Values that all layers keep together: none."""
-        return 0
-
-    def working(
-        self,
-        heads: int,
-        head_dim: int,
-        seq: int,
-        queries: int,
-        turned: int,
-        fused: bool,
-    ) -> int:
-        """Values that backward holds at once beside what was kept.
-
-        Fused: the gradients of queries, keys and values; else those of the scores and the average.
-        """
-        width = heads * head_dim
-        if fused:
-            return (2 * seq + queries) * width
-        return queries * heads * seq + seq * width
-
-    def joined(self, hidden: int, heads: int, head_dim: int) -> int:
-        """Elements of the weights that one application copies: the three maps side by side."""
-        return 3 * hidden * heads * head_dim
+            *_maps(w, call),
+            op.Attention(
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
+                call.sequences,
+            ),
+            op.Product(call.states, inner, w.hidden),
+        )  # fmt: skip
 
 
 class RelativeAttention(AttentionNode):
@@ -152,83 +95,44 @@ class RelativeAttention(AttentionNode):
             return ()
         return _biases("relative", ("content_bias", "distance_bias"), heads * head_dim, init)
 
-    def matmuls(
-        self,
-        hidden: int,
-        heads: int,
-        head_dim: int,
-        batch: int,
-        seq: int,
-        queries: int,
-        ahead: int,
-        ways: int,
-    ) -> tuple[Matmul, ...]:
-        """Four projections, one of all distances, both scores and the weighted average.
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """As full attention, with scores of distances, and of segments, that are added.
 
-        Distances are mapped once for all rows of a batch: from that of the first of ``seq`` behind
-        the last to that of the last ``ahead``, once more where they are read another ``ways``.
-        Queries beyond those of the row, or only some of
+        Distances are mapped once for all rows of a batch, in each direction: from that of the first
+        key behind the last token to that of the last one before the first. Rows that are read in
+        two directions have their own copy. Queries beyond the tokens of a row, or only some of
         them, stand anywhere: each meets all distances.
         """
-        width, distances, times = heads * head_dim, seq + ahead, batch * heads
-        in_line = ahead if queries >= ahead else 0
-        met = [(s.rows, s.end - s.begin) for s in strips(seq, in_line, distances)]
-        met += [(queries - in_line, distances)] if queries > in_line else []
-        segments = Matmul("attention", queries, head_dim, 1, times=times)
+        w, inner, future = widths, widths.inner, 1 if call.causal else call.tokens
+        distances, times = call.keys + future, call.rows * widths.heads
+        in_line = future if call.queries >= future else 0
+        met = [(s.rows, s.end - s.begin) for s in strips(call.keys, in_line, distances)]
+        met += [(call.queries - in_line, distances)] if call.queries > in_line else []
+        own = call.rows * (call.directions - 1) * distances * inner
         return (
-            Matmul("attention", batch * queries, hidden, width),
-            Matmul("attention", batch * seq, hidden, width, times=2),
-            Matmul("attention", ways * distances, hidden, width, fixed=True),
-            Matmul("attention", queries, head_dim, seq, times=times),
-            *(Matmul("attention", rows, head_dim, many, times=times) for rows, many in met),
-            *((segments,) if self.segments else ()),
-            Matmul("attention", queries, seq, head_dim, times=times),
-            Matmul("attention", batch * queries, width, hidden),
+            *_maps(w, call),
+            op.Product(
+                call.directions * distances, w.hidden, inner, constant=True, keeps_rows=False
+            ),
+            *((op.Copy(own, kept=True),) if own else ()),
+            *(op.Product(rows, w.head_dim, many, times, maps=0) for rows, many in met),
+            *(self._of_segments(w, call) if self.segments else ()),
+            op.Attention(
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"
+            ),
+            op.Product(call.states, inner, w.hidden),
         )
 
-    def kept(
-        self,
-        hidden: int,
-        heads: int,
-        head_dim: int,
-        seq: int,
-        queries: int,
-        turned: int,
-        fused: bool,
-        ordered: bool,
-    ) -> Kept:
-        """As full attention, and the queries once more for each other bias; no kernel is fused.
+    def _of_segments(self, w: op.Widths, call: op.Call) -> op.Operations:
+        scores = call.states * w.heads
+        return (
+            op.Product(call.queries, w.head_dim, 1, times=call.rows * w.heads, maps=0),
+            op.Pointwise("add", scores * call.keys, kept=scores),
+        )
 
-        Where rows are ``turned`` each has so many distances of its own.
-        """
-        width = heads * head_dim
-        gathered = queries if queries != seq else 0
-        values = (seq + gathered) * hidden + (2 * seq + 3 * queries) * width
-        if self.segments:
-            values += queries * (width + heads)
-        values += turned * width
-        scores = heads * queries * seq
-        return Kept(values=values + scores, masks=0 if fused else 2 * scores)
-
-    def common_kept(self, seq: int, queries: int) -> int:
-        """Values that all layers keep together: which keys stand in the query's own segment."""
-        return queries * seq if self.segments else 0
-
-    def working(
-        self,
-        heads: int,
-        head_dim: int,
-        seq: int,
-        queries: int,
-        turned: int,
-        fused: bool,
-    ) -> int:
-        """Values that backward holds at once beside what was kept: the gradients of all scores."""
-        return 4 * queries * heads * seq + turned * heads * head_dim
-
-    def joined(self, hidden: int, heads: int, head_dim: int) -> int:
-        """Elements of the weights that one application copies: the three maps side by side."""
-        return 3 * hidden * heads * head_dim
+    def shared_operations(self, call: op.Call) -> op.Operations:
+        """Which keys stand in the query's own segment, once for all layers."""
+        return (op.Copy(call.states * call.keys, kept=True),) if self.segments else ()
 
 
 class Strip(NamedTuple):
@@ -253,6 +157,16 @@ def strips(context: int, rows: int, distances: int) -> list[Strip]:
         begin = rows - first - many
         found.append(Strip(first, many, begin, begin + context + many))
     return found
+
+
+def _maps(w: op.Widths, call: op.Call) -> op.Operations:
+    """States to queries, keys and values: one product where all of them are of the same states."""
+    if not call.selects:
+        return (op.Product(call.context, w.hidden, 3 * w.inner, maps=3),)
+    return (
+        op.Product(call.states, w.hidden, w.inner),
+        op.Product(call.context, w.hidden, 2 * w.inner, maps=2),
+    )
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:

@@ -1,7 +1,9 @@
 """The base of all attention kinds."""
 
+from abc import abstractmethod
 from typing import ClassVar, Self
 
+from bertc.ir import operation as op
 from bertc.ir.base import Drawn, Node, Weight
 
 
@@ -21,4 +23,12 @@ class AttentionNode(Node):
 
     def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
         """Weights that all layers use, by name, whoever shares the rest: none."""
+        return ()
+
+    @abstractmethod
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """The operations of one layer, without its norm and residual branch."""
+
+    def shared_operations(self, call: op.Call) -> op.Operations:
+        """Operations done once for all layers: none."""
         return ()

@@ -1,4 +1,4 @@
-"""An encoder with every dimension known, and the statement of its weights and matmuls."""
+"""An encoder with every dimension known, and the statement of its weights."""
 
 import re
 from typing import Annotated
@@ -241,51 +241,3 @@ class Encoder(Node):
             *self.final_weights(),
             *self.pooler_weights(),
         )
-
-    def queries(self, layer: int, seq: int, asked: int | None, unseen: int) -> int:
-        """States of a row that a layer makes: of all tokens and of the ``unseen`` ones once more.
-
-        Of the last layer only those that are asked for.
-        """
-        return seq + unseen if asked is None or layer < len(self.layers) - 1 else asked
-
-    def matmuls(
-        self,
-        batch: int,
-        seq: int,
-        asked: int | None = None,
-        memory: int = 0,
-        unseen: int = 0,
-        ways: int = 1,
-    ) -> tuple[Matmul, ...]:
-        """The products of one forward pass over (batch, seq) ids; table lookups are none.
-
-        With ``asked`` the last layer makes so many states a row. ``memory`` positions stand before
-        each. ``unseen`` tokens have a second state, that of who does not see them. Rows are read in
-        so many ``ways``.
-        """
-        ahead = 1 if self.causal else seq
-        products: list[Matmul] = []
-        if isinstance(self.table, AdaptiveTable) and self.table.narrows:
-            tokens = batch * seq
-            products += self.table.matmuls(self.vocab_size, self.embedding, self.hidden, tokens)
-        if self.factorised:
-            products.append(
-                Matmul("embeddings", batch * (seq + unseen), self.embedding, self.hidden)
-            )
-        for layer, widths in enumerate(self.layers):
-            queries = self.queries(layer, seq, asked, unseen)
-            products += self.attention.matmuls(
-                self.hidden,
-                widths.heads,
-                widths.head_dim,
-                batch,
-                memory + seq,
-                queries,
-                ahead,
-                ways,
-            )
-            products += self.ffn.matmuls(self.hidden, widths.ffn, batch, queries)
-        if self.pooler:
-            products.append(Matmul("pooler", batch, self.hidden, self.hidden))
-        return tuple(products)

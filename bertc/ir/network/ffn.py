@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from bertc.ir.base import Axis, Drawn, Kept, Matmul, Node, Weight, affine
+from bertc.ir import operation as op
+from bertc.ir.base import Axis, Drawn, Node, Weight, affine
 
 Activation = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh"]
 """``gelu`` is the erf form (PyTorch ports); ``gelu-tanh`` the approximation of the TF releases."""
@@ -33,21 +34,16 @@ class Mlp(Node):
             *affine(f"{name}.outer", outer, inner, init, "ffn"),
         )
 
-    def matmuls(self, hidden: int, width: int, batch: int, seq: int) -> tuple[Matmul, ...]:
-        """One product in, one product out."""
+    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
+        """One product in, one product out; some activations need their input for backward."""
+        inner = call.states * widths.ffn
+        by_result = self.activation in ("relu", "tanh")
         return (
-            Matmul("ffn", batch * seq, hidden, width),
-            Matmul("ffn", batch * seq, width, hidden),
+            op.Product(call.states, widths.hidden, widths.ffn),
+            op.Pointwise(self.activation, inner, kept=0 if by_result else inner),
+            *((op.Dropout(call.states, widths.ffn),) if dropout else ()),
+            op.Product(call.states, widths.ffn, widths.hidden),
         )
-
-    def kept(self, hidden: int, width: int, seq: int) -> Kept:
-        """Input, activation, and what the activation's derivative needs beside its result."""
-        before = 0 if self.activation in ("relu", "tanh") else 1
-        return Kept(values=seq * (hidden + (1 + before) * width))
-
-    def working(self, width: int, seq: int) -> int:
-        """Values that backward holds at once beside what was kept: the activation's gradient."""
-        return seq * width
 
 
 Ffn = Mlp

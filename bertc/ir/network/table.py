@@ -5,7 +5,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from bertc.ir.base import Axis, Initializer, Matmul, Node, Normal, Weight, Width
+from bertc.ir import operation as op
+from bertc.ir.base import Axis, Initializer, Node, Normal, Weight, Width
 
 EULER = 0.5772156649015329
 
@@ -37,6 +38,10 @@ class WholeTable(Node):
     def narrows(self) -> bool:
         """Whether there is a table, and a map to the hidden width, for each cluster."""
         return False
+
+    def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
+        """One lookup."""
+        return (op.Lookup(tokens, embedding, vocab),)
 
 
 class AdaptiveTable(Node):
@@ -87,11 +92,18 @@ class AdaptiveTable(Node):
         init = Normal(std=self.maps_std)
         return Weight(f"{name}.weight", (hidden, width), axes, init, part, "matrix")
 
-    def matmuls(self, vocab: int, embedding: int, hidden: int, tokens: int) -> tuple[Matmul, ...]:
-        """Every map for every token: shapes stay the same, and narrow maps cost little."""
+    def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
+        """Every table and map for every token: shapes stay the same, and narrow maps cost little.
+
+        So all of them have kept their input, and their results are added up.
+        """
+        clusters = self.clusters(vocab, embedding)
+        if not self.narrows:
+            return (op.Lookup(tokens, embedding, vocab),)
         return tuple(
-            Matmul("embeddings", tokens, cluster.width, hidden)
-            for cluster in self.clusters(vocab, embedding)
+            each
+            for low, high, width in clusters
+            for each in (op.Lookup(tokens, width, high - low), op.Product(tokens, width, hidden))
         )
 
 

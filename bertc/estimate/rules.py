@@ -1,0 +1,115 @@
+"""One rule for each operation: what it costs in floating-point operations and in memory.
+
+What is kept for backward is what autograd keeps without a compiler: the inputs of every product,
+norm and activation, probabilities where no kernel is fused, and dropout masks.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
+
+from bertc.estimate.execution import FP32, Execution
+from bertc.ir import operation as op
+
+FLASH_BLOCK, FLASH_WIDTH = 128, 32
+"""Tokens that FlashAttention's backward takes at once, to multiples of which sequences are rounded
+up, and numbers of a head, which are too (FlashAttention 2, flash_api.cpp)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one operation. ``flops`` are of forward, ``train_flops`` with those of backward.
+
+    Bytes ``kept`` live from forward to backward, ``transient`` ones while backward is at its block,
+    ``copies`` are of weights and kept whatever the rows.
+    """
+
+    flops: int = 0
+    train_flops: int = 0
+    kept: int = 0
+    transient: int = 0
+    copies: int = 0
+
+
+@lru_cache(maxsize=4096)
+def cost(operation: op.Operation, how: Execution) -> Cost:
+    """What one operation costs."""
+    match operation:
+        case op.Product():
+            return _product(operation, how)
+        case op.Attention():
+            return _attention(operation, how)
+        case op.Norm(rows, width):
+            saved = rows * width * how.value_bytes * operation.keeps_input
+            masks = rows * width * how.mask_bytes * operation.dropout
+            return Cost(kept=saved + masks + 2 * rows * FP32)  # a mean and a deviation a row
+        case op.Pointwise(function, elements, kept):
+            slope = 0 if function == "add" else elements
+            return Cost(kept=kept * how.value_bytes, transient=slope * how.value_bytes)
+        case op.Dropout(rows, width):
+            return Cost(kept=rows * width * how.mask_bytes)
+        case op.Copy(elements, kept):
+            saved = elements * how.value_bytes * kept
+            return Cost(kept=saved, transient=saved)
+        case op.Lookup():
+            return Cost()
+        case _:
+            assert_never(operation)
+
+
+def _product(product: op.Product, how: Execution) -> Cost:
+    """A multiply-add counts 2; backward makes the gradients of both factors that have one."""
+    rows, inner, columns = product.rows, product.inner, product.columns
+    flops = 2 * rows * inner * columns * product.times
+    joined = product.maps > 1 and how.precision == "fp32" and not how.compiled
+    return Cost(
+        flops=flops,
+        train_flops=flops * (2 if product.constant else 3),
+        kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
+        copies=inner * columns * FP32 * joined,
+    )
+
+
+def _attention(attention: op.Attention, how: Execution) -> Cost:
+    """Queries, keys and values are kept, and the probabilities or a sum for each of them."""
+    rows, queries, keys = attention.rows, attention.queries, attention.keys
+    inner = attention.heads * attention.head_dim
+    scores = rows * attention.heads * queries * keys
+    flops = 2 * 2 * scores * attention.head_dim
+    kept = rows * (queries + 2 * keys) * inner * how.value_bytes
+    fused = is_fused(attention, how)
+    masks = 0 if fused else 2 * scores * how.mask_bytes
+    if attention.mask == "scores":  # their gradients, those of what was added and of its factors
+        kept += scores * how.value_bytes + masks
+        return Cost(flops, 3 * flops, kept, 4 * scores * how.value_bytes)
+    if not fused:
+        kept += scores * how.value_bytes + masks
+        transient = scores + rows * keys * inner
+        return Cost(flops, 3 * flops, kept, transient * how.value_bytes)
+    kept += rows * attention.heads * queries * FP32
+    if attention.mask == "targets":  # its mask as numbers, and the result with nothing where empty
+        kept += rows * queries * (keys + inner) * how.value_bytes
+    transient = rows * (2 * keys + queries) * inner * how.value_bytes
+    if how.device == "cuda" and how.precision == "bf16":
+        end_to_end = attention.mask == "keys" and not attention.dropout
+        places = attention.sequences if end_to_end else 0
+        transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
+        if attention.sequences and not end_to_end:  # the mask of packed rows as numbers
+            kept += rows * queries * keys * how.value_bytes
+    return Cost(flops, 3 * flops, kept, transient)
+
+
+def is_fused(attention: op.Attention, how: Execution) -> bool:
+    """Whether one kernel does it: a CPU has none with dropout, and Apple's is not used."""
+    if how.device == "mps":
+        return False
+    return not (how.device == "cpu" and attention.dropout)
+
+
+def flash_bytes(seq: int, heads: int, head_dim: int, sequences: int) -> int:
+    """Of a row in backward: gradients of its queries added up in fp32, and a sum a query.
+
+    ``sequences``, empty ones too, where they lie end to end in a row; 0 where a row is one.
+    """
+    tokens = seq + FLASH_BLOCK * sequences if sequences else -(-seq // FLASH_BLOCK) * FLASH_BLOCK
+    return FP32 * tokens * heads * (-(-head_dim // FLASH_WIDTH) * FLASH_WIDTH + 1)

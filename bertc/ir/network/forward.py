@@ -1,0 +1,97 @@
+"""The operations of an encoder's forward pass, put together from those of its parts."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Literal
+
+from bertc.ir import operation as op
+from bertc.ir.base import Weight
+from bertc.ir.network.attention_node import AttentionNode
+from bertc.ir.network.encoder import Encoder, LayerWidths
+
+
+def forward(encoder: Encoder, call: op.Call) -> op.Forward:
+    """One forward pass; of the last layer the states that the call asks for."""
+    call = replace(call, causal=encoder.causal)
+    depth = len(encoder.layers)
+    calls = [call.of_all_states()] * (depth - 1) + [call]
+    kinds = [encoder.attention.at(layer) for layer in range(depth)]
+    parts = {
+        found: _layer(encoder, *found) for found in zip(kinds, encoder.layers, calls, strict=True)
+    }
+    shared = {
+        found: found[0].shared_operations(found[1]) for found in zip(kinds, calls, strict=True)
+    }
+    return op.Forward(
+        embeddings=(
+            *_embedding(encoder, call.of_all_states()),
+            *(operation for each in shared.values() for operation in each),
+        ),
+        layers=tuple(
+            _blocks(encoder, layer, *parts[kinds[layer], encoder.layers[layer], calls[layer]])
+            for layer in range(depth)
+        ),
+        last=_last(encoder, call),
+    )
+
+
+def _embedding(encoder: Encoder, call: op.Call) -> op.Operations:
+    """Tables, norm, dropout, and the map to the hidden width."""
+    states, width, hidden = call.states, encoder.embedding, encoder.hidden
+    tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
+    return (
+        *encoder.table.operations(encoder.vocab_size, width, hidden, call.rows * call.tokens),
+        *(op.Lookup(states, width, rows) for rows in tables if rows),
+        *((op.Norm(states, width),) if encoder.norms_embeddings else ()),
+        *((op.Dropout(states, width),) if encoder.dropout.hidden else ()),
+        *((op.Product(states, width, hidden),) if encoder.factorised else ()),
+    )
+
+
+def _layer(
+    encoder: Encoder, kind: AttentionNode, widths: LayerWidths, call: op.Call
+) -> tuple[op.Operations, op.Operations]:
+    """Attention and the feed-forward part, each with its norm and residual branch."""
+    hidden, rates = encoder.hidden, encoder.dropout
+    own = op.Widths(hidden, widths.heads, widths.head_dim, widths.ffn)
+    attention = kind.operations(own, call, rates.attention > 0)
+    ffn = encoder.ffn.operations(own, call, rates.ffn > 0)
+    if encoder.norm.kind == "post":
+        norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
+        return (*attention, norm), (*ffn, norm)
+    # Keys are normed too where they are not the queries: other states, or the first of them.
+    keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys)
+    before = op.Norm(call.states, hidden)
+    after = (
+        *((op.Dropout(call.states, hidden),) if rates.hidden else ()),
+        op.Pointwise("add", call.states * hidden),
+    )
+    context = (keys,) if call.selects else ()
+    return (*context, before, *attention, *after), (before, *ffn, *after)
+
+
+def _blocks(
+    encoder: Encoder, layer: int, attention: op.Operations, ffn: op.Operations
+) -> tuple[op.Block, op.Block]:
+    mixing, own = encoder.attention_weights(layer), encoder.ffn_weights(layer)
+    return (
+        _block("attention", encoder.attention_owner[layer], mixing, attention),
+        _block("ffn", encoder.ffn_owner[layer], own, ffn),
+    )
+
+
+def _block(
+    part: Literal["attention", "ffn"], owner: int, weights: Iterable[Weight], found: op.Operations
+) -> op.Block:
+    return op.Block(part, f"{part}.{owner}", sum(weight.numel for weight in weights), found)
+
+
+def _last(encoder: Encoder, call: op.Call) -> op.Operations:
+    """Norm and dropout of the last states, and the pooler."""
+    hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
+    return (
+        *((op.Norm(call.states, hidden),) if encoder.norm.kind == "pre" else ()),
+        *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
+        # The head that reads the pooler keeps its input.
+        *((op.Product(pooled, hidden, hidden, keeps_rows=False),) if pooled else ()),
+    )
