@@ -80,10 +80,17 @@ def trained(name: str, folder: Path) -> dict[str, Any]:
 def metrics(run: Path) -> list[Any]:
     """The lines of a run without what the machine has to do with."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [{k: v for k, v in line.items() if k not in MACHINE} for line in lines]
+    return [_without(MACHINE, line) for line in lines]
 
 
-MACHINE = ("seconds", "peak_memory_bytes")
+MACHINE = ("seconds", "peak_memory_bytes", "pearson", "spearman")
+"""Also correlations of answers that are all but alike, which magnify the last bits."""
+
+
+def _without(names: tuple[str, ...], value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {k: _without(names, v) for k, v in value.items() if k not in names}
 
 
 def weights(file: Path) -> dict[str, list[float]]:
