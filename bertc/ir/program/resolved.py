@@ -147,8 +147,8 @@ class Stage(Node):
     @property
     def rows_an_example(self) -> int:
         """Choices are read in a row each."""
-        answers = (task.answer for task in self.tasks)
-        return max((a.most for a in answers if isinstance(a, Choice)), default=1)
+        answers = [task.answer for task in self.tasks]
+        return max((1, *(each.most for each in answers if isinstance(each, Choice))))
 
     @property
     def texts(self) -> int:
