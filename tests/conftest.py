@@ -6,3 +6,5 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 # Read when MKL is first used, which may be in a test that trains nothing.
 os.environ.setdefault("MKL_CBWR", "AUTO")
+# No power fails while tests run: waiting for the disk many thousand times would show nothing.
+os.fsync = os.fstat

@@ -1,8 +1,10 @@
 """A tiny program and a tiny corpus, so that a whole run takes a second."""
 
 import json
+import multiprocessing
 import random
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -24,16 +26,28 @@ WORDS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+def undrawn(lines: object, path: Path) -> None:
+    """The picture of a finished run, which takes longer to draw than a tiny run, as a sign."""
+    path.touch()
+
+
+@pytest.fixture(scope="module", autouse=True)
 def no_picture() -> Iterator[None]:
-    """Leave the sign of a finished run, which takes longer to draw than a tiny run, undrawn."""
-
-    def sign(lines: object, path: Path) -> None:
-        path.touch()
-
+    """Draw no pictures of finished runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finish, "plot", sign)
+        patch.setattr(finish, "plot", undrawn)
         yield
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Processes that fork from a server which has torch loaded, so that each starts at once.
+
+    A session has one such server: what it loads is decided here for all tests.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"])
+    return context
 
 
 @pytest.fixture(scope="session")

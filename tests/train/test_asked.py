@@ -22,7 +22,7 @@ def table(path, names, rows):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory, no_picture):
+def files(tmp_path_factory):
     """Pairs in three parts, and words with tags in a folder of three."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "tags").mkdir()

@@ -1,6 +1,6 @@
 """Real processes: killed at random moments, and asked to stop."""
 
-import multiprocessing
+import os
 import random
 import signal
 import subprocess
@@ -15,7 +15,7 @@ from bertc.train.loop import train
 
 @pytest.fixture
 def two_threads(monkeypatch):
-    """Here and in processes started: sums over threads are part of what must not change."""
+    """Sums over threads are part of what must not change."""
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     torch.set_num_threads(2)
@@ -23,15 +23,14 @@ def two_threads(monkeypatch):
     torch.set_num_threads(before)
 
 
-@pytest.fixture
-def processes(two_threads):
-    """Processes that fork from a server which has torch loaded, so that each starts at once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bertc.train.loop"])
-    return context
+def train_on_two_threads(*arguments, **options):
+    """A run in a process of its own."""
+    os.environ["OMP_NUM_THREADS"] = "2"
+    torch.set_num_threads(2)
+    train(*arguments, **options)
 
 
-def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, same_run):
+def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, two_threads, same_run):
     resolved = tiny(steps=60, save_every=5, eval_every=15)
     cache = tmp_path / "cache"
     train(resolved, tmp_path / "straight", cache=cache, quiet=True)
@@ -39,7 +38,7 @@ def test_kills_at_random_moments_change_nothing(tiny, tmp_path, processes, same_
     options = {"cache": cache, "quiet": True, "resume": True}
     while kills < 5:
         process = processes.Process(
-            target=train, args=(resolved, tmp_path / "killed"), kwargs=options
+            target=train_on_two_threads, args=(resolved, tmp_path / "killed"), kwargs=options
         )
         process.start()
         process.join(draw.uniform(0.05, 1.2))

@@ -51,9 +51,7 @@ def command(tmp_path, monkeypatch):
     return call
 
 
-def test_a_longer_run_is_one_that_never_ended(
-    tiny, go, tmp_path, final_tensors, monkeypatch, no_picture
-):
+def test_a_longer_run_is_one_that_never_ended(tiny, go, tmp_path, final_tensors, monkeypatch):
     """To the bit: weights and moments; its metrics have what its first end added."""
     optimizer = Adam(lr=1e-3, warmup=2, schedule=InverseSqrt())
     own = {"optimizer": optimizer, "eval_every": 4, "log_every": 4, "save_every": 4}
@@ -133,7 +131,7 @@ FALLING, FLAT_RATE = (
 )
 
 
-def test_commands_that_go_on(command, tmp_path, corpus_file, no_picture):
+def test_commands_that_go_on(command, tmp_path, corpus_file):
     spec = SPEC.format(text=corpus_file)
     command(f'train "{spec}" --set "{FALLING}" --out run')
     with pytest.raises(ResumeRefusedError, match="steps: 4 -> 6.*made for 4 steps") as refused:

@@ -11,12 +11,11 @@ from tests.train.test_ranks import (
     PAIRS,
     ask_one,
     losses,
-    processes,
     straight,
     together,
 )
 
-__all__ = ["processes", "together"]  # fixtures
+__all__ = ["together"]  # a fixture
 
 
 def trace(rank):

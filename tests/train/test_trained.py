@@ -31,7 +31,7 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, no_picture):
+def runs(tmp_path_factory):
     """A folder with a run of text, and one of each task in files of one's own."""
     folder = tmp_path_factory.mktemp("runs")
     (folder / "farm.txt").write_text("a hen\n\na duck\n\na pond and a bird\n")

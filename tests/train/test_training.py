@@ -16,6 +16,8 @@ from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.attention import RelativeAttention
 from bertc.runs.checkpoints import newest
 from bertc.runs.folder import RunFolder, identity
+from bertc.runs.plot import plot
+from bertc.train import finish
 from bertc.train.loop import train
 
 NEXT = (Term(objective=Clm()),)
@@ -48,7 +50,8 @@ def straight_and_broken_agree(same_run, tmp_path):
     return lambda: same_run(tmp_path / "straight", tmp_path / "broken")
 
 
-def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path):
+def test_a_run_leaves_all_that_a_reader_needs(go, tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(finish, "plot", plot)
     report = go(tiny(), spec_text="layers=2")
     folder = tmp_path / "run"
     assert (report.step, report.tokens) == (12, 12 * 8 * 24)
