@@ -6,5 +6,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 # Read when MKL is first used, which may be in a test that trains nothing.
 os.environ.setdefault("MKL_CBWR", "AUTO")
+# That what g++ makes of vector code can be loaded is tried with 9 s of it; it is what tests run.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
