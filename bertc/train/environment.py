@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 
 import torch
@@ -74,6 +75,7 @@ def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus, source: Source
     )
 
 
+@cache  # packages stay what they are, and each look reads a file of theirs
 def versions() -> dict[str, str]:
     """Of Python and of the packages that take part in the arithmetic or the files."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
