@@ -124,7 +124,7 @@ def _missing(names: Collection[str], full_map: WeightMap, old_shapes: Shapes) ->
     return [
         f"it has no {full_map.copies.get(name, name)}"
         for name in sorted(names)
-        if not full_map.made(name) and (_part(name) in parts or not _optional(name))
+        if not full_map.is_new(name) and (_part(name) in parts or not _optional(name))
     ]
 
 

@@ -35,7 +35,7 @@ class WeightMap:
         pairs = self.copies.items()
         return WeightMap({f"{m}.{new}": f"{m}.{old}" for m in "mv" for new, old in pairs})
 
-    def made(self, name: str) -> bool:
+    def is_new(self, name: str) -> bool:
         """True if a weight belongs to a new layer."""
         return name in self.zeros or name in self.fresh
 

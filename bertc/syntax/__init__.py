@@ -1,4 +1,4 @@
-"""Text to tree to program, and back to canonical text."""
+"""Specs: text to tree to program, and back to canonical text."""
 
 from bertc.syntax.fixes import apply_fixes
 from bertc.syntax.load import load, lower

@@ -1,4 +1,4 @@
-"""Where specs are kept: a file, a shipped name, or the text itself."""
+"""Locations of specs: a file, a shipped name, standard input, or the text itself."""
 
 import os
 import re
@@ -20,15 +20,16 @@ from bertc.syntax.write.format import format_text
 
 SUFFIX = ".bertc"
 STANDARD_INPUT = "-"
-MOST_LOOKED_AT = 1000
-_TEXT = re.compile(r"[={}\"'#,\s]")
+MAX_SIBLINGS = 1000
+"""Files of a folder that are searched for a similar name."""
+_SPEC_TEXT = re.compile(r"[={}\"'#,\s]")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a spec is: its name in messages, its title, its file, and the folders for bases.
+    """The location of a spec: name in messages, title, file, and the folders for its bases.
 
-    A spec that is no file has its ``text`` here. ``span`` is where another spec extends it.
+    ``text`` is the spec itself if it is no file; ``span`` is where another spec extends it.
     """
 
     name: str
@@ -54,15 +55,15 @@ class Place:
 
 
 class UnreadableError(Exception):
-    """A file that is no text of a fair size."""
+    """A file that is not text, or too large for a spec."""
 
 
 def find(spec: str) -> Place:
-    """Decide what a SPEC argument is: standard input, a shipped name, a file, or the text itself.
+    """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself.
 
     Raises:
-        MissingInputError: if it looks like a name or a path, and nothing is there; if standard
-            input is no text.
+        MissingInputError: if it looks like a name or a path and does not exist, or if standard
+            input is not text.
     """
     shipped, here = shipped_specs(), working_folder()
     if spec == STANDARD_INPUT:
@@ -73,24 +74,24 @@ def find(spec: str) -> Place:
     if short and spec and os.path.lexists(spec):
         path = Path(spec)
         return Place(spec, path.stem, path, path.parent, path.parent)
-    shown, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
-    if not path_like and (not spec or _TEXT.search(spec)):
+    short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
+    if not path_like and (not spec or _SPEC_TEXT.search(spec)):
         return Place("<spec>", "spec", None, here, here, spec)
-    if beside := _beside(spec):
-        raise MissingInputError(f"there is no spec {shown}", f"did you mean {beside}?")
+    if sibling := _similar_sibling(spec):
+        raise MissingInputError(f"there is no spec {short_spec}", f"did you mean {sibling}?")
     if path_like or "/" in spec or os.sep in spec:
-        raise MissingInputError(f"there is no spec {shown}", "check the path")
+        raise MissingInputError(f"there is no spec {short_spec}", "check the path")
     near = nearest(spec, shipped)
     help = f"did you mean {near}?" if near else f"shipped specs: {listed(shipped, limit=400)}"
-    message = f"there is no file or shipped spec called `{shown}`"
+    message = f"there is no file or shipped spec called `{short_spec}`"
     raise MissingInputError(message, help if shipped else "")
 
 
-def _beside(spec: str) -> str:
-    """The spec in the same folder whose name is most like that of one which is not there."""
+def _similar_sibling(spec: str) -> str:
+    """The spec in the folder of a missing one whose name is most like it; empty if none is."""
     path = Path(spec)
     try:
-        names = [each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), MOST_LOOKED_AT)]
+        names = [each.name for each in islice(path.parent.glob(f"*{SUFFIX}"), MAX_SIBLINGS)]
     except OSError:
         return ""
     near = nearest(path.name, names)
@@ -98,26 +99,26 @@ def _beside(spec: str) -> str:
 
 
 def shipped_place(name: str, span: Span | None = None) -> Place:
-    """Where a shipped spec is."""
+    """The location of a shipped spec."""
     specs = folder("specs")
-    # No file name: the folder of whoever reads the message has no such file.
+    # The name in messages is no path: the reader's folder has no such file.
     return Place(f"shipped {name}", name, shipped_specs()[name], specs, specs, span=span)
 
 
 def read_file(path: Path) -> str:
-    """The text of a regular file, its size checked before its content.
+    """The text of a regular file, with its size checked first.
 
     Raises:
         UnreadableError: with the reason.
     """
     try:
-        if is_file(inside := path / "spec.bertc"):
-            raise UnreadableError(f"it is a run, and its spec is {inside}")
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        if is_file(spec_of_run := path / "spec.bertc"):
+            raise UnreadableError(f"it is a run, and its spec is {spec_of_run}")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise UnreadableError("it is not a file")
-        if found.st_size > 4 * LARGEST_TEXT:
-            raise UnreadableError(f"{found.st_size:,} bytes are too many for a spec")
+        if status.st_size > 4 * LARGEST_TEXT:
+            raise UnreadableError(f"{status.st_size:,} bytes are too many for a spec")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise UnreadableError("it is not UTF-8 text") from None
@@ -134,7 +135,7 @@ def _standard_input(stream: TextIO) -> str:
 
 
 def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
-    """The text of a SPEC argument as given; overrides follow as comments.
+    """The text of a SPEC argument, followed by the overrides as comments.
 
     Raises:
         MissingInputError: if there is no such spec.
@@ -144,13 +145,13 @@ def spec_text(spec: str, overrides: Sequence[str] = ()) -> str:
 
 
 def overrides_in(text: str) -> list[str]:
-    """The overrides that ``spec_text`` left in a text."""
+    """The overrides that ``spec_text`` added to a text."""
     mark = "# --set "
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
 
 def format_file(file: Path, write: bool) -> bool:
-    """Whether canonical text differs from a file's; ``write`` puts it there.
+    """Compare a file with its canonical text; True if they differ. ``write`` replaces it.
 
     ``-`` is the standard input, and its canonical text goes to the standard output.
 
@@ -162,15 +163,15 @@ def format_file(file: Path, write: bool) -> bool:
     standard = str(file) == STANDARD_INPUT
     place = Place(str(file), file.stem, None if standard else file, file.parent, file.parent)
     text = _standard_input(sys.stdin) if standard else place.read()
-    tidy = format_text(text, "<stdin>" if standard else str(file))
+    canonical = format_text(text, "<stdin>" if standard else str(file))
     if write and standard:
-        sys.stdout.write(tidy)
-    elif write and tidy != text:
+        sys.stdout.write(canonical)
+    elif write and canonical != text:
         aside = file.with_name(f".{file.name}.new")
         try:
-            aside.write_text(tidy, encoding="utf-8")
+            aside.write_text(canonical, encoding="utf-8")
             os.replace(aside, file)
         except OSError as error:
             aside.unlink(missing_ok=True)
             raise CannotWriteError(f"cannot write {file}: {error.strerror}") from None
-    return tidy != text
+    return canonical != text

@@ -1,4 +1,4 @@
-"""Applies the edits that diagnostics offer."""
+"""Application of the edits that diagnostics offer."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,9 @@ from bertc.diagnostics import Diagnostic, Fix, Source
 
 
 def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
-    """The text of a source after the fixes that concern it; of two that overlap, the first.
+    """The text of a source after its fixes; of two that overlap, only the first is applied.
 
-    One of several edits is made once, whoever offers it: two mistakes may have one way out.
+    A fix of several edits that two diagnostics share is applied once.
     """
     edits: list[Fix] = []
     for fix in (diagnostic.fix for diagnostic in diagnostics if diagnostic.fix):
@@ -24,6 +24,6 @@ def apply_fixes(source: Source, diagnostics: Iterable[Diagnostic]) -> str:
     return text
 
 
-def _overlap(one: Fix, other: Fix) -> bool:
-    """Whether two edits are of the same characters; two insertions at one place are not."""
-    return one.span.start < other.span.end and other.span.start < one.span.end
+def _overlap(first: Fix, second: Fix) -> bool:
+    """True if two edits touch the same characters; insertions at one place do not."""
+    return first.span.start < second.span.end and second.span.start < first.span.end

@@ -1,4 +1,4 @@
-"""Programs of specs, with the specs that they extend."""
+"""Loading of specs, with the specs that they extend, into programs."""
 
 import os
 import re
@@ -21,67 +21,67 @@ DEEPEST_BASE = 16
 _BARE_PATH = re.compile(
     r"^(\s*[A-Za-z_][\w-]*\s*=\s*)((?:[~.]?/|[A-Za-z_][\w-]*[./])[\w~./*?-]+)\s*$"
 )
-"""A path after ``--set name=``: a shell has taken the quotes that the language asks for."""
+"""An unquoted path after ``--set name=``: the shell has removed the quotes."""
 
 
 def load(
     spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> list[Program]:
-    """The programs of a spec: one, or one for each point of its grids.
+    """Load the programs of a spec: one, or one for each point of its grids.
 
-    ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``, and the programs have
-    what is left.
+    ``overrides`` are ``--set`` arguments. Mistakes go to ``diagnostics``; the programs have
+    the rest.
 
     Raises:
         MissingInputError: if there is no such file or shipped spec.
-        UsageError: if the file is empty, but for comments.
+        UsageError: if the file has nothing but comments.
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
-    found = Diagnostics() if diagnostics is None else diagnostics
+    report = Diagnostics() if diagnostics is None else diagnostics
     place = find(spec)
     text = place.read()
     if place.name != "<spec>" and not re.sub("#.*", "", text).strip():
         raise UsageError(f"the spec {place.name} is empty", help="extends bert-base, for one")
-    tree = parse(text, place.name, found)
+    tree = parse(text, place.name, report)
     sets = [
-        parse(_BARE_PATH.sub(r'\1"\2"', text), f"{OVERRIDE} #{i}", found)
+        parse(_BARE_PATH.sub(r'\1"\2"', text), f"{OVERRIDE} #{i}", report)
         for i, text in enumerate(overrides, 1)
     ]
-    base = _Bases(place.root, found).of(tree, place.here, [place])
-    programs = lower_tree(tree, found, place.title, base, sets)
-    if len(found.found) > MOST_MISTAKES:
+    base = _Bases(place.root, report).of(tree, place.here, [place])
+    programs = lower_tree(tree, report, place.title, base, sets)
+    if len(report.found) > MOST_MISTAKES:
         message = f"more than {MOST_MISTAKES} mistakes; the rest is not read"
-        found.error("E011", message, found.found[-1].span)
+        report.error("E011", message, report.found[-1].span)
     if diagnostics is None:
-        found.raise_if_any()
+        report.raise_if_any()
     return programs
 
 
 def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
-    """The programs of a tree; a base in a file is looked for in the working folder.
+    """Lower a tree to programs; paths of bases are relative to the working folder.
 
     Raises:
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
-    found = Diagnostics() if diagnostics is None else diagnostics
+    report = Diagnostics() if diagnostics is None else diagnostics
     here = working_folder()
     place = Place(tree.source.name, "spec", None, here, here)
-    base = _Bases(here, found).of(tree, here, [place])
-    programs = lower_tree(tree, found, "spec", base)
+    base = _Bases(here, report).of(tree, here, [place])
+    programs = lower_tree(tree, report, "spec", base)
     if diagnostics is None:
-        found.raise_if_any()
+        report.raise_if_any()
     return programs
 
 
 class _Bases:
-    """Reads what specs extend, from the nearest to the furthest."""
+    """A loader of the chain of specs that a spec extends."""
 
     def __init__(self, root: Path, diagnostics: Diagnostics) -> None:
         self.root = root
         self.diagnostics = diagnostics
 
     def of(self, tree: Tree, here: Path, chain: list[Place]) -> Program | None:
-        """The base of a tree, with its own bases; None if it has none, or a wrong one."""
+        """The base of a tree with its own bases; None if it has none or it is wrong."""
         extends = [item for item in tree.items if isinstance(item, Extends)]
         if not extends:
             return None
@@ -172,7 +172,7 @@ class _Bases:
         )
 
     def sound(self, place: Place, extends: Extends, chain: list[Place]) -> bool:
-        """Whether the chain of bases does not come back to itself, nor grows too long."""
+        """True unless the chain of bases has a cycle or is too long, which is reported."""
         assert place.path is not None, "a base is a file"
         for earlier in chain:
             if earlier.path and real_path(earlier.path) == real_path(place.path):

@@ -7,7 +7,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,6 @@ from bertc.tasks.gold import gold
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-Kind = Literal["em", "squad_f1"]
 
 
 def words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Every combination of the alternatives that a spec gives, each as one program."""
+"""The product of a spec's grids: one program for each combination."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from bertc.syntax.write.show import show_value
 
 @dataclass
 class Axis:
-    """A setting as written, and the typed values it stands for: several if it is a grid."""
+    """A setting as written, with its typed values: several if it is a grid."""
 
     setting: str
     written: str
@@ -32,10 +32,10 @@ class Scope:
     label: Span | None = None
     axes: dict[str, Axis] = field(default_factory=dict)
 
-    def choice(self, axis: Axis, given: Given) -> str:
-        """What a point of a grid is called by one of its choices: ``E=64``, ``long.seq=512``."""
+    def choice(self, axis: Axis, value: Given) -> str:
+        """The name of a choice in that of a point of the grid: ``E=64``, ``long.seq=512``."""
         prefix = f"{self.name}." if self.name else ""
-        text = show_value(given.value, setting_shape(axis.setting))
+        text = show_value(value.value, setting_shape(axis.setting))
         return f"{prefix}{axis.written}={text}"
 
 
@@ -46,7 +46,7 @@ def combined(
     base: Program | None,
     diagnostics: Diagnostics,
 ) -> list[Program]:
-    """The product of all grids, the last varying fastest; ``name`` if there are none."""
+    """The programs of all points of the grids, the last varying fastest; ``name`` without grids."""
     scopes = (main, *stages)
     axes = [(s, axis) for s, scope in enumerate(scopes) for axis in scope.axes.values()]
     axes = [(s, axis) for s, axis in axes if axis.choices]
@@ -56,7 +56,7 @@ def combined(
     spelled = count <= MOST_POINTS
     fixed = [(s, axis) for s, axis in axes if not (axis.grid and spelled)]
     free = [(s, axis) for s, axis in axes if axis.grid and spelled]
-    labels = [[scopes[s].choice(axis, given) for given in axis.choices] for s, axis in free]
+    labels = [[scopes[s].choice(axis, choice) for choice in axis.choices] for s, axis in free]
     programs = []
     for chosen in product(*(range(len(axis.choices)) for _, axis in free)):
         settings: list[dict[str, Given]] = [{} for _ in scopes]
@@ -66,17 +66,19 @@ def combined(
             settings[s][axis.setting] = axis.choices[index]
         point = " ".join(texts[index] for texts, index in zip(labels, chosen, strict=True))
         phases = zip(stages, settings[1:], strict=True)
-        given_stages = tuple(StageGiven(stage.name, own, stage.span) for stage, own in phases)
+        given_stages = tuple(
+            StageGiven(stage.name, of_stage, stage.span) for stage, of_stage in phases
+        )
         programs.append(Program(point or name, settings[0], given_stages, base))
     return programs
 
 
 def too_many_points(count: int, span: Span, diagnostics: Diagnostics) -> None:
-    """Refuse a grid that is too large."""
-    shown = f"{count:,}" if count < 10**15 else "over 10^15"
+    """Report a grid with too many points."""
+    number = f"{count:,}" if count < 10**15 else "over 10^15"
     diagnostics.error(
         "E113",
-        f"a grid of {shown} specs; at most {MOST_POINTS:,} are made",
+        f"a grid of {number} specs; at most {MOST_POINTS:,} are made",
         span,
         help="write fewer alternatives, or several specs",
     )

@@ -1,7 +1,7 @@
-"""Written values to typed ones: a value of the tree, seen through the shape that is asked for.
+"""Conversion of written values to typed ones, by the shape of their setting or argument.
 
-Every mistake is reported at the argument that has it. What cannot be understood becomes ``BAD``,
-so that one mistake is one message.
+Mistakes are reported at the argument that has them. A value that cannot be converted becomes
+``BAD``, so that one mistake gives one message.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
-from bertc.syntax.lowering import mistakes, unknown
+from bertc.syntax.lowering import mistakes
 from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, described
+from bertc.syntax.lowering.unknown_argument import unknown_argument
 from bertc.syntax.read.scan import MOST_MISTAKES
 from bertc.syntax.read.shapes import (
     Choice,
@@ -41,19 +42,19 @@ from bertc.syntax.read.tree import (
     Value,
 )
 
-Place = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 
 def _unnamed(value: Value | None) -> bool:
-    """Whether nothing names what a value is for."""
+    """True if a value stands in a list or call without a name before it."""
     if value is None:
         return False
     before = value.span.source.text[: value.span.start].rstrip()
     return before.endswith(("(", ",", "{", "["))
 
 
-def _apart(value: Value) -> str:
-    """A value as items of a list: of a text those between its commas."""
+def _as_items(value: Value) -> str:
+    """A value as the items of a list; a string is split at its commas."""
     text = value.span.text
     if not isinstance(value, Text) or "," not in text:
         return text
@@ -61,16 +62,16 @@ def _apart(value: Value) -> str:
 
 
 class Converter:
-    """Converts one value of setting ``name``; ``parts`` collects where its pieces stand."""
+    """A converter for one value of setting ``name``; ``parts`` collects the spans of its parts."""
 
     def __init__(self, name: str, diagnostics: Diagnostics) -> None:
         self.name = name
         self.diagnostics = diagnostics
         self.scalars = Scalars(diagnostics)
-        self.parts: dict[Place, Span] = {}
+        self.parts: dict[ValuePath, Span] = {}
 
-    def convert(self, value: Value, shape: Shape, place: Place = ()) -> Any:
-        """The typed value, or BAD."""
+    def convert(self, value: Value, shape: Shape, place: ValuePath = ()) -> Any:
+        """Convert a value; returns BAD after reporting a mistake."""
         self.parts[place] = value.span
         match shape:
             case Whole() | Real() | Truth() | Words() | Choice():
@@ -90,11 +91,11 @@ class Converter:
             case Either():
                 return self.convert(value, _option(value, shape), place)
 
-    def _slot(self, place: Place, value: Value | None = None) -> Slot:
-        """The setting or argument at a place, as messages name it.
+    def _slot(self, place: ValuePath, value: Value | None = None) -> Slot:
+        """The name of a setting or argument in messages.
 
-        A summand is called by its setting: nobody writes the name of the field that holds it. Of an
-        argument without its name the ``value`` stands alone.
+        A summand has the name of its setting, because its field is never written. An argument
+        without a name has no prefix.
         """
         if not place:
             return Slot(self.name, "" if _unnamed(value) else f"{self.name} = ")
@@ -107,7 +108,7 @@ class Converter:
 
     # ---- nodes
 
-    def _kinds(self, value: Value, shape: Kinds, place: Place) -> Any:
+    def _kinds(self, value: Value, shape: Kinds, place: ValuePath) -> Any:
         match value:
             case Name() | Call():
                 return self._named(value, shape, place)
@@ -121,21 +122,21 @@ class Converter:
         mistakes.wrong_form(value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
-    def _ratio(self, value: Ratio, node: type[Node], place: Place) -> Any:
-        """A node without a kind, from the parts of a ratio."""
+    def _ratio(self, value: Ratio, node: type[Node], place: ValuePath) -> Any:
+        """Build a node without a kind from the parts of a ratio."""
         if len(value.parts) != len(node.positional):
             mistakes.wrong_parts(value, node, self._slot(place, value), self.diagnostics)
             return BAD
-        given = tuple(Argument(part.span, None, part) for part in value.parts)
-        return self._build(node, value, "", given, place)
+        parts = tuple(Argument(part.span, None, part) for part in value.parts)
+        return self._build(node, value, "", parts, place)
 
-    def _named(self, value: Name | Call, shape: Kinds, place: Place) -> Any:
-        """A kind by its word, with arguments or without."""
+    def _named(self, value: Name | Call, shape: Kinds, place: ValuePath) -> Any:
+        """Build a node by the name of its kind, with or without arguments."""
         name = value if isinstance(value, Name) else value.name
-        given = value.arguments if isinstance(value, Call) else ()
+        call_arguments = value.arguments if isinstance(value, Call) else ()
         node = shape.options.get(name.text)
         if node is not None:
-            return self._build(node, value, name.text if shape.named else "", given, place)
+            return self._build(node, value, name.text if shape.named else "", call_arguments, place)
         for whole in shape.options.values():
             inner = arguments(whole).get(whole.shorthand)
             if isinstance(inner, Kinds) and name.text in inner.options:
@@ -144,8 +145,10 @@ class Converter:
         mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
         return BAD
 
-    def _bare(self, value: Value, node: type[Node], names: tuple[str, ...], place: Place) -> Any:
-        """A number or string that stands for a node by filling some of its arguments."""
+    def _bare(
+        self, value: Value, node: type[Node], names: tuple[str, ...], place: ValuePath
+    ) -> Any:
+        """Build a node from a bare number or string, which fills some of its arguments."""
         part = self.convert(value, arguments(node)[names[0]], place)
         if part is BAD:
             return BAD
@@ -153,64 +156,73 @@ class Converter:
         return self._make(node, dict.fromkeys(names, part), value, place)
 
     def _build(
-        self, node: type[Node], value: Value, kind: str, given: tuple[Argument, ...], place: Place
+        self,
+        node: type[Node],
+        value: Value,
+        kind: str,
+        call_arguments: tuple[Argument, ...],
+        place: ValuePath,
     ) -> Any:
-        """A node from the arguments of a call."""
-        shapes, called = arguments(node), kind or self._slot(place).name
+        """Build a node from the arguments of a call."""
+        shapes, title = arguments(node), kind or self._slot(place).name
         fields: dict[str, Any] = {"kind": kind} if kind else {}
-        placed: dict[str, Argument] = {}
+        by_name: dict[str, Argument] = {}
         others: list[tuple[str, Any]] = []
         order = iter(node.positional)
-        for argument in given:
+        for argument in call_arguments:
             name = argument.name.text if argument.name else next(order, None)
             if name is None:
-                mistakes.too_many_arguments(argument, value, node, called, self.diagnostics)
+                mistakes.too_many_arguments(argument, value, node, title, self.diagnostics)
             elif name not in shapes and not node.others:
-                unknown.unknown_argument(argument, value, called, shapes, self.diagnostics)
-            elif name in placed:
-                first = placed[name]
-                free = name not in shapes
-                mistakes.argument_twice(name, argument, first, value, free, self.diagnostics)
+                unknown_argument(argument, value, title, shapes, self.diagnostics)
+            elif name in by_name:
+                first = by_name[name]
+                extra = name not in shapes
+                mistakes.argument_twice(name, argument, first, value, extra, self.diagnostics)
                 others += [(name, BAD)] if name not in shapes else []
             else:
-                placed[name] = argument
+                by_name[name] = argument
                 part = self.convert(argument.value, shapes.get(name, Words()), (*place, name))
                 if name in shapes:
                     fields[name] = part
                 else:
                     others.append((name, part))
-        missing = [name for name in required(node) if name not in placed]
+        missing = [name for name in required(node) if name not in by_name]
         for name in missing:
-            mistakes.missing_argument(name, called, node, value, self.diagnostics)
+            mistakes.missing_argument(name, title, node, value, self.diagnostics)
         if missing or any(part is BAD for part in (*fields.values(), *(p for _, p in others))):
             return BAD
         if node.others:
             fields[node.others] = tuple(others)
         return self._make(node, fields, value, place)
 
-    def _make(self, node: type[Node], fields: dict[str, Any], value: Value, place: Place) -> Any:
-        """The node itself. Only rules between arguments can still fail here.
+    def _make(
+        self, node: type[Node], fields: dict[str, Any], value: Value, place: ValuePath
+    ) -> Any:
+        """Make the node; only rules between arguments can still fail.
 
-        They raise a ValueError of the cause and, where leaving one out is not it, the way out.
+        These raise a ValueError with the cause and, unless it is to leave one out, the remedy.
         """
         try:
             return node(**fields)
         except ValidationError as error:
             first = error.errors()[0]
-            told = getattr(first.get("ctx", {}).get("error"), "args", ())
-            cause, help = (*told, "leave out one of the two")[:2] if told else (first["msg"], "")
+            details = getattr(first.get("ctx", {}).get("error"), "args", ())
+            cause, help = (
+                (*details, "leave out one of the two")[:2] if details else (first["msg"], "")
+            )
             at = self.parts.get((*place, *first["loc"][:1]), value.span)
             self.diagnostics.error("E110", f"`{self._slot(place).name}`: {cause}", at, help=help)
             return BAD
 
     # ---- lists and sums
 
-    def _several(self, value: Value, shape: Several, place: Place) -> Any:
+    def _several(self, value: Value, shape: Several, place: ValuePath) -> Any:
         slot, count = self._slot(place, value), shape.length
         if isinstance(value, Number) and value.value is None:
             return BAD
         if not isinstance(value, Series):
-            text = f"[{_apart(value)}]"
+            text = f"[{_as_items(value)}]"
             self.diagnostics.error(
                 "E108",
                 f"`{slot.name}` is a list{f' of {count}' if count else ''}, not {described(value)}",
@@ -231,7 +243,7 @@ class Converter:
         )
 
     def _all(self, parts: Iterable[Any]) -> Any:
-        """A tuple of parts, or BAD if any of them is; nobody reads hundreds of messages."""
+        """A tuple of parts, or BAD if any is; stops after too many mistakes."""
         items: list[Any] = []
         for part in parts:
             items.append(part)
@@ -239,8 +251,8 @@ class Converter:
                 break
         return BAD if any(item is BAD for item in items) else tuple(items)
 
-    def _term(self, value: Value, shape: Summed, place: Place) -> Any:
-        """A summand, with a factor before or after it or with none."""
+    def _term(self, value: Value, shape: Summed, place: ValuePath) -> Any:
+        """Convert a summand, with or without a weight before or after it."""
         weight: Any = 1.0
         inner = value
         self.parts[place] = value.span
@@ -258,7 +270,7 @@ class Converter:
 
 
 def _option(value: Value, shape: Either) -> Shape:
-    """The option that the writing of a value points to."""
+    """The option that fits the form of a value."""
     for option in shape.options:
         match option:
             case Several() if isinstance(value, Series):

@@ -1,4 +1,4 @@
-"""Grids: a value with alternatives becomes the list of the values it stands for."""
+"""Grids: expansion of a value with alternatives into the list of its values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,10 +8,11 @@ from math import prod
 from bertc.syntax.read.tree import Call, Grid, Scaled, Series, Sum, Value
 
 MOST_POINTS = 1_000
+"""Most programs that a grid may have."""
 
 
 def points(value: Value) -> int:
-    """How many values a written value stands for; at least 1."""
+    """The number of values that a written value stands for; at least 1."""
     match value:
         case Grid():
             return sum(points(choice) for choice in value.choices)
@@ -20,7 +21,7 @@ def points(value: Value) -> int:
 
 
 def alternatives(value: Value) -> list[Value]:
-    """Every value a written value stands for, in order; the last written grid varies fastest."""
+    """The values that a written value stands for; the last grid varies fastest."""
     if isinstance(value, Grid):
         return [each for choice in value.choices for each in alternatives(choice)]
     parts, rebuild = _parts(value)
@@ -34,16 +35,16 @@ def _has_grid(value: Value) -> bool:
 
 
 def _parts(value: Value) -> tuple[list[Value], Callable[[list[Value]], Value]]:
-    """The values inside a value, and how to make it again from others."""
+    """The values inside a value, and a function that rebuilds it from others."""
     match value:
         case Call():
-            given = value.arguments
+            arguments = value.arguments
 
             def call(new: list[Value]) -> Value:
-                arguments = (replace(a, value=v) for a, v in zip(given, new, strict=True))
-                return replace(value, arguments=tuple(arguments))
+                replaced = (replace(a, value=v) for a, v in zip(arguments, new, strict=True))
+                return replace(value, arguments=tuple(replaced))
 
-            return [argument.value for argument in given], call
+            return [argument.value for argument in arguments], call
         case Series():
             return list(value.items), lambda new: replace(value, items=tuple(new))
         case Sum():

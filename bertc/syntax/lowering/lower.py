@@ -1,6 +1,6 @@
-"""Tree to programs: names become settings and kinds, values get their types, grids are spelled out.
+"""Lowering of a tree to programs: names to settings, values to typed ones, grids expanded.
 
-What is wrong is reported and left out, so that later passes still check the rest.
+Mistakes are reported and left out, so that later passes still check the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from bertc.syntax.lowering.combine import Axis, Scope, combined, too_many_points
 from bertc.syntax.lowering.convert import Converter
 from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, points
 from bertc.syntax.lowering.scalars import BAD
-from bertc.syntax.lowering.unknown import Beside, unknown_setting
+from bertc.syntax.lowering.unknown import SpecContext, unknown_setting
 from bertc.syntax.read.scan import MOST_MISTAKES
 from bertc.syntax.read.shapes import arguments, block_kind, setting_shape
 from bertc.syntax.read.tree import Argument, Block, Call, Extends, Grid, Item, Name, Setting, Tree
@@ -31,16 +31,16 @@ def lower_tree(
     base: Program | None = None,
     overrides: Sequence[Tree] = (),
 ) -> list[Program]:
-    """The programs of a tree, one for each point of its grids.
+    """Lower a tree to programs, one for each point of its grids.
 
-    ``overrides`` are the trees of ``--set`` arguments: what they set replaces what ``tree`` says;
-    stages and bases are left to the passes, but a stage's grid of such a setting makes no points.
-    ``base`` is the program that the tree extends, if it extends one.
+    ``overrides`` are the trees of ``--set`` arguments, which replace the settings of ``tree``, and
+    a stage's grid of such a setting; other stages and bases are left to the passes. ``base`` is the
+    program that the tree extends, if any.
     """
-    lowering = _Lowering(diagnostics, Beside(base=base))
-    items = [lowering.spelled(item) for item in tree.items]
+    lowering = _Lowering(diagnostics, SpecContext(base=base))
+    items = [lowering.as_setting(item) for item in tree.items]
     written = lowering.named(items)
-    lowering.beside = Beside(written, base, written)
+    lowering.context = SpecContext(written, base, written)
     main = lowering.scope(items)
     stages = lowering.stages([item for item in items if isinstance(item, Block)])
     forced = lowering.overrides(overrides)
@@ -51,47 +51,47 @@ def lower_tree(
 
 
 class _Lowering:
-    def __init__(self, diagnostics: Diagnostics, beside: Beside) -> None:
+    def __init__(self, diagnostics: Diagnostics, context: SpecContext) -> None:
         self.diagnostics = diagnostics
-        self.beside = beside
+        self.context = context
         self.canonical = {**{name: name for name in Settings.model_fields}, **aliases()}
 
     def scope(
         self, items: Iterable[Item], block: str = "", origin: OriginKind = "written"
     ) -> Scope:
-        """The settings among some items; those of a stage may only be STAGE_SETTINGS."""
+        """Lower the settings among some items; in a stage only STAGE_SETTINGS are allowed."""
         scope, items = Scope(), list(items)
         strays = (i for i in items if isinstance(i, Setting) and i.name.text not in self.canonical)
-        beside = replace(self.beside, strays=tuple(islice(strays, MOST_MISTAKES)))
+        context = replace(self.context, strays=tuple(islice(strays, MOST_MISTAKES)))
         if block:
-            own = self.named(items)
-            beside = replace(beside, written={**beside.written, **own}, here=own)
+            in_block = self.named(items)
+            context = replace(context, written={**context.written, **in_block}, here=in_block)
         for item in items:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
             if isinstance(item, Setting):
-                self.setting(item, scope, block, origin, beside)
+                self.setting(item, scope, block, origin, context)
         return scope
 
     def named(self, items: Iterable[Item]) -> dict[str, Setting]:
-        """Settings by name, those of blocks too; of two the one outside, or the first."""
-        found: dict[str, Setting] = {}
+        """Settings by name, including those in blocks; outer and earlier ones take precedence."""
+        by_name: dict[str, Setting] = {}
         items = list(items)
         for item in items:
             if isinstance(item, Setting) and (name := self.canonical.get(item.name.text)):
-                found.setdefault(name, item)
+                by_name.setdefault(name, item)
         for item in items:
             if isinstance(item, Block):
-                found = {**self.named(item.items), **found}
-        return found
+                by_name = {**self.named(item.items), **by_name}
+        return by_name
 
     def setting(
-        self, item: Setting, scope: Scope, block: str, origin: OriginKind, beside: Beside
+        self, item: Setting, scope: Scope, block: str, origin: OriginKind, context: SpecContext
     ) -> None:
         written = item.name.text
         setting = self.canonical.get(written)
         if setting is None:
-            unknown_setting(item, block, beside, self.diagnostics)
+            unknown_setting(item, block, context, self.diagnostics)
             return
         if block and setting not in STAGE_SETTINGS:
             self.not_in_stage(item, setting)
@@ -108,15 +108,15 @@ class _Lowering:
         if points(item.value) > MOST_POINTS:
             too_many_points(points(item.value), item.span, self.diagnostics)
             return axis
-        found = alternatives(item.value)
-        axis.grid = axis.grid or len(found) > 1
-        for value in found:
+        values = alternatives(item.value)
+        axis.grid = axis.grid or len(values) > 1
+        for value in values:
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
-            own = Diagnostics()
-            converter = Converter(item.name.text, own)
+            of_value = Diagnostics()
+            converter = Converter(item.name.text, of_value)
             typed = converter.convert(value, setting_shape(setting))
-            self.diagnostics.found += [d for d in own.found if d not in self.diagnostics.found]
+            self.diagnostics.found += [d for d in of_value.found if d not in self.diagnostics.found]
             if typed is not BAD:
                 parts = dict(converter.parts)
                 axis.choices.append(Given(typed, Origin(origin, item.span, "", parts)))
@@ -124,14 +124,14 @@ class _Lowering:
 
     # ---- blocks and overrides
 
-    def spelled(self, item: Item) -> Item:
-        """A block named as a setting in the form of one: ``generator { H=64 }`` is a call."""
+    def as_setting(self, item: Item) -> Item:
+        """Rewrite a block with the name of a setting as a call: ``generator { H=64 }``."""
         if not isinstance(item, Block) or item.label:
             return item
         kind, node = block_kind(self.canonical.get(item.name.text, ""))
         if node is None:
             return item
-        given = []
+        call_arguments = []
         for inside in item.items:
             if not isinstance(inside, Setting):
                 self.misplaced(inside)
@@ -139,12 +139,12 @@ class _Lowering:
             name, written = inside.name, self.canonical.get(inside.name.text, "")
             if written in arguments(node):
                 name = Name(name.span, written)
-            given.append(Argument(inside.span, name, inside.value))
-        call = Call(item.span, Name(item.name.span, kind), tuple(given))
+            call_arguments.append(Argument(inside.span, name, inside.value))
+        call = Call(item.span, Name(item.name.span, kind), tuple(call_arguments))
         return Setting(item.span, item.name, call)
 
     def stages(self, blocks: list[Block]) -> list[Scope]:
-        """What the blocks of a spec say."""
+        """Lower the blocks of a spec to stages."""
         if len(blocks) > MOST_STAGES:
             message = f"{len(blocks):,} blocks; at most {MOST_STAGES} are read"
             self.diagnostics.error("E011", message, blocks[MOST_STAGES].name.span)
@@ -154,7 +154,7 @@ class _Lowering:
         return stages
 
     def block(self, block: Block) -> Scope | None:
-        """A stage; any other block is a mistake."""
+        """Lower a block to a stage; report any other block."""
         if block.label and block_kind(self.canonical.get(block.name.text, ""))[1]:
             self.diagnostics.error(
                 "E111",
@@ -198,7 +198,7 @@ class _Lowering:
         )
 
     def stage_names(self, stages: list[Scope]) -> None:
-        """Each stage has a name, and no two have the same."""
+        """Report stages without a name, and two with the same."""
         first: dict[str, Scope] = {}
         for index, stage in enumerate(stages):
             assert stage.span is not None, "a stage was written somewhere"
@@ -215,19 +215,19 @@ class _Lowering:
             elif stage.name in first:
                 note = Note("the first one is here", first[stage.name].label)
                 message = f'two stages are called "{stage.name[:40]}"'
-                other = quoted(f"{stage.name}-{index + 1}")
+                new_name = quoted(f"{stage.name}-{index + 1}")
                 self.diagnostics.error(
                     "E114",
                     message,
                     stage.label,
                     notes=(note,),
-                    help=f"stage {other}" if len(other) < 60 else "give it another name",
-                    fix=Fix(stage.label, other) if stage.label else None,
+                    help=f"stage {new_name}" if len(new_name) < 60 else "give it another name",
+                    fix=Fix(stage.label, new_name) if stage.label else None,
                 )
             first.setdefault(stage.name, stage)
 
     def overrides(self, trees: Sequence[Tree]) -> Scope:
-        """What ``--set`` arguments set; of two for one setting the later counts."""
+        """Lower the settings of ``--set`` arguments; later ones replace earlier ones."""
         scope = Scope()
         for tree in trees:
             for item in tree.items:

@@ -1,11 +1,11 @@
-"""What is said about a kind, or an argument of a kind, that is wrong."""
+"""Reports of mistakes in kinds and their arguments."""
 
 import os
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node
 from bertc.syntax.lowering.scalars import Slot, described
-from bertc.syntax.lowering.unknown import in_line, removal
+from bertc.syntax.lowering.unknown_argument import in_line, removal
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.read.shapes import (
     Choice,
@@ -28,7 +28,7 @@ from bertc.syntax.read.tree import (
 
 
 def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics) -> None:
-    """A value that is no kind where a kind is wanted."""
+    """Report a value that is no kind where a kind is expected."""
     instead, help = "", ""
     if isinstance(value, Text):
         instead = nearest(value.value, shape.options)
@@ -48,15 +48,17 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
     )
 
 
-def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diagnostics) -> None:
-    """A word that names no kind, or a path without its quotes."""
+def unknown_kind(
+    name: Name, value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics
+) -> None:
+    """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
-        _unquoted_path(name, slot, found)
+        _unquoted_path(name, slot, diagnostics)
         return
     known = shape.words
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
-    found.error(
+    diagnostics.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
@@ -69,11 +71,11 @@ def unknown_kind(name: Name, value: Value, shape: Kinds, slot: Slot, found: Diag
     )
 
 
-def _unquoted_path(name: Name, slot: Slot, found: Diagnostics) -> None:
-    """A file or folder that is there, named without quotes; after ``--set`` a shell takes them."""
+def _unquoted_path(name: Name, slot: Slot, diagnostics: Diagnostics) -> None:
+    """Report an existing path without quotes, which a shell removes after ``--set``."""
     override = name.span.source.name.startswith(OVERRIDE)
     instead = f"./{name.text}" if override else f'"{name.text}"'
-    found.error(
+    diagnostics.error(
         "E103",
         f"`{slot.name}` cannot be `{name.text[:40]}`",
         name.span,
@@ -83,10 +85,10 @@ def _unquoted_path(name: Name, slot: Slot, found: Diagnostics) -> None:
     )
 
 
-def list_of_terms(value: Series, slot: Slot, found: Diagnostics) -> None:
-    """Terms in brackets, which are joined by ``+``."""
+def list_of_terms(value: Series, slot: Slot, diagnostics: Diagnostics) -> None:
+    """Report terms in brackets instead of a sum."""
     instead = " + ".join(item.span.text for item in value.items)
-    found.error(
+    diagnostics.error(
         "E108",
         f"`{slot.name}` is a sum, not a list",
         value.span,
@@ -96,9 +98,11 @@ def list_of_terms(value: Series, slot: Slot, found: Diagnostics) -> None:
     )
 
 
-def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Diagnostics) -> None:
-    """An argument that has no default and is not given."""
-    d.error(
+def missing_argument(
+    name: str, kind: str, node: type[Node], value: Value, diagnostics: Diagnostics
+) -> None:
+    """Report a missing argument that has no default."""
+    diagnostics.error(
         "E107",
         f"`{kind}` needs `{name}`",
         value.span,
@@ -107,10 +111,10 @@ def missing_argument(name: str, kind: str, node: type[Node], value: Value, d: Di
 
 
 def argument_twice(
-    name: str, again: Argument, first: Argument, call: Value, free: bool, found: Diagnostics
+    name: str, again: Argument, first: Argument, call: Value, free: bool, diagnostics: Diagnostics
 ) -> None:
-    """Two arguments for one name; ``free`` names are no field's."""
-    found.error(
+    """Report two arguments of one name; ``free``: the name is chosen by the user."""
+    diagnostics.error(
         "E105",
         f"`{name}` is given twice",
         again.span,
@@ -121,12 +125,12 @@ def argument_twice(
 
 
 def too_many_arguments(
-    argument: Argument, call: Value, node: type[Node], kind: str, found: Diagnostics
+    argument: Argument, call: Value, node: type[Node], kind: str, diagnostics: Diagnostics
 ) -> None:
-    """More unnamed arguments than there are names to fill."""
+    """Report more unnamed arguments than the kind takes."""
     count = len(node.positional)
     names = f"unnamed arguments fill: {', '.join(node.positional)}" if count else ""
-    found.error(
+    diagnostics.error(
         "E106",
         f"`{kind}` takes {count or 'no'} unnamed argument{'s' * (count != 1)}",
         argument.span,
@@ -136,10 +140,10 @@ def too_many_arguments(
     )
 
 
-def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, found: Diagnostics) -> None:
-    """A ratio with more or fewer parts than it should have."""
+def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, diagnostics: Diagnostics) -> None:
+    """Report a ratio with the wrong number of parts."""
     names = "/".join(node.positional)
-    found.error(
+    diagnostics.error(
         "E108",
         f"`{slot.name}` has {len(node.positional)} parts, not {len(ratio.parts)}",
         ratio.span,
@@ -147,10 +151,10 @@ def wrong_parts(ratio: Ratio, node: type[Node], slot: Slot, found: Diagnostics) 
     )
 
 
-def product_of_terms(value: Scaled, found: Diagnostics) -> None:
-    """Two terms joined by ``*``, which joins a number and a term."""
+def product_of_terms(value: Scaled, diagnostics: Diagnostics) -> None:
+    """Report a product of two terms: only a number and a term are joined by ``*``."""
     text = f"{value.factor.span.text} + {value.term.span.text}"
-    found.error(
+    diagnostics.error(
         "E108",
         f"a weight is a number, not {described(value.factor)}",
         value.factor.span,

@@ -1,4 +1,4 @@
-"""Numbers, words and truth values: the values that have no parts."""
+"""Conversion of values without parts: numbers, words and truth values."""
 
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
@@ -9,7 +9,7 @@ from bertc.syntax.read.shapes import Bounds, Choice, Real, Truth, Whole, Words
 from bertc.syntax.read.tree import Call, Grid, Name, Number, Ratio, Scaled, Series, Sum, Text, Value
 
 BAD: Final = object()
-"""What a value becomes that was reported as wrong."""
+"""The result of converting a wrong value, which has been reported."""
 
 NOT_OFFERED = {
     ("precision", "fp16"): (
@@ -18,28 +18,28 @@ NOT_OFFERED = {
         "without it (V100, T4) compute in fp32: auto takes what there is",
     )
 }
-"""Values that others offer: what to write instead, and why."""
+"""Values of other tools: what to write instead, and why."""
 
 _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
-"""What people write for true and for false, and what they write for settings that are on or off."""
+"""Other spellings of true and false, and of on and off."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a value is for: the name of it in messages, and what stands before it in a spec."""
+    """The setting or argument of a value: its name in messages, and the text before the value."""
 
     name: str
     prefix: str
 
 
 class Scalars:
-    """Reads scalars, reporting those that do not fit."""
+    """A converter for scalars, which reports those that do not fit."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
 
     def read(self, value: Value, shape: Whole | Real | Truth | Words | Choice, slot: Slot) -> Any:
-        """The typed value, or BAD."""
+        """Convert a scalar; returns BAD after reporting a mistake."""
         if isinstance(value, Number) and value.value is None:
             return BAD  # reported when it was read
         match shape:
@@ -92,7 +92,7 @@ class Scalars:
         return BAD
 
     def _words(self, value: Value, shape: Words, slot: Slot) -> Any:
-        """Free text, in quotes unless it is one word."""
+        """Convert free text, in quotes unless it is one word."""
         if not isinstance(value, Text | Name):
             return self._not_a(value, "a string", slot)
         text = value.value if isinstance(value, Text) else value.text
@@ -102,7 +102,7 @@ class Scalars:
         return text
 
     def _choose(self, value: Value, options: tuple[str, ...], slot: Slot) -> Any:
-        """Report what is not on the list."""
+        """Report a value that is not among the options."""
         written = value.text if isinstance(value, Name) else value.span.text.strip("\"'")
         near = _same_truth(written, options) or nearest(written, options)
         instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
@@ -117,8 +117,8 @@ class Scalars:
         )
         return BAD
 
-    def _not_a(self, value: Value, wanted: str, slot: Slot) -> Any:
-        """Report a value of the wrong sort."""
+    def _not_a(self, value: Value, expected: str, slot: Slot) -> Any:
+        """Report a value of the wrong type."""
         instead = ""
         if isinstance(value, Number):
             instead = f'"{value.text}"'
@@ -129,7 +129,7 @@ class Scalars:
         short = 0 < len(instead) <= 60
         self.diagnostics.error(
             "E108",
-            f"`{slot.name}` is {wanted}, not {described(value)}",
+            f"`{slot.name}` is {expected}, not {described(value)}",
             value.span,
             help=slot.prefix + instead if short else "",
             fix=Fix(value.span, instead) if short else None,
@@ -138,7 +138,7 @@ class Scalars:
 
 
 def described(value: Value) -> str:
-    """A value in a few words, quoted where it is short."""
+    """A value in a few words, for messages."""
     match value:
         case Number():
             return f"the number {value.text}"
@@ -161,13 +161,13 @@ def described(value: Value) -> str:
 
 
 def _same_truth(written: str, options: tuple[str, ...]) -> str:
-    """The option that says yes or no where ``written`` does, in other words; empty if none does."""
-    said = next((words for words in (_YES, _NO) if written.lower() in words), ())
-    return next((option for option in options if option in said), "")
+    """The option with the truth value of ``written``, another spelling; empty if there is none."""
+    synonyms = next((words for words in (_YES, _NO) if written.lower() in words), ())
+    return next((option for option in options if option in synonyms), "")
 
 
 def _broken(number: int | float, bounds: Bounds) -> str:
-    """The limit that a number passes, in words; empty if none."""
+    """The limit that a number violates, in words; empty if none."""
     if bounds.ge is not None and number < bounds.ge:
         return f"at least {show_number(bounds.ge)}"
     if bounds.gt is not None and number <= bounds.gt:
@@ -180,7 +180,7 @@ def _broken(number: int | float, bounds: Bounds) -> str:
 
 
 def _meant(value: Number, number: int | float, bounds: Bounds) -> str:
-    """An allowed number that may have been meant: without the sign, as a percentage, the limit."""
+    """An allowed number probably meant: without the sign, as a percentage, or the limit."""
     if number < 0 and not _broken(-number, bounds):
         return value.text.removeprefix("-")
     if number > 1 and not value.percent and not _broken(number / 100, bounds):
@@ -191,7 +191,7 @@ def _meant(value: Number, number: int | float, bounds: Bounds) -> str:
 
 
 def _into(number: int | float, bounds: Bounds) -> str:
-    """The closest allowed number, as text; empty where a bound is open and has no closest."""
+    """The closest allowed number, as text; empty if a bound is open."""
     if bounds.ge is not None and number < bounds.ge:
         return show_number(bounds.ge)
     if bounds.le is not None and number > bounds.le:

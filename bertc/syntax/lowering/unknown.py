@@ -1,4 +1,4 @@
-"""What is said about a name of a setting or of an argument that there is none of."""
+"""Reports of unknown settings, which may be arguments of a kind."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,6 +7,8 @@ from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
+from bertc.syntax.lowering.other_tools import OTHER_TOOLS
+from bertc.syntax.lowering.unknown_argument import in_line
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.shapes import (
     Either,
@@ -19,11 +21,9 @@ from bertc.syntax.read.shapes import (
     setting_shape,
 )
 from bertc.syntax.read.tree import (
-    Argument,
     Call,
     Name,
     Number,
-    Placed,
     Scaled,
     Setting,
     Sum,
@@ -32,51 +32,15 @@ from bertc.syntax.read.tree import (
 )
 from bertc.syntax.write.show import show_value
 
-ELSEWHERE = {
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "hidden_size": "hidden",
-    "intermediate_size": "ffn",
-    "train_batch_size": "batch",
-    "per_device_train_batch_size": "batch",
-    "max_seq_length": "seq",
-    "num_train_epochs": "epochs",
-    "max_steps": "steps",
-    "learning_rate": "lr",
-    "weight_decay": "decay",
-    "warmup_steps": "warmup",
-    "warmup_ratio": "warmup",
-    "max_grad_norm": "clip",
-    "doc_stride": "stride",
-    "train_file": "train",
-    "data": "train",
-    "validation_file": "dev",
-    "validation": "dev",
-    "test_file": "test",
-    "target": "label",
-    "gold": "label",
-    "gold_label": "label",
-    "column": "text",
-    "sentence": "text",
-    "sentence1": "text",
-    "sentence_a": "text",
-    "premise": "text",
-    "text_pair": "pair",
-    "sentence2": "pair",
-    "sentence_b": "pair",
-    "hypothesis": "pair",
-}
-"""What other tools call settings, and arguments of their kinds."""
-
-LONGEST_SHOWN = 160
+MAX_HELP_CHARACTERS = 160
 
 
 @dataclass
-class Beside:
-    """What a spec says otherwise: settings by name, the spec that it extends.
+class SpecContext:
+    """The context of a setting: the other settings of the spec, and the spec that it extends.
 
-    ``here`` are those that an argument may be moved to: a stage takes what the others say over.
-    ``strays`` are settings that there are none of: a help gives arguments of one kind together.
+    ``here`` are the settings that an argument may be moved to: those of the same block. ``strays``
+    are all unknown settings: arguments of one kind are moved together.
     """
 
     written: Mapping[str, Setting] = field(default_factory=dict)
@@ -84,8 +48,8 @@ class Beside:
     here: Collection[str] = ()
     strays: Sequence[Setting] = ()
 
-    def stands(self, setting: str) -> Setting | None:
-        """A setting as it is written, as the nearest base has it or as by default."""
+    def current(self, setting: str) -> Setting | None:
+        """A setting as written, else as the nearest base has it, else its default."""
         if setting in self.written:
             return self.written[setting]
         base = self.base
@@ -93,28 +57,30 @@ class Beside:
             base = base.base
         info = Settings.model_fields[setting]
         if base is None and info.is_required():
-            return None  # it follows from others
+            return None  # it is derived from others
         value = base.settings[setting].value if base else info.default
         text = f"{setting}={show_value(value, setting_shape(setting))}"
         return next(parse(text).settings())
 
 
-def unknown_setting(item: Setting, block: str, beside: Beside, found: Diagnostics) -> None:
-    """A name that no setting has, or none of a stage; it may be that of an argument of a kind.
+def unknown_setting(
+    item: Setting, block: str, context: SpecContext, diagnostics: Diagnostics
+) -> None:
+    """Report an unknown setting, or one unknown in a stage; it may be an argument of a kind.
 
-    An argument of that very name is meant rather than a setting of a similar one.
+    An argument with exactly this name comes before a setting with a similar one.
     """
     known = STAGE_SETTINGS if block else tuple(Settings.model_fields)
     name = item.name.text
-    other = ELSEWHERE.get(name.lower(), "")
+    usual_name = OTHER_TOOLS.get(name.lower(), "")
     argument = _argument_meant(name, known)
-    if other not in known and _holders(argument, known):
-        _an_argument(item, argument, known, beside, found)
+    if usual_name not in known and _holders(argument, known):
+        _report_argument(item, argument, known, context, diagnostics)
         return
-    near = other if other in known else nearest(name, known)
+    near = usual_name if usual_name in known else nearest(name, known)
     if not near and name.upper() in aliases():
         near = name.upper()
-    found.error(
+    diagnostics.error(
         "E101",
         f"unknown setting `{name[:40]}`",
         item.name.span,
@@ -125,33 +91,41 @@ def unknown_setting(item: Setting, block: str, beside: Beside, found: Diagnostic
     )
 
 
-def _an_argument(
-    item: Setting, argument: str, known: Collection[str], beside: Beside, found: Diagnostics
+def _report_argument(
+    item: Setting,
+    argument: str,
+    known: Collection[str],
+    context: SpecContext,
+    diagnostics: Diagnostics,
 ) -> None:
-    """A setting by the name of an argument: it belongs to a kind that the spec has, or may have."""
+    """Report an argument written as a setting, with an edit that moves it into its kind."""
     holders = _holders(argument, known)
     kinds = list(dict.fromkeys(kind for _, kind in holders))
     value = item.value.span.text
-    if setting := _home(item, known, beside):
-        others = [s for s in beside.strays if s != item and _home(s, known, beside) == setting]
-        together = sorted((item, *others), key=lambda each: each.span.start)
-        help = _with_arguments(together, setting, known, beside)
+    if setting := _home(item, known, context):
+        other_strays = [
+            s for s in context.strays if s != item and _home(s, known, context) == setting
+        ]
+        together = sorted((item, *other_strays), key=lambda each: each.span.start)
+        help = _with_arguments(together, setting, known, context)
         if not help:
-            others, help = [], _with_arguments([item], setting, known, beside)
-        edits = tuple(Fix(other.span, "") for other in others)
-        written = beside.written.get(setting)
-        if written and setting in beside.here and written.span.source == item.span.source:
+            other_strays, help = [], _with_arguments([item], setting, known, context)
+        edits = tuple(Fix(stray.span, "") for stray in other_strays)
+        written = context.written.get(setting)
+        if written and setting in context.here and written.span.source == item.span.source:
             fix: Fix | None = Fix(item.span, "", (*edits, Fix(written.span, help)))
         else:
             fix = Fix(item.span, help, edits)
     else:
-        setting, kind = next((h for h in holders if h[0] not in beside.written), holders[0])
+        setting, kind = next((h for h in holders if h[0] not in context.written), holders[0])
         needs = [f"{n}=..." for n in required(_kinds(setting_shape(setting))[kind])]
         needs = [each for each in needs if each != f"{argument}=..."]
         help = f"{setting}={kind}({', '.join([*needs, f'{argument}={value}'])})"
-        fix = None if needs or setting in beside.written else Fix(item.span, help)
-    help = help if len(help) <= LONGEST_SHOWN else f"{argument}={value} within its parentheses"
-    found.error(
+        fix = None if needs or setting in context.written else Fix(item.span, help)
+    help = (
+        help if len(help) <= MAX_HELP_CHARACTERS else f"{argument}={value} within its parentheses"
+    )
+    diagnostics.error(
         "E101",
         f"unknown setting `{item.name.text[:40]}`",
         item.name.span,
@@ -162,12 +136,12 @@ def _an_argument(
 
 
 def _argument_meant(name: str, known: Collection[str]) -> str:
-    """The argument that a name of no setting is, or what other tools call it so."""
-    return name if _holders(name, known) else ELSEWHERE.get(name.lower(), name)
+    """The argument of this name, or the one that other tools give this name."""
+    return name if _holders(name, known) else OTHER_TOOLS.get(name.lower(), name)
 
 
 def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
-    """Settings and those of their kinds that have an argument of a name."""
+    """The pairs (setting, kind) that have an argument of this name."""
     return [
         (setting, kind)
         for setting in known
@@ -176,38 +150,38 @@ def _holders(argument: str, known: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _home(item: Setting, known: Collection[str], beside: Beside) -> str:
-    """The setting that has a kind, as it stands, of which a stray is an argument; empty if none."""
+def _home(item: Setting, known: Collection[str], context: SpecContext) -> str:
+    """The setting whose current kind has a stray as argument; empty if there is none."""
     argument = _argument_meant(item.name.text, known)
     holders = [] if argument in known else _holders(argument, known)
     for setting in dict.fromkeys(setting for setting, _ in holders):
-        if (stands := beside.stands(setting)) and _addition(stands, item, known):
+        if (current := context.current(setting)) and _addition(current, item, known):
             return setting
     return ""
 
 
 def _with_arguments(
-    items: Sequence[Setting], setting: str, known: Collection[str], beside: Beside
+    items: Sequence[Setting], setting: str, known: Collection[str], context: SpecContext
 ) -> str:
-    """A setting as it stands, with strays added as its arguments; empty if some cannot be read."""
-    stands, text = beside.stands(setting), ""
+    """The text of a setting with strays added as arguments; empty if some cannot be read."""
+    current, text = context.current(setting), ""
     for item in items:
         if text:
-            found = Diagnostics()
-            stands = next(parse(text, diagnostics=found).settings(), None)
-            if found.found:
+            report = Diagnostics()
+            current = next(parse(text, diagnostics=report).settings(), None)
+            if report.found:
                 return ""
-        assert stands is not None, "it is the home of the strays"
-        if edit := _addition(stands, item, known):
-            whole = stands.value.span
-            start, end = edit.span.start - whole.start, edit.span.end - whole.start
-            value = f"{whole.text[:start]}{edit.replacement}{whole.text[end:]}"
-            text = f"{stands.name.text}={value}"
+        assert current is not None, "it is the home of the strays"
+        if edit := _addition(current, item, known):
+            value_span = current.value.span
+            start, end = edit.span.start - value_span.start, edit.span.end - value_span.start
+            value = f"{value_span.text[:start]}{edit.replacement}{value_span.text[end:]}"
+            text = f"{current.name.text}={value}"
     return text
 
 
 def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | None:
-    """The edit that gives the kind of a setting a stray as argument, or as another value of it."""
+    """The edit that adds a stray to the kind of a setting, or replaces that argument."""
     argument, value = _argument_meant(item.name.text, known), item.value.span.text
     kinds = list(dict.fromkeys(kind for _, kind in _holders(argument, known)))
     shape = _kinds(setting_shape(_canonical(setting.name.text)))
@@ -257,71 +231,3 @@ def _kinds(shape: Shape) -> Mapping[str, type[Node]]:
             return {name: node for each in shape.options for name, node in _kinds(each).items()}
         case _:
             return {}
-
-
-def unknown_argument(
-    argument: Argument, call: Value, kind: str, shapes: dict[str, Shape], found: Diagnostics
-) -> None:
-    """A named argument that the kind does not have.
-
-    One that another kind of the same setting has is meant rather than one of a similar name; one
-    that the call gives already is not meant.
-    """
-    assert argument.name is not None, "an unnamed argument takes a known name"
-    name = argument.name.text
-    given = [a.name.text for a in call.arguments if a.name] if isinstance(call, Call) else []
-    other = ELSEWHERE.get(name.lower(), "")
-    known = f"its arguments: {listed(shapes)}" if shapes else "it has no arguments"
-    sibling = "" if other in shapes else _sibling(kind, [name])
-    open_ = [each for each in shapes if each not in given]
-    near = "" if sibling else other if other in open_ else nearest(name, open_)
-    label = f"did you mean `{near}`?" if near else f"`{sibling}` has it" if sibling else ""
-    sibling = sibling and _sibling(kind, given)
-    help, fix = "remove it", removal(argument, call)
-    if near:
-        help, fix = near + in_line(argument.name, argument), Fix(argument.name.span, near)
-    elif sibling and isinstance(call, Call):
-        help = sibling + in_line(call.name, call)
-        fix = Fix(call.name.span, sibling)
-    found.error(
-        "E104",
-        f"`{kind}` has no argument `{name[:40]}`",
-        argument.name.span,
-        label=label,
-        notes=(Note(known),),
-        help=help,
-        fix=fix,
-    )
-
-
-def _sibling(kind: str, given: Iterable[str]) -> str:
-    """Another kind of the same setting that has all the arguments given; not of a sum's terms."""
-    for setting in Settings.model_fields:
-        shape = setting_shape(setting)
-        if isinstance(shape, Kinds) and kind in shape.options:
-            info = Settings.model_fields[setting]
-            usual = "" if info.is_required() else getattr(info.default, "kind", "")
-            for each in (usual, *shape.options):
-                if each in shape.options and set(given) <= set(arguments(shape.options[each])):
-                    return each
-    return ""
-
-
-def in_line(first: Placed, whole: Placed) -> str:
-    """What follows a name within its setting or argument, if it is short enough to repeat."""
-    rest = whole.span.source.text[first.span.end : whole.span.end]
-    return rest if len(rest) <= 40 and "\n" not in rest else " ..."
-
-
-def removal(argument: Argument, call: Value) -> Fix | None:
-    """Take an argument out of a call, with the comma that goes with it."""
-    if not isinstance(call, Call):
-        return None
-    place = call.arguments.index(argument)
-    source = argument.span.source
-    if len(call.arguments) == 1:
-        return Fix(Span(source, call.name.span.end, call.span.end), "")
-    if place:
-        before = call.arguments[place - 1].span.end
-        return Fix(Span(source, before, argument.span.end), "")
-    return Fix(Span(source, argument.span.start, call.arguments[1].span.start), "")

@@ -1,7 +1,7 @@
-"""Makes the brackets of a token list match, reporting each one that does not.
+"""Balancing of brackets in a token list, with a report of each that does not match.
 
-A bracket left open swallows the settings after it, so it is taken to close where the next
-setting begins, or at the end. Then one lost bracket is one message.
+An open bracket would swallow the settings after it, so it is closed where the next setting begins,
+or at the end. Then one missing bracket gives one message.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, To
 
 
 def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
-    """The same tokens with missing brackets added and surplus ones left out."""
+    """The tokens with missing brackets added and surplus ones removed."""
     return _Balancer(tokens, source, diagnostics).run()
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """An opening bracket; ``block``: of a block, ``surplus``: it opens nothing and is left out.
+    """An opening bracket: of a ``block``, ``surplus`` (to be removed), or of ``arguments``.
 
-    ``arguments``: it holds those of a kind, and should be round.
+    Those of ``arguments`` should be round.
     """
 
     token: Token
@@ -38,7 +38,7 @@ class _Balancer:
         self.source = source
         self.diagnostics = diagnostics
         self.open: list[_Opened] = []
-        self.done: list[Token] = []
+        self.balanced: list[Token] = []
         self.closed_later = _closed_later(tokens)
 
     def run(self) -> list[Token]:
@@ -54,10 +54,10 @@ class _Balancer:
             elif token.kind in CLOSERS:
                 self.close(token)
             else:
-                self.done.append(token)
+                self.balanced.append(token)
         while self.open:
             self.close_last()
-        return self.done
+        return self.balanced
 
     def span(self, first: Token, last: Token) -> Span:
         return Span(self.source, first.start, last.end)
@@ -66,13 +66,13 @@ class _Balancer:
         return bool(self.open) and not self.open[-1].block
 
     def at_margin(self, token: Token) -> bool:
-        """Whether a token is the first of a line that is not indented."""
+        """True if a token begins a line without indentation."""
         return self.source.text[token.start - 1 : token.start] in ("", "\n")
 
     def begins_setting(self, index: int) -> bool:
-        """Whether a new item starts here although a bracket of a value is still open."""
+        """True if an item begins here although a bracket of a value is still open."""
         kinds = [token.kind for token in self.tokens[index : index + 3]]
-        before = self.done[-1].kind if self.done else ""
+        before = self.balanced[-1].kind if self.balanced else ""
         if kinds[0] == "EXTENDS":
             return True
         if kinds[0] != "NAME" or before in ("PLUS", "STAR"):
@@ -84,24 +84,24 @@ class _Balancer:
         return kinds[1:2] == ["EQUAL"] and not as_argument
 
     def open_with(self, token: Token) -> None:
-        before = self.done[-1].kind if self.done else ""
+        before = self.balanced[-1].kind if self.balanced else ""
         arguments = token.kind != "LPAR" and self.follows_kind(token)
         block = token.kind == "LBRACE" and not self.in_value() and before in ("NAME", "STRING")
         block, surplus = block and not arguments, token.kind == "LPAR" and before != "NAME"
         self.open.append(_Opened(token, block, surplus, arguments))
         if arguments:
-            self.done.append(Token("LPAR", "(", token.start, token.end))
+            self.balanced.append(Token("LPAR", "(", token.start, token.end))
         elif not surplus:
-            self.done.append(token)
+            self.balanced.append(token)
 
     def follows_kind(self, token: Token) -> bool:
-        """Whether a bracket stands right behind a word that is a value."""
-        kinds = [each.kind for each in self.done[-2:]]
+        """True if a bracket follows a word that is a value, without space."""
+        kinds = [each.kind for each in self.balanced[-2:]]
         before = ("EQUAL", "PLUS", "STAR", "COMMA", "LPAR")
-        return kinds[1:] == ["NAME"] and kinds[0] in before and self.done[-1].end == token.start
+        return kinds[1:] == ["NAME"] and kinds[0] in before and self.balanced[-1].end == token.start
 
     def close_last(self) -> None:
-        """Report the innermost open bracket and close it after what was read last."""
+        """Report the innermost open bracket and close it after the last token."""
         opened = self.open.pop()
         opener, closer = opened.token, SPELLING[opened.closer]
         if opened.surplus:
@@ -110,7 +110,7 @@ class _Balancer:
         if opened.arguments:
             self.report_not_round(opener, None)
             closer = ")"
-        end = self.done[-1].end
+        end = self.balanced[-1].end
         self.diagnostics.error(
             "E002",
             f"`{opener.text}` is never closed",
@@ -120,7 +120,7 @@ class _Balancer:
             fix=Fix(Span(self.source, end, end), closer),
         )
         kind = "RPAR" if opened.arguments else opened.closer
-        self.done.append(Token(kind, closer, end, end))
+        self.balanced.append(Token(kind, closer, end, end))
 
     def close(self, token: Token) -> None:
         """Match a closing bracket with the innermost opening one of its kind."""
@@ -131,11 +131,11 @@ class _Balancer:
             opened = self.open.pop()
             if opened.arguments:
                 self.report_not_round(opened.token, token)
-                self.done.append(Token("RPAR", ")", token.start, token.end))
+                self.balanced.append(Token("RPAR", ")", token.start, token.end))
                 return
             self.report_wrong(opened.token, token)
             if not opened.surplus:
-                self.done.append(
+                self.balanced.append(
                     Token(opened.closer, SPELLING[opened.closer], token.start, token.end)
                 )
             return
@@ -146,12 +146,12 @@ class _Balancer:
             self.report_surplus(opened.token, token)
         elif opened.arguments:
             self.report_not_round(opened.token, token)
-            self.done.append(Token("RPAR", ")", token.start, token.end))
+            self.balanced.append(Token("RPAR", ")", token.start, token.end))
         else:
-            self.done.append(token)
+            self.balanced.append(token)
 
     def close_nothing(self, token: Token) -> None:
-        """A closing bracket that no bracket opens: a lost opening one, or one too many."""
+        """Report a closing bracket without an opening one; insert that if its place is clear."""
         span = self.span(token, token)
         place = self.lost_opener(token)
         if place is None:
@@ -159,7 +159,7 @@ class _Balancer:
             self.diagnostics.error("E003", message, span, fix=Fix(span, ""))
             return
         kind = next(opener for opener, closer in OPENERS.items() if closer == token.kind)
-        end = self.done[place - 1].end
+        end = self.balanced[place - 1].end
         at = Span(self.source, end, end)
         self.diagnostics.error(
             "E003",
@@ -169,14 +169,14 @@ class _Balancer:
             help=f"insert {SPELLING[kind]}",
             fix=Fix(at, SPELLING[kind]),
         )
-        self.done[place:place] = [Token(kind, SPELLING[kind], end, end)]
-        self.done.append(token)
+        self.balanced[place:place] = [Token(kind, SPELLING[kind], end, end)]
+        self.balanced.append(token)
 
     def lost_opener(self, token: Token) -> int | None:
-        """Where the opening bracket was probably lost: behind the kind or `=` before the value."""
-        depth = int(bool(self.done) and self.done[-1].kind in CLOSERS)
-        for place in range(len(self.done) - 1, max(1, len(self.done) - 40), -1):
-            first, before, after = self.done[place - 2 : place + 1]
+        """The index where the opening bracket is probably missing: after the kind or `=`."""
+        depth = int(bool(self.balanced) and self.balanced[-1].kind in CLOSERS)
+        for place in range(len(self.balanced) - 1, max(1, len(self.balanced) - 40), -1):
+            first, before, after = self.balanced[place - 2 : place + 1]
             depth += (before.kind in CLOSERS) - (before.kind in OPENERS)
             if depth < 0:
                 return None
@@ -187,7 +187,7 @@ class _Balancer:
             if token.kind == "RPAR" and before.kind == "NAME" and after.kind != "LPAR":
                 if first.kind in ("EQUAL", "PLUS", "STAR"):
                     if after.kind in ("EQUAL", "COMMA"):  # `lamblr=1e-3)`: two words run together
-                        del self.done[place]
+                        del self.balanced[place]
                     return place
                 if after.kind == "EQUAL" and first.kind != "COMMA":
                     return None
@@ -206,7 +206,7 @@ class _Balancer:
         )
 
     def report_not_round(self, opener: Token, closer: Token | None) -> None:
-        """Arguments of a kind in brackets of another sort."""
+        """Report arguments of a kind in brackets other than parentheses."""
         wrong = closer is not None and closer.kind != "RPAR"
         self.diagnostics.error(
             "E007",
@@ -222,7 +222,7 @@ class _Balancer:
         )
 
     def report_surplus(self, opener: Token, closer: Token | None) -> None:
-        """Parentheses that group terms: only a kind has parentheses, for its arguments."""
+        """Report parentheses that group terms: they only hold the arguments of a kind."""
         span = self.span(opener, closer or opener)
         self.diagnostics.error(
             "E007",
@@ -235,7 +235,7 @@ class _Balancer:
 
 
 def _closed_later(tokens: list[Token]) -> list[bool]:
-    """For each token, whether the bracket open before it is closed after it, by count alone."""
+    """For each token True if the bracket open before it is closed after it, by count."""
     depths = [0]
     for token in tokens:
         depths.append(depths[-1] + (token.kind in OPENERS) - (token.kind in CLOSERS))

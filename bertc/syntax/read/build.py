@@ -1,4 +1,4 @@
-"""Reduced grammar rules to tree nodes, each with the span from its first to its last token."""
+"""Tree nodes from reduced grammar rules, each with its span."""
 
 import re
 
@@ -31,7 +31,7 @@ NODES = (Number, Name, Text, Call, Series, Ratio, Scaled, Sum, Grid)
 
 
 class Builder:
-    """Makes the nodes of one source."""
+    """A builder of the nodes of one source."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -88,7 +88,7 @@ class Builder:
         return Argument(value.span, None, value)
 
     def name(self, child: Child) -> Name:
-        """The word that opens a rule."""
+        """The word that begins a rule."""
         assert isinstance(child, Token), "a rule that needs a name begins with its token"
         return Name(self.span(child, child), child.text)
 
@@ -111,7 +111,7 @@ class Builder:
         return child
 
     def span(self, first: Child, last: Child) -> Span:
-        """From the start of one to the end of the other."""
+        """The span from the start of one to the end of the other."""
         start = first.start if isinstance(first, Token) else first.span.start
         end = last.end if isinstance(last, Token) else last.span.end
         return Span(self.source, start, end)

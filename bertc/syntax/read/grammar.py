@@ -1,8 +1,8 @@
 """The parse table of ``grammar/bertc.lark``.
 
 lark turns the grammar into an LALR(1) table. Doing so takes longer than all the rest of
-``bertc check``, so the table lies beside the grammar as ``bertc.table.json``, marked with the
-checksum of the grammar it was made from; a changed grammar is compiled anew.
+``bertc check``, so the table is stored beside the grammar as ``bertc.table.json``, with the
+checksum of the grammar; a changed grammar is compiled again.
 ``python -m bertc.syntax.read.table`` writes the file.
 """
 
@@ -20,9 +20,9 @@ END = "$END"
 
 @dataclass(frozen=True)
 class Production:
-    """``name -> length symbols``.
+    """A production ``name -> length symbols``.
 
-    ``inline``: its children go to the parent; ``lone``: a single child stands for it.
+    ``inline``: its children go to the parent; ``lone``: a single child replaces it.
     """
 
     name: str
@@ -48,18 +48,18 @@ class Grammar:
 
 
 def source_path() -> Path:
-    """The grammar, written in lark's language."""
+    """The file of the grammar, in lark's language."""
     return folder("grammar") / "bertc.lark"
 
 
 def table_path() -> Path:
-    """The table made from it."""
+    """The file of the compiled table."""
     return folder("grammar") / "bertc.table.json"
 
 
 @cache
 def grammar() -> Grammar:
-    """The grammar, ready to drive a parser."""
+    """The grammar as an automaton; compiled by lark if the table is outdated."""
     source = source_path().read_text(encoding="utf-8")
     path = table_path()
     table = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -78,5 +78,5 @@ def grammar() -> Grammar:
 
 
 def checksum(source: str) -> int:
-    """What a table remembers of the grammar it was made from."""
+    """The checksum of a grammar, stored in its table."""
     return zlib.crc32(source.encode())

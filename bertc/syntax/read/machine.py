@@ -1,4 +1,4 @@
-"""Drives the parse table: tokens in, nodes out, with the place of the first mistake."""
+"""The parser's automaton: tokens to nodes, and the place of the first mistake."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from bertc.syntax.read.tree import Item
 
 
 def parse_items(tokens: Sequence[Token], source: Source) -> list[Item] | None:
-    """The items of a faultless token list; None if it has a mistake."""
+    """The items of a correct token list; None if it has a mistake."""
     machine = _Machine(Builder(source))
     if all(map(machine.feed, tokens)) and machine.feed(_end(tokens)):
         return machine.items
@@ -18,9 +18,9 @@ def parse_items(tokens: Sequence[Token], source: Source) -> list[Item] | None:
 
 
 def first_mistake(tokens: Sequence[Token]) -> int:
-    """Index of the first token that cannot stand where it stands.
+    """The index of the first token that the grammar does not allow.
 
-    ``len(tokens)`` if the list ends too early, one more if it is faultless.
+    ``len(tokens)`` if the list ends too early, one more if it is correct.
     """
     states = [grammar().start]
     for index, token in enumerate((*tokens, _end(tokens))):
@@ -30,7 +30,7 @@ def first_mistake(tokens: Sequence[Token]) -> int:
 
 
 def accepted_after(tokens: Sequence[Token]) -> set[str]:
-    """Terminals that may follow a faultless beginning."""
+    """The terminals that may follow a correct beginning."""
     states = [grammar().start]
     for token in tokens:
         _advance(states, token.kind)
@@ -44,7 +44,7 @@ def _end(tokens: Sequence[Token]) -> Token:
 
 
 def _advance(states: list[int], kind: str) -> bool:
-    """Move the automaton over one terminal, without building anything."""
+    """Advance the automaton over a terminal without building nodes; False if not allowed."""
     table = grammar()
     while states[-1] != table.final:
         action = table.actions[states[-1]].get(kind)
@@ -67,7 +67,7 @@ class _Machine:
         self.items: list[Item] = []
 
     def feed(self, token: Token) -> bool:
-        """Move over one token, building every rule that it completes."""
+        """Advance over a token, building the rules that it completes; False if not allowed."""
         table = grammar()
         while self.states[-1] != table.final:
             action = table.actions[self.states[-1]].get(token.kind)
@@ -97,7 +97,7 @@ class _Machine:
 
 
 def _joined(parts: list[Child | list[Child]]) -> list[Child]:
-    """One flat list; a list that stands first grows in place, so that long lists stay cheap."""
+    """A flat list of the parts; a first list grows in place, so that long lists stay cheap."""
     first = parts[0] if parts else []
     joined = first if isinstance(first, list) else [first]
     for part in parts[1:]:

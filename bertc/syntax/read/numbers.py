@@ -1,4 +1,4 @@
-"""Numbers as the language writes them: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1``."""
+"""Numbers of the language: ``30k`` ``8Ki`` ``1M`` ``15%`` ``1e-4`` ``-1``."""
 
 import math
 import re
@@ -14,12 +14,12 @@ UNITS = {
     "Gi": Fraction(2**30),
     "%": Fraction(1, 100),
 }
-LONGEST = 32
+MAX_NUMBER_CHARACTERS = 32
 _LITERAL = re.compile(r"(-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z]*%?)", re.ASCII)
 
 
 class NotANumberError(ValueError):
-    """Text that is no number; ``instead`` is the number that was probably meant, or empty."""
+    """Text that is not a number; ``instead`` is the number probably meant, or empty."""
 
     def __init__(self, message: str, instead: str = "") -> None:
         super().__init__(message)
@@ -27,13 +27,15 @@ class NotANumberError(ValueError):
 
 
 def read_number(text: str) -> int | float:
-    """The value of a literal: an int where it is whole, a correctly rounded float otherwise.
+    """The value of a literal: an int if it is whole, else a correctly rounded float.
 
     Raises:
         NotANumberError: with what is wrong, and a correction where one is obvious.
     """
-    if len(text) > LONGEST:
-        raise NotANumberError(f"a number of {len(text)} characters; at most {LONGEST} are read")
+    if len(text) > MAX_NUMBER_CHARACTERS:
+        raise NotANumberError(
+            f"a number of {len(text)} characters; at most {MAX_NUMBER_CHARACTERS} are read"
+        )
     match = _LITERAL.fullmatch(text)
     if match is None:
         plain = text.replace("_", "")

@@ -1,4 +1,4 @@
-"""Text to tree. A faulty text still gives a tree, of everything in it that can be understood."""
+"""Parsing of text to a tree; a faulty text gives a tree of its correct parts."""
 
 from collections.abc import Sequence
 
@@ -11,48 +11,48 @@ from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, Token, scan
 from bertc.syntax.read.tree import Item, Tree
 
 OVERRIDE = "--set"
-"""How the names of sources begin that stand on the command line, where a shell takes quotes."""
+"""Prefix of the names of sources from the command line, where a shell removes quotes."""
 
 
 def parse(text: str, name: str = "<spec>", diagnostics: Diagnostics | None = None) -> Tree:
-    """The tree of a spec; ``name`` is what messages call the text.
+    """Parse a spec to a tree; ``name`` is that of the text in messages.
 
-    Mistakes go to ``diagnostics``, and the tree has what is left.
+    Mistakes go to ``diagnostics``; the tree has the rest.
 
     Raises:
         SpecError: if there are mistakes and no ``diagnostics`` to take them.
     """
-    found = Diagnostics() if diagnostics is None else diagnostics
+    report = Diagnostics() if diagnostics is None else diagnostics
     source = Source(name, text)
-    tokens, comments = scan(source, found)
-    tokens = balance(tokens, source, found)
+    tokens, comments = scan(source, report)
+    tokens = balance(tokens, source, report)
     items = parse_items(tokens, source)
     if items is None:
-        items = _Recovery(source, found).items(tokens)
+        items = _Recovery(source, report).items(tokens)
     if diagnostics is None:
-        found.raise_if_any()
+        report.raise_if_any()
     return Tree(source, tuple(items), tuple(comments))
 
 
 class _Recovery:
-    """Parses item by item, so that a mistake stays within the setting that has it."""
+    """A parser that goes item by item, so that a mistake affects its own setting only."""
 
     def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
         self.source = source
         self.diagnostics = diagnostics
 
     def items(self, tokens: Sequence[Token]) -> list[Item]:
-        found: list[Item] = []
+        items: list[Item] = []
         for chunk in _chunks(tokens):
             if len(self.diagnostics.found) > MOST_MISTAKES:
                 break
             header = _block_header(chunk)
             if header:
-                found.append(self.block(chunk, header))
+                items.append(self.block(chunk, header))
             else:
-                sound = repaired(chunk, self.source, self.diagnostics)
-                found += parse_items(sound, self.source) or []
-        return found
+                corrected = repaired(chunk, self.source, self.diagnostics)
+                items += parse_items(corrected, self.source) or []
+        return items
 
     def block(self, tokens: Sequence[Token], header: int) -> Item:
         inside = self.items(tokens[header + 1 : -1])
@@ -86,7 +86,7 @@ def _begins_item(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _block_header(tokens: Sequence[Token]) -> int:
-    """How many tokens stand before the brace of a block; 0 if these tokens begin no block."""
+    """The number of tokens before the brace of a block; 0 if no block begins here."""
     kinds = [token.kind for token in tokens[:3]]
     if kinds[:2] == ["NAME", "LBRACE"]:
         return 1

@@ -1,4 +1,4 @@
-"""Finds the edit that makes a faulty setting parse, reports it, and goes on with it applied."""
+"""Repair of a faulty setting: report the edit that makes it parse, and apply it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _VALUE_STARTS = {"NUMBER", "STRING", "LSQB"}
 
 @dataclass(frozen=True)
 class _Edit:
-    """``drop`` tokens at ``at`` give way to ``insert``."""
+    """An edit: ``drop`` tokens at ``at`` are replaced by ``insert``."""
 
     at: int
     drop: int
@@ -28,7 +28,7 @@ class _Edit:
 
 
 def repaired(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) -> list[Token]:
-    """The tokens of one item without their mistakes; empty if there is no telling what is meant."""
+    """The corrected tokens of an item; empty if the meaning is unclear."""
     current = list(tokens)
     for _ in range(MOST_REPAIRS):
         place = first_mistake(current)
@@ -37,16 +37,16 @@ def repaired(tokens: Sequence[Token], source: Source, diagnostics: Diagnostics) 
         edit = _best_edit(current, place)
         _Report(current, place, source, diagnostics).make(edit)
         if edit is None:
-            kept = current[:place]
-            while kept and first_mistake(kept) <= len(kept):
-                kept.pop()
-            return kept
+            prefix = current[:place]
+            while prefix and first_mistake(prefix) <= len(prefix):
+                prefix.pop()
+            return prefix
         current = edit.apply(current)
     return []
 
 
 def _best_edit(tokens: list[Token], place: int) -> _Edit | None:
-    """The candidate after which most of the rest can be read; None if none helps."""
+    """The candidate after which most of the rest parses; None if none helps."""
     best, reach = None, place
     for edit in _candidates(tokens, place):
         grown = len(edit.insert) - edit.drop
@@ -76,7 +76,7 @@ def _candidates(tokens: list[Token], place: int) -> list[_Edit]:
 
 
 def _in_sum(tokens: Sequence[Token], place: int) -> bool:
-    """Whether a token stands where a setting that is a sum could have its next term."""
+    """True if a setting that is a sum could have its next term here."""
     if place < 3 or not terms(tokens[0].text):
         return False
     depth = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in tokens[:place])
@@ -85,7 +85,7 @@ def _in_sum(tokens: Sequence[Token], place: int) -> bool:
 
 
 class _Report:
-    """Words for the mistake at ``place``."""
+    """A report of the mistake at ``place``."""
 
     def __init__(
         self, tokens: list[Token], place: int, source: Source, diagnostics: Diagnostics
@@ -95,7 +95,7 @@ class _Report:
         self.source = source
         self.diagnostics = diagnostics
         last = tokens[-1].end
-        self.found = tokens[place] if place < len(tokens) else Token(END, "", last, last)
+        self.here = tokens[place] if place < len(tokens) else Token(END, "", last, last)
         self.before = tokens[place - 1] if place else None
 
     def make(self, edit: _Edit | None) -> None:
@@ -117,22 +117,22 @@ class _Report:
             return
         if sign.kind == "EQUAL":
             code, message = "E004", f"`=` is missing after {self.before.shown()}"
-            help = f"{self.before.text} = {self.found.text}"
+            help = f"{self.before.text} = {self.here.text}"
         else:
-            code, message = "E005", f"a comma is missing before {self.found.shown()}"
-            help = f"{self.before.text}, {self.found.text}"
+            code, message = "E005", f"a comma is missing before {self.here.shown()}"
+            help = f"{self.before.text}, {self.here.text}"
         self.diagnostics.error(
-            code, message, self.span(self.found), help=help, fix=Fix(place, sign.text)
+            code, message, self.span(self.here), help=help, fix=Fix(place, sign.text)
         )
 
     def missing_plus(self, before: Token) -> None:
-        """Terms of a sum side by side, or with a comma between them."""
-        comma = self.found.kind == "COMMA"
-        at = Span(self.source, before.end, self.found.end if comma else before.end)
+        """Report terms of a sum without ``+``, or with a comma between them."""
+        comma = self.here.kind == "COMMA"
+        at = Span(self.source, before.end, self.here.end if comma else before.end)
         self.diagnostics.error(
             "E006" if comma else "E005",
-            "a comma between terms" if comma else f"`+` is missing before {self.found.shown()}",
-            self.span(self.found),
+            "a comma between terms" if comma else f"`+` is missing before {self.here.shown()}",
+            self.span(self.here),
             label="terms are joined by +",
             help="write +" if comma else "insert +",
             fix=Fix(at, " +"),
@@ -140,25 +140,25 @@ class _Report:
 
     def surplus(self, token: Token) -> None:
         code, message = "E007", f"{token.shown()} has no place here"
-        label = "" if token is self.found else f"before {self.found.shown()}"
+        label = "" if token is self.here else f"before {self.here.shown()}"
         inside = sum((t.kind in OPENERS) - (t.kind in CLOSERS) for t in self.tokens[: self.place])
-        if token.kind == "COMMA" and token is self.found and not inside:
+        if token.kind == "COMMA" and token is self.here and not inside:
             code, message = "E006", "a comma between settings"
             label = "settings are separated by white space or new lines"
         span = self.span(token)
         self.diagnostics.error(code, message, span, label=label, fix=Fix(span, ""))
 
     def without_edit(self) -> None:
-        before, found = self.before, self.found
-        if before and before.kind == "EQUAL" and found.kind in (END, "COMMA", "RPAR"):
+        before, here = self.before, self.here
+        if before and before.kind == "EQUAL" and here.kind in (END, "COMMA", "RPAR"):
             self.no_value(before)
             return
-        if before and before.kind == "NAME" and found.kind == END:
+        if before and before.kind == "NAME" and here.kind == END:
             self.lone_name(before)
             return
         expected = _in_words(accepted_after(self.tokens[: self.place]))
         self.diagnostics.error(
-            "E007", f"expected {expected}, found {found.shown()}", self.span(found)
+            "E007", f"expected {expected}, found {here.shown()}", self.span(here)
         )
 
     def no_value(self, equal: Token) -> None:
@@ -176,7 +176,7 @@ class _Report:
     def lone_name(self, name: Token) -> None:
         span = self.span(name)
         if _in_sum(self.tokens, self.place - 1):
-            self.found = name
+            self.here = name
             self.missing_plus(self.tokens[self.place - 2])
             return
         help, fix = "write name = value; terms are joined by +; or remove it", Fix(span, "")

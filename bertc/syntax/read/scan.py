@@ -1,20 +1,20 @@
-"""Text to tokens and comments, whatever the text is: what fits nothing is reported and dropped."""
+"""Scanning of any text to tokens and comments; unknown characters are reported and dropped."""
 
 import re
 from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.syntax.read.grammar import END, grammar
-from bertc.syntax.read.numbers import LONGEST, UNITS, NotANumberError, read_number
+from bertc.syntax.read.numbers import MAX_NUMBER_CHARACTERS, UNITS, NotANumberError, read_number
 from bertc.syntax.read.tree import Comment
 
 LARGEST_TEXT = 1 << 20
 MOST_TOKENS = 20_000
-DEEPEST = 64
+MAX_DEPTH = 64
 LONGEST_STRING = 4096
 MOST_STRAYS = 20
 MOST_MISTAKES = 100
-"""After so many a text is read no further: it is no spec, or one mistake has made the others."""
+"""Mistakes after which reading stops: the text is no spec, or one mistake causes the others."""
 
 OPENERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 CLOSERS = frozenset(OPENERS.values())
@@ -37,14 +37,14 @@ _PARTS = re.compile(
     r"|-?\d{1,3}(?:[ ,]\d{3})*[ ,]000(?![\w.])",  # 10 000, 1,500,000
     re.ASCII,
 )
-"""A number written in parts, which is one number all the same."""
+"""One number written in several parts."""
 _POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A terminal of the grammar and where it stands."""
+    """A terminal of the grammar with its place."""
 
     kind: str
     text: str
@@ -52,14 +52,14 @@ class Token:
     end: int
 
     def shown(self) -> str:
-        """As a message names it."""
+        """The token in a message."""
         if self.kind == END:
             return "the end"
         return f"`{self.text if len(self.text) <= 40 else self.text[:37] + '...'}`"
 
 
 def scan(source: Source, diagnostics: Diagnostics) -> tuple[list[Token], list[Comment]]:
-    """Tokens and comments of a text. A text beyond the limits gives none, and says why."""
+    """Scan a text to tokens and comments; none, and a report, if it exceeds the limits."""
     if len(source.text) > LARGEST_TEXT:
         message = f"a spec of {len(source.text):,} characters; at most {LARGEST_TEXT:,} are read"
         diagnostics.error("E011", message, Span(source, 0, 0))
@@ -75,11 +75,11 @@ class _Scanner:
         self.comments: list[Comment] = []
         self.depth = 0
         self.strays = 0
-        self.glued = False  # whether a stray stands between the last word and the next
+        self.glued = False  # True if a stray directly follows the last word
 
     def run(self) -> tuple[list[Token], list[Comment]]:
         text, position = self.source.text, 0
-        match = grammar().pattern.match
+        pattern = grammar().pattern
         while position < len(text):
             path = _PATH.match(text, position) or _DOTTED.match(text, position)
             if path and path.group().upper() != path.group().lower():  # it has letters
@@ -88,28 +88,29 @@ class _Scanner:
             if parts := self.in_parts(position):
                 position = parts
                 continue
-            found = match(text, position)
-            if found is None:
+            match = pattern.match(text, position)
+            if match is None:
                 if self.strays >= MOST_STRAYS:
                     message = f"more than {MOST_STRAYS} such mistakes; the rest is not read"
                     self.too_much(message, position, position + 1)
                     break
                 position = self.stray(position)
                 continue
-            kind, position = str(found.lastgroup), found.end()
+            kind, position = str(match.lastgroup), match.end()
             if kind == "STRING" and text[position : position + 1].isalnum():
-                position = self.open_string(found.start())  # it swallowed the next opening quote
+                # It swallowed the next opening quote.
+                position = self.open_string(match.start())
                 continue
             if self.glued and kind in ("NAME", "NUMBER"):
-                self.extend(found.group(), position)
+                self.extend(match.group(), position)
                 continue
             self.glued = False
             if kind == "COMMENT":
-                self.comments.append(Comment(self.span(*found.span()), found.group().rstrip()))
+                self.comments.append(Comment(self.span(*match.span()), match.group().rstrip()))
                 if len(self.comments) > MOST_TOKENS:
-                    self.too_much(f"more than {MOST_TOKENS:,} comments", *found.span())
+                    self.too_much(f"more than {MOST_TOKENS:,} comments", *match.span())
                     return [], []
-            elif kind != "SPACE" and not self.add(Token(kind, found.group(), *found.span())):
+            elif kind != "SPACE" and not self.add(Token(kind, match.group(), *match.span())):
                 return [], []
         return self.tokens, self.comments
 
@@ -117,15 +118,15 @@ class _Scanner:
         return Span(self.source, start, end)
 
     def add(self, token: Token) -> bool:
-        """Keep a token; False when the text is beyond what is read."""
+        """Add a token; False if the text exceeds the limits."""
         if token.kind == "NUMBER":
             self.check_number(token)
         change = (token.kind in OPENERS) - (token.kind in CLOSERS)
         self.depth = max(0, self.depth + change)
         self.tokens.append(token)
         message = ""
-        if self.depth > DEEPEST:
-            message = f"brackets nested more than {DEEPEST} deep"
+        if self.depth > MAX_DEPTH:
+            message = f"brackets nested more than {MAX_DEPTH} deep"
         elif token.kind == "STRING" and len(token.text) > LONGEST_STRING:
             message = f"a string of more than {LONGEST_STRING:,} characters"
         elif len(self.tokens) + len(self.comments) > MOST_TOKENS:
@@ -138,7 +139,7 @@ class _Scanner:
         self.diagnostics.error("E011", message, self.span(start, end))
 
     def extend(self, more: str, end: int) -> None:
-        """Join a word that a stray character has cut in two."""
+        """Append to a word that a stray character has cut in two."""
         last = self.tokens[-1]
         self.tokens[-1] = Token("NAME", last.text + more, last.start, end)
         self.glued = False
@@ -158,47 +159,47 @@ class _Scanner:
             )
 
     def in_parts(self, position: int) -> int:
-        """Read a number that is written in parts as the one that it is; the position after it."""
+        """Read a number written in several parts; returns its end, or 0 if there is none."""
         if not self.tokens or self.tokens[-1].kind not in ("EQUAL", "SLASH", "LPAR", "COMMA"):
             return 0
         text, before = self.source.text, self.tokens[-1].kind
-        found, whole = _PARTS.match(text, position), ""
-        if found and not ("000" in found.group()[-3:] and before != "EQUAL"):
-            whole = re.sub(r"[ \t,]", "", found.group())
-        elif found := _POWER.match(text, position):
-            whole = str(int(found.group(1)) ** int(found.group(2)))
-        if not found or not whole or len(whole) > LONGEST:
+        match, digits = _PARTS.match(text, position), ""
+        if match and not ("000" in match.group()[-3:] and before != "EQUAL"):
+            digits = re.sub(r"[ \t,]", "", match.group())
+        elif match := _POWER.match(text, position):
+            digits = str(int(match.group(1)) ** int(match.group(2)))
+        if not match or not digits or len(digits) > MAX_NUMBER_CHARACTERS:
             return 0
-        span = self.span(*found.span())
+        span = self.span(*match.span())
         self.diagnostics.error(
             "E010",
-            f"`{found.group()[:60]}` is not a number",
+            f"`{match.group()[:60]}` is not a number",
             span,
             label="a number stands in one piece",
-            help=whole,
-            fix=Fix(span, whole),
+            help=digits,
+            fix=Fix(span, digits),
         )
-        self.tokens.append(Token("NUMBER", whole, *found.span()))
-        return found.end()
+        self.tokens.append(Token("NUMBER", digits, *match.span()))
+        return match.end()
 
     def stray(self, position: int) -> int:
-        """Report what fits no terminal; the position after it."""
+        """Report a stray character; returns the position after it."""
         text = self.source.text
         self.strays += 1
         if text[position] in "\"'":
             return self.open_string(position)
         if curly := _CURLY_STRING.match(text, position):
             return self.curly_string(curly)
-        found = _STRAY.match(text, position)
-        assert found is not None, "the pattern takes any character"
-        end = found.end()
+        match = _STRAY.match(text, position)
+        assert match is not None, "the pattern takes any character"
+        end = match.end()
         span = self.span(position, end)
         if text[position] == ":":
             message, label, instead = "`:` between a name and its value", "write `=`", "="
             self.tokens.append(Token("EQUAL", ":", position, end))
         else:
-            message, label = f"{_described(found.group())} has no meaning here", ""
-            instead = _plain(found.group())
+            message, label = f"{_described(match.group())} has no meaning here", ""
+            instead = _plain(match.group())
             self.glue(position, instead)
         help = f"write {instead}" if instead.strip() else "remove it"
         self.diagnostics.error(
@@ -207,19 +208,19 @@ class _Scanner:
         return end
 
     def glue(self, position: int, instead: str) -> None:
-        """Remember that a stray follows a word at once, so that what follows it belongs to it."""
+        """Remember that a stray directly follows a word, so the next word is appended to it."""
         last = self.tokens[-1] if self.tokens else None
         self.glued = instead != " " and bool(last and last.kind == "NAME" and last.end == position)
         if self.glued and last and instead:
             self.tokens[-1] = Token("NAME", last.text + instead, last.start, last.end)
 
-    def curly_string(self, found: re.Match[str]) -> int:
-        """Typographic quotes, which text processors put in the place of plain ones."""
-        start, end = found.span()
-        plain = f'"{found.group(1)}"'
+    def curly_string(self, match: re.Match[str]) -> int:
+        """Report typographic quotes, which word processors put in place of plain ones."""
+        start, end = match.span()
+        plain = f'"{match.group(1)}"'
         self.diagnostics.error(
             "E001",
-            f"`{found.group()[0]}` is no quote that bertc reads",
+            f"`{match.group()[0]}` is no quote that bertc reads",
             self.span(start, end),
             help=plain if len(plain) <= 60 else "write plain quotes",
             fix=Fix(self.span(start, end), plain),
@@ -227,11 +228,11 @@ class _Scanner:
         self.tokens.append(Token("STRING", plain, start, end))
         return end
 
-    def unquoted_path(self, found: re.Match[str]) -> int:
-        """A path where a string is wanted; a quote behind it, if there is one, belongs to it."""
-        start, end = found.span()
+    def unquoted_path(self, match: re.Match[str]) -> int:
+        """Report a path without quotes; a quote directly after it belongs to it."""
+        start, end = match.span()
         end += self.source.text[end : end + 1] in ("'", '"')
-        span, plain = self.span(start, end), f'"{found.group()}"'
+        span, plain = self.span(start, end), f'"{match.group()}"'
         help = plain if len(plain) <= 60 else "write quotes around it"
         self.diagnostics.error(
             "E009", "a path stands in quotes", span, help=help, fix=Fix(span, plain)
@@ -240,7 +241,7 @@ class _Scanner:
         return end
 
     def unopened_string(self, word: Token, quote: str) -> int:
-        """A quote that ends a word, and none before it."""
+        """Report a word with a closing quote only."""
         place = self.span(word.start, word.start)
         self.diagnostics.error(
             "E009",
@@ -253,11 +254,11 @@ class _Scanner:
         return word.end + 1
 
     def open_string(self, position: int) -> int:
-        """A quote without its partner: the string is taken to end with the word."""
+        """Report a quote that is never closed; the string ends with the word."""
         text = self.source.text
-        found = _OPEN_STRING.match(text, position)
-        assert found is not None, "the pattern takes any quote"
-        quote, end = text[position], found.end()
+        match = _OPEN_STRING.match(text, position)
+        assert match is not None, "the pattern takes any quote"
+        quote, end = text[position], match.end()
         line = text.find("\n", position)
         # Each open quote costs a look at the rest of its line.
         self.strays += ((line if line >= 0 else len(text)) - position) // 50_000
@@ -269,15 +270,15 @@ class _Scanner:
             "this string is never closed",
             self.span(position, end),
             label="the closing quote is missing",
-            help=found.group()[:60] + quote,
+            help=match.group()[:60] + quote,
             fix=Fix(self.span(end, end), quote),
         )
-        self.tokens.append(Token("STRING", found.group().replace("\\", "") + quote, position, end))
+        self.tokens.append(Token("STRING", match.group().replace("\\", "") + quote, position, end))
         return end
 
 
 def _plain(stray: str) -> str:
-    """What to write instead of a stray character: a space, a hyphen, or nothing."""
+    """The replacement of a stray character: a space, a hyphen, or nothing."""
     if stray.isspace():
         return " "
     return "-" if stray in _DASHES else ""

@@ -1,7 +1,6 @@
-"""What may be written for a setting or an argument, read from the IR's own annotations.
+"""Shapes: the form of settings and arguments, derived from the annotations of the IR.
 
-The IR states types and bounds once; this module only puts them into a form that the reading and
-the printing of values can match on.
+The IR states types and limits once; shapes are a form that reading and printing can match on.
 """
 
 import re
@@ -19,7 +18,7 @@ from bertc.ir.program.settings import Settings, aliases
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits of a number; None where there is none."""
+    """The limits of a number; None if there is none."""
 
     ge: float | None = None
     gt: float | None = None
@@ -62,25 +61,28 @@ class Choice:
 
 @dataclass(frozen=True)
 class Kinds:
-    """One of a few node classes, by the word that names it. ``named``: the class has a ``kind``."""
+    """One of several node classes, by the name of its kind.
+
+    ``named``: the classes have a field ``kind``.
+    """
 
     options: dict[str, type[Node]] = field(hash=False)
     named: bool
 
     def bare(self, form: Literal["bare_number", "bare_string"]) -> type[Node] | None:
-        """The class meant by a value written without a kind."""
+        """The class of a value written without a kind; None if there is none."""
         return next((node for node in self.options.values() if getattr(node, form)), None)
 
     @property
     def words(self) -> list[str]:
-        """The kinds, and those of an argument that stand for the whole: ``span`` for an mlm."""
+        """The names of the kinds, and of shorthand arguments: ``span`` for an mlm."""
         inner = (arguments(node).get(node.shorthand) for node in self.options.values())
         return [*self.options, *(word for i in inner if isinstance(i, Kinds) for word in i.options)]
 
 
 @dataclass(frozen=True)
 class Several:
-    """Values in brackets; ``length`` None means any number of them from ``least`` on."""
+    """A list; ``length`` None means any number of values, at least ``least``."""
 
     item: "Shape"
     length: int | None
@@ -89,7 +91,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Summed:
-    """Terms joined by ``+``, each a ``node`` with a weight and what ``inner`` describes."""
+    """A sum of terms, each a ``node`` with a weight and a ``field`` of shape ``inner``."""
 
     node: type[Node]
     field: str
@@ -98,7 +100,7 @@ class Summed:
 
 @dataclass(frozen=True)
 class Either:
-    """Any of several shapes, told apart by how the value is written."""
+    """One of several shapes, distinguished by the form of the value."""
 
     options: tuple["Shape", ...]
 
@@ -114,7 +116,7 @@ def setting_shape(name: str) -> Shape:
 
 @cache
 def terms(name: str) -> frozenset[str]:
-    """The words that may be terms of a setting, by any of its names; none if it is no sum."""
+    """The names of terms that a setting takes; none if it is no sum."""
     setting = aliases().get(name, name)
     shape = setting_shape(setting) if setting in Settings.model_fields else None
     inner = shape.inner if isinstance(shape, Summed) else None
@@ -122,7 +124,7 @@ def terms(name: str) -> frozenset[str]:
 
 
 def block_kind(setting: str) -> tuple[str, type[Node] | None]:
-    """What a block named as a setting gives the arguments of: the kind that a number stands for."""
+    """The kind whose arguments a block gives, by the setting of its name."""
     shape = setting_shape(setting) if setting in Settings.model_fields else None
     node = shape.bare("bare_number") if isinstance(shape, Kinds) else None
     return (kinds_of(node)[0], node) if node else ("", None)
@@ -131,12 +133,13 @@ def block_kind(setting: str) -> tuple[str, type[Node] | None]:
 @cache
 def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
-    apart = ("kind", node.others)
-    return {name: _field_shape(i) for name, i in node.model_fields.items() if name not in apart}
+    excluded = ("kind", node.others)
+    fields = node.model_fields.items()
+    return {name: _field_shape(info) for name, info in fields if name not in excluded}
 
 
 def kinds_of(node: type[Node]) -> tuple[str, ...]:
-    """The words that name a node class: its ``kind``, or its own name if it has none."""
+    """The kinds of a node class, or its own name if it has none."""
     info = node.model_fields.get("kind")
     if info is None:
         return (re.sub(r"(?<!^)(?=[A-Z])", "-", node.__name__).lower(),)
@@ -144,7 +147,7 @@ def kinds_of(node: type[Node]) -> tuple[str, ...]:
 
 
 def required(node: type[Node]) -> list[str]:
-    """Arguments without a default."""
+    """The names of the arguments without a default."""
     return [name for name, info in node.model_fields.items() if info.is_required()]
 
 
@@ -186,8 +189,8 @@ def _union(options: list[Shape]) -> Shape:
 def _tuple(inner: tuple[Any, ...], least: int) -> Shape:
     item = inner[0]
     if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
-        (other,) = (name for name in item.model_fields if name != "weight")
-        return Summed(item, other, arguments(item)[other])
+        (term,) = (name for name in item.model_fields if name != "weight")
+        return Summed(item, term, arguments(item)[term])
     return Several(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
 
 

@@ -1,4 +1,4 @@
-"""Turn the grammar into a parse table by lark: ``python -m bertc.syntax.read.table``."""
+"""Compilation of the grammar to a parse table: ``python -m bertc.syntax.read.table``."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from bertc.syntax.read.grammar import END, checksum, source_path, table_path
 
 
 def compile_table(source: str) -> dict[str, Any]:
-    """Have lark build the automaton, and write it down as plain data, the same in every run."""
+    """Compile a grammar by lark to a table of plain data, the same in every run."""
     lark = Lark(source, parser="lalr", lexer="basic", maybe_placeholders=False)
     table = lark.parser.parser._parse_table
     terminals = {terminal.name for terminal in lark.terminals} | {END}
@@ -50,14 +50,14 @@ def _production(rule: Any) -> tuple[str, int, bool, bool]:
 
 
 def _numbered(states: Any, start: int, shift: object) -> dict[int, int]:
-    """States by the order in which a walk from the start meets them; lark's own order varies."""
+    """States numbered by a walk from the start, because lark's own order varies."""
     numbers = {start: 0}
-    waiting = [start]
-    while waiting:
-        for _, (action, target) in sorted(states[waiting.pop(0)].items(), key=_first):
+    queue = [start]
+    while queue:
+        for _, (action, target) in sorted(states[queue.pop(0)].items(), key=_first):
             if action is shift and target not in numbers:
                 numbers[target] = len(numbers)
-                waiting.append(target)
+                queue.append(target)
     return numbers
 
 

@@ -1,6 +1,6 @@
-"""What a text says, before any name in it is understood: settings, blocks and values with places.
+"""The tree of a text: settings, blocks and values with their spans, names not yet resolved.
 
-Two trees are equal when they say the same, wherever it was written.
+Trees that differ only in spans are equal.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from bertc.diagnostics import Source, Span
 
 @dataclass(frozen=True)
 class Placed:
-    """Anything that was written somewhere."""
+    """The base of all nodes: anything with a place in the text."""
 
     span: Span = field(compare=False, repr=False)
 
@@ -20,7 +20,7 @@ class Placed:
 class Number(Placed):
     """A number as written and its value; ``15%`` is 0.15, ``30k`` is 30000.
 
-    ``value`` is None where the text is no number, which was reported when it was read.
+    ``value`` is None if the text is not a number, which the scanner has reported.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Argument(Placed):
 
 @dataclass(frozen=True)
 class Call(Placed):
-    """A kind and its arguments: ``lamb(lr=1e-3)``."""
+    """A kind with arguments: ``lamb(lr=1e-3)``."""
 
     name: Name
     arguments: tuple[Argument, ...]
@@ -74,7 +74,7 @@ class Ratio(Placed):
 
 @dataclass(frozen=True)
 class Scaled(Placed):
-    """A weight and what it weighs: ``50*sop``, or ``sop*50``."""
+    """A term with a weight: ``50*sop``, or ``sop*50``."""
 
     factor: "Value"
     term: "Value"
@@ -89,7 +89,7 @@ class Sum(Placed):
 
 @dataclass(frozen=True)
 class Grid(Placed):
-    """Alternatives in braces; the spec stands for one spec for each."""
+    """Alternatives in braces; the spec stands for one spec each."""
 
     choices: tuple["Value", ...]
 
@@ -99,7 +99,7 @@ Value = Number | Name | Text | Call | Series | Ratio | Scaled | Sum | Grid
 
 @dataclass(frozen=True)
 class Setting(Placed):
-    """``name = value``."""
+    """A setting ``name = value``."""
 
     name: Name
     value: Value
@@ -107,14 +107,14 @@ class Setting(Placed):
 
 @dataclass(frozen=True)
 class Extends(Placed):
-    """``extends NAME`` or ``extends "path"``."""
+    """A base: ``extends NAME`` or ``extends "path"``."""
 
     target: Name | Text
 
 
 @dataclass(frozen=True)
 class Block(Placed):
-    """``name { ... }`` or ``name "label" { ... }``."""
+    """A block ``name { ... }`` or ``name "label" { ... }``."""
 
     name: Name
     label: Text | None
@@ -126,14 +126,14 @@ Item = Setting | Extends | Block
 
 @dataclass(frozen=True)
 class Comment(Placed):
-    """From ``#`` to the end of the line."""
+    """A comment, from ``#`` to the end of the line."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A whole text: what it says, in order, and its comments."""
+    """The tree of a whole text: its items in order, and its comments."""
 
     source: Source = field(compare=False, repr=False)
     items: tuple[Item, ...]

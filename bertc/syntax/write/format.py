@@ -1,4 +1,4 @@
-"""A spec as it is written, tidied: one setting a line, comments and order kept."""
+"""Canonical layout of a spec: one setting a line; comments and order are kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ from bertc.syntax.read.tree import (
 )
 from bertc.syntax.write.show import quoted
 
-WIDTH = 100
-STEP = "    "
+LINE_WIDTH = 100
+INDENT = "    "
 
 
 def format_text(text: str, name: str = "<spec>") -> str:
@@ -44,7 +44,7 @@ def format_text(text: str, name: str = "<spec>") -> str:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Lines of output, and the lines of the source that they come from."""
+    """Lines of output with the lines of the source that they come from."""
 
     lines: list[str]
     first: int
@@ -60,7 +60,7 @@ class _Layout:
         return self.text.count("\n", 0, offset)
 
     def lines(self, items: Sequence[Item], comments: Sequence[Comment], indent: str) -> list[str]:
-        """Items and comments in order, blank lines between them kept but never two."""
+        """Lay out items and comments in order, with at most one blank line between them."""
         pieces: list[_Piece] = []
         rest = list(comments)
         for item in items:
@@ -87,23 +87,23 @@ class _Layout:
         return pieces
 
     def block(self, block: Block, comments: list[Comment], indent: str) -> list[str]:
-        """A block that was written on one line stays there if it fits."""
+        """Lay out a block; one written on a single line stays there if it fits."""
         label = f" {quoted(block.label.value)}" if block.label else ""
         head = f"{indent}{block.name.text}{label} {{"
         if self.line(block.span.start) == self.line(block.span.end) and block.items:
             inside = [line for item in block.items for line in self.lines([item], [], "")]
             short = f"{head} {'  '.join(inside)} }}"
-            if len(short) <= WIDTH and all(isinstance(item, Setting) for item in block.items):
+            if len(short) <= LINE_WIDTH and all(isinstance(item, Setting) for item in block.items):
                 return [short]
-        body = self.lines(block.items, comments, indent + STEP)
+        body = self.lines(block.items, comments, indent + INDENT)
         return [head, *body, f"{indent}}}"] if body else [head + "}"]
 
 
 def _take(comments: list[Comment], before: int) -> list[Comment]:
     """Remove and return the comments that start before an offset."""
-    taken = [comment for comment in comments if comment.span.start < before]
-    del comments[: len(taken)]
-    return taken
+    earlier = [comment for comment in comments if comment.span.start < before]
+    del comments[: len(earlier)]
+    return earlier
 
 
 def _joined(pieces: list[_Piece]) -> list[str]:
@@ -128,7 +128,7 @@ def _written(item: Setting | Extends, indent: str) -> list[str]:
 
 
 def flat(value: Placed) -> str:
-    """A value on one line."""
+    """The text of a value on one line."""
     match value:
         case Number() | Name():
             return value.text
@@ -152,9 +152,9 @@ def flat(value: Placed) -> str:
 
 
 def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list[str]:
-    """A value behind ``head``, on one line if it fits and else broken at its outermost commas."""
+    """Lay out a value after ``head``, broken at its outermost commas if it is too long."""
     whole = head + flat(value) + tail
-    if len(whole) <= WIDTH:
+    if len(whole) <= LINE_WIDTH:
         return [whole]
     match value:
         case Argument():
@@ -164,7 +164,7 @@ def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list
             first, *others = value.terms
             lines = _wrapped(head, first, indent, "")
             for term in others:
-                lines += _wrapped(f"{indent}{STEP}+ ", term, indent + STEP, "")
+                lines += _wrapped(f"{indent}{INDENT}+ ", term, indent + INDENT, "")
             return [*lines[:-1], lines[-1] + tail]
         case Scaled():
             return _wrapped(f"{head}{flat(value.factor)}*", value.term, indent, tail)
@@ -180,19 +180,19 @@ def _wrapped(head: str, value: Value | Argument, indent: str, tail: str) -> list
 def _bracketed(
     opening: str, values: Sequence[Value | Argument], closing: str, indent: str
 ) -> list[str]:
-    """Short values share lines, long ones have their own."""
-    inner = indent + STEP
+    """Lay out values in brackets; short ones share lines, long ones have their own."""
+    inner = indent + INDENT
     lines = [opening]
     row = ""
     for value in values:
         text = flat(value) + ","
-        if row and len(inner) + len(row) + 1 + len(text) <= WIDTH:
+        if row and len(inner) + len(row) + 1 + len(text) <= LINE_WIDTH:
             row += " " + text
             continue
         if row:
             lines.append(inner + row)
             row = ""
-        if len(inner) + len(text) <= WIDTH:
+        if len(inner) + len(text) <= LINE_WIDTH:
             row = text
         else:
             lines += _wrapped(inner, value, inner, ",")

@@ -1,4 +1,4 @@
-"""Typed values back to canonical text, which reads back as the same values."""
+"""Canonical text of typed values, which reads back as the same values."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -28,10 +28,10 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
-    """The text of a program, settings in their canonical order; it ends with a new line.
+    """The text of a program, settings in canonical order; it ends with a new line.
 
-    ``origins`` adds where each value came from, as a comment; ``full`` writes out the arguments
-    that have their default value.
+    ``origins`` adds the origin of each value as a comment; ``full`` includes arguments that have
+    their default value.
     """
     lines = [f"extends {_target(program.base.name)}"] if program.base else []
     lines += _lines(program.settings, origins, full)
@@ -43,7 +43,7 @@ def show(program: Program, *, origins: bool = False, full: bool = False) -> str:
 
 
 def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) -> str:
-    """The text of one value. ``shape`` is needed only where a string may be a word or a text."""
+    """The text of a value; ``shape`` is only needed to tell words from quoted strings."""
     match shape:
         case None:
             return _shapeless(value, full)
@@ -68,7 +68,7 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
 
 
 def quoted(text: str) -> str:
-    """A string literal."""
+    """The text as a string literal."""
     return '"' + "".join(_ESCAPES.get(c) or _printable(c) for c in text) + '"'
 
 
@@ -80,9 +80,9 @@ def _lines(settings: Mapping[str, Given], origins: bool, full: bool) -> list[str
     names = [name for name in Settings.model_fields if name in settings]
     lines = []
     for name in names:
-        given = settings[name]
-        text = f"{name} = {show_value(given.value, setting_shape(name), full=full)}"
-        lines.append(f"{text}  # {_origin(given.origin)}" if origins else text)
+        setting = settings[name]
+        text = f"{name} = {show_value(setting.value, setting_shape(name), full=full)}"
+        lines.append(f"{text}  # {_origin(setting.origin)}" if origins else text)
     return lines
 
 
@@ -102,8 +102,8 @@ def _shapeless(value: Any, full: bool) -> str:
         case int() | float():
             return show_number(value)
         case Node() if "weight" in type(value).model_fields:
-            (other,) = (name for name in type(value).model_fields if name != "weight")
-            return _term(value, Summed(type(value), other, arguments(type(value))[other]), full)
+            (term,) = (name for name in type(value).model_fields if name != "weight")
+            return _term(value, Summed(type(value), term, arguments(type(value))[term]), full)
         case Node():
             kinds = dict.fromkeys(kinds_of(type(value)), type(value))
             return _node(value, Kinds(kinds, "kind" in type(value).model_fields), full)
@@ -123,7 +123,7 @@ def _term(term: Node, shape: Summed, full: bool) -> str:
 
 
 def _node(node: Node, shape: Kinds, full: bool) -> str:
-    """A kind with the arguments that are not as by default; the needed ones stand first, bare."""
+    """The text of a kind, required arguments first and bare; defaults are left out."""
     cls = type(node)
     if not shape.named:
         short = _without_kind(node)
@@ -144,7 +144,7 @@ def _node(node: Node, shape: Kinds, full: bool) -> str:
 
 
 def _without_kind(node: Node) -> str:
-    """A node that has no kind as a number or a ratio, if that says all of it."""
+    """The text of a node without a kind as a number or ratio; empty if that is not all of it."""
     cls = type(node)
     values = [getattr(node, name) for name in cls.positional]
     if cls.bare_number:
