@@ -8,8 +8,8 @@ from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED
+from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
-from bertc.interop.kept import kept_settings
 from bertc.interop.loading import read_model
 from bertc.storage.paths import is_file
 from bertc.syntax import show
