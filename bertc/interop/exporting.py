@@ -39,11 +39,11 @@ class Exported:
     notes: tuple[str, ...]
 
     def at(self, folder: Path) -> "Exported":
-        """The same in its final place."""
+        """This export in its final place."""
         return replace(self, folder=folder)
 
     def summary(self) -> str:
-        """What was written and what loads it, a fact a line."""
+        """A fact a line: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
         return "\n".join([first, *(f"note: {note}" for note in self.notes)])

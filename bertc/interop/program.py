@@ -78,7 +78,7 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def _tuning(family: Family[Any], tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
-    """What a stage of tasks needs: nobody has counted examples that are not there."""
+    """The settings of a stage of tasks: steps stand for examples, which are not there to count."""
     return {
         "objective": tuple(Term(objective=task) for task in tasks),
         "steps": STEPS,
@@ -115,7 +115,7 @@ def _check(family: Family[Any], config: HfConfig, parts: frozenset[str], path: P
 def _objectives(
     parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
 ) -> tuple[Objective, ...]:
-    """What the heads of pretraining that there are learn."""
+    """The objectives of the pretraining heads that there are."""
     found: list[Objective] = []
     if "sbo" in parts:
         found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]

@@ -1,4 +1,4 @@
-"""What ``bertc export`` and ``bertc import`` do: from a run folder, and to one."""
+"""``bertc export`` and ``bertc import``: from a run folder, and to one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ class ImportedRun:
     imported: Imported
 
     def summary(self) -> str:
-        """What was read and where it is, a fact a line."""
+        """A fact a line: the new folder, the network in it, the notes."""
         count = sum(tensor.numel() for tensor in self.imported.tensors.values())
         config = self.imported.config
         first = (

@@ -40,7 +40,7 @@ def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Ob
 
 
 def told(task: AnyTask) -> Mapping[str, Any]:
-    """What ``config.json`` says of a task: its title and its labels."""
+    """The settings of ``config.json`` for a task: its title and its labels."""
     title = {"finetuning_task": task.title}
     match task.answer:
         case Labels(names=names):

@@ -56,7 +56,7 @@ class TaskOfFolder:
 
     @property
     def note(self) -> str:
-        """What became of the head."""
+        """A remark on the task that the head now belongs to."""
         answer = self.task.answer
         names = answer.names if isinstance(answer, Labels | Tags) else ()
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
@@ -101,7 +101,7 @@ def read_task(
 
 
 def _dropout(heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
-    """That of the file, else of the family, else of the encoder."""
+    """The dropout before the head: the file's, else the family's, else the encoder's."""
     own: float | None = getattr(told, heads.dropout)
     if own is not None:
         return own

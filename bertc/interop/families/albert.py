@@ -5,15 +5,6 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import (
-    EMBEDDINGS,
-    SAYS,
-    TABLE,
-    counted_from_0,
-    listed,
-    obstacle_of,
-    pooled_classes,
-)
 from bertc.interop.families.config import HfActivation, HfConfig, Layers, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
@@ -105,8 +96,8 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
             "it equals hidden, where the ALBERT layout still has a map between the two",
             "share=none",
         )
-    own = _sharing_obstacle(encoder) or map_missing or counted_from_0(encoder, TITLE)
-    return obstacle_of(candidate, own)
+    own = _sharing_obstacle(encoder) or map_missing or bert_like.counted_from_0(encoder, TITLE)
+    return bert_like.obstacle_of(candidate, own)
 
 
 def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
@@ -115,7 +106,7 @@ def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
     if attention != ffn:
         own, first = tuple(range(layers)), (0,) * layers
         scheme = {(first, own): "attention", (own, first): "ffn"}.get(
-            (attention, ffn), f"map({listed(attention)}, {listed(ffn)})"
+            (attention, ffn), f"map({bert_like.listed(attention)}, {bert_like.listed(ffn)})"
         )
         return Obstacle(f"share={scheme}", "the ALBERT layout shares whole layers", "share=none")
     numbers = weight_numbers(encoder)
@@ -123,10 +114,10 @@ def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
     if [numbers[owner] for owner in attention] == wanted:
         return None
     even = attention == _owners(ShareGroups(groups=len(numbers)), layers)
-    scheme = f"groups({len(numbers)})" if even else f"map({listed(attention)})"
+    scheme = f"groups({len(numbers)})" if even else f"map({bert_like.listed(attention)})"
     return Obstacle(
         f"share={scheme}",
-        f"the ALBERT layout would give layers the groups {listed(wanted)}",
+        f"the ALBERT layout would give layers the groups {bert_like.listed(wanted)}",
         "share=none",
     )
 
@@ -165,7 +156,7 @@ ALBERT = Family(
     config=HfAlbert,
     prefix="albert",
     names={
-        **EMBEDDINGS,
+        **bert_like.EMBEDDINGS,
         "encoder.embeddings.project": "encoder.embedding_hidden_mapping_in",
         "encoder.attention.{n}.query": f"{LAYER}.attention.query",
         "encoder.attention.{n}.key": f"{LAYER}.attention.key",
@@ -181,14 +172,19 @@ ALBERT = Family(
         "heads.mlm": "predictions",
         "heads.sop": "sop_classifier.classifier",
     },
-    copies={"predictions.decoder.weight": TABLE, "predictions.decoder.bias": "predictions.bias"},
+    copies={
+        "predictions.decoder.weight": bert_like.TABLE,
+        "predictions.decoder.bias": "predictions.bias",
+    },
     classes=(
         hf_class("AlbertForPreTraining", "pooler", "mlm", "sop"),
         hf_class("AlbertForMaskedLM", "mlm"),
         hf_class("AlbertModel", "pooler"),
     ),
-    tasks=TaskHeads(pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1),
-    says=SAYS,
+    tasks=TaskHeads(
+        bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
+    ),
+    says=bert_like.SAYS,
     claims=lambda candidate: candidate.shares or candidate.encoder.factorised,
     obstacle=_obstacle,
     settings=_settings,

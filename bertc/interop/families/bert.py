@@ -3,7 +3,6 @@
 from typing import Literal
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import BODY, POOLER, SAYS, TABLE, pooled_classes
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, TaskHeads, hf_class
 from bertc.ir.data import WordPiece
@@ -21,15 +20,15 @@ BERT = Family(
     config=HfBert,
     prefix="bert",
     names={
-        **BODY,
-        **POOLER,
+        **bert_like.BODY,
+        **bert_like.POOLER,
         "heads.mlm.dense": "cls.predictions.transform.dense",
         "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
         "heads.mlm": "cls.predictions",
         "heads.nsp": "cls.seq_relationship",
     },
     copies={
-        "cls.predictions.decoder.weight": TABLE,
+        "cls.predictions.decoder.weight": bert_like.TABLE,
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     classes=(
@@ -38,8 +37,8 @@ BERT = Family(
         hf_class("BertForNextSentencePrediction", "pooler", "nsp"),
         hf_class("BertModel", "pooler"),
     ),
-    tasks=TaskHeads(pooled_classes("Bert"), dropout="classifier_dropout"),
-    says=SAYS,
+    tasks=TaskHeads(bert_like.pooled_classes("Bert"), dropout="classifier_dropout"),
+    says=bert_like.SAYS,
     claims=lambda candidate: True,
     obstacle=bert_like.obstacle_of,
     settings=bert_like.settings_of,

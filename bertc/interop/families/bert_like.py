@@ -212,7 +212,7 @@ def counted_from_0(encoder: Encoder, title: str) -> Obstacle | None:
 
 
 def from_0(encoder: Encoder) -> str:
-    """As many positions, counted from 0."""
+    """The setting for as many positions, counted from 0."""
     return f"positions={encoder.positions.rows - encoder.positions.offset}"
 
 

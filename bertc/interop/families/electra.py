@@ -3,15 +3,6 @@
 from typing import Any, Literal
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import (
-    BODY,
-    SAYS,
-    TABLE,
-    always_gelu,
-    counted_from_0,
-    obstacle_of,
-    token_classes,
-)
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import (
     Candidate,
@@ -56,8 +47,10 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     if candidate.shares:
         why = "every layer of the ELECTRA layout has its own weights"
         shared = Obstacle("share", why, "share=none")
-    counted = counted_from_0(candidate.encoder, TITLE)
-    return obstacle_of(candidate, shared or counted or always_gelu(candidate, TITLE))
+    counted = bert_like.counted_from_0(candidate.encoder, TITLE)
+    return bert_like.obstacle_of(
+        candidate, shared or counted or bert_like.always_gelu(candidate, TITLE)
+    )
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -70,7 +63,7 @@ ELECTRA = Family(
     config=HfElectra,
     prefix="electra",
     names={
-        **BODY,
+        **bert_like.BODY,
         "encoder.embeddings.project": "embeddings_project",
         "heads.mlm.dense": "generator_predictions.dense",
         "heads.mlm.norm": "generator_predictions.LayerNorm",
@@ -78,7 +71,7 @@ ELECTRA = Family(
         "heads.rtd.dense": "discriminator_predictions.dense",
         "heads.rtd": "discriminator_predictions.dense_prediction",
     },
-    copies={"generator_lm_head.weight": TABLE},
+    copies={"generator_lm_head.weight": bert_like.TABLE},
     classes=(
         hf_class("ElectraForPreTraining", "rtd"),
         hf_class("ElectraForMaskedLM", "mlm"),
@@ -93,13 +86,13 @@ ELECTRA = Family(
                 "perhaps",
                 "sequence_summary.summary",
             ),
-            *token_classes("Electra", "ForQuestionAnswering"),
+            *bert_like.token_classes("Electra", "ForQuestionAnswering"),
         ),
         dropout="classifier_dropout",
         otherwise="ElectraForSequenceClassification has a dense layer with gelu before its scores",
         summary={"summary_activation": "gelu"},
     ),
-    says=SAYS,
+    says=bert_like.SAYS,
     claims=_claims,
     obstacle=_obstacle,
     settings=bert_like.settings_of,

@@ -37,7 +37,7 @@ class HfClass:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def saying(self, settings: Mapping[str, Any]) -> "HfClass":
-        """The same with these settings."""
+        """This class with those settings in its configuration."""
         return replace(self, settings=settings)
 
     @property
@@ -226,7 +226,7 @@ class Family(Generic[C]):
     """The system whose published recipes its tasks follow."""
     vocabulary: Callable[..., Vocabulary]
     """The kind of vocabulary that is new where a folder brings none."""
-    untrained: Objective = Mlm()  # noqa: RUF009
+    untrained: Objective = field(default_factory=Mlm)
     """The objective of a folder without heads."""
     head_activation: Activation | None = None
     """The activation of its masked-LM head, where that is not the layers' own."""
@@ -234,7 +234,7 @@ class Family(Generic[C]):
     """Keys that files of tasks carry along, and no task reads."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
     """Keys that its classes have, and an encoder has no use for."""
-    reshape: Reshape = Reshape()  # noqa: RUF009
+    reshape: Reshape = field(default_factory=Reshape)
 
     def class_for(self, parts: frozenset[str]) -> HfClass | None:
         """The fullest class that needs no part which is missing."""

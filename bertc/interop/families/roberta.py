@@ -5,15 +5,6 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import (
-    BODY,
-    POOLER,
-    SAYS,
-    TABLE,
-    always_gelu,
-    obstacle_of,
-    pooled_classes,
-)
 from bertc.interop.families.config import HfConfig, TokenId, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
@@ -56,14 +47,14 @@ class HfRoberta(HfConfig):
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     positions, first = candidate.encoder.positions, candidate.pad + 1
     if positions.offset == first:
-        return obstacle_of(candidate, always_gelu(candidate, TITLE))
+        return bert_like.obstacle_of(candidate, bert_like.always_gelu(candidate, TITLE))
     rows = positions.rows - positions.offset + first
     counted = Obstacle(
         f"positions=learned({positions.rows}, offset={positions.offset})",
         f"the RoBERTa layout counts positions from the padding id + 1 = {first}",
         f"positions=learned({rows}, offset={first})",
     )
-    return obstacle_of(candidate, counted)
+    return bert_like.obstacle_of(candidate, counted)
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
@@ -76,13 +67,13 @@ ROBERTA = Family(
     config=HfRoberta,
     prefix="roberta",
     names={
-        **BODY,
-        **POOLER,
+        **bert_like.BODY,
+        **bert_like.POOLER,
         "heads.mlm.dense": "lm_head.dense",
         "heads.mlm.norm": "lm_head.layer_norm",
         "heads.mlm": "lm_head",
     },
-    copies={"lm_head.decoder.weight": TABLE, "lm_head.decoder.bias": "lm_head.bias"},
+    copies={"lm_head.decoder.weight": bert_like.TABLE, "lm_head.decoder.bias": "lm_head.bias"},
     classes=(hf_class("RobertaForMaskedLM", "mlm"), hf_class("RobertaModel", "pooler")),
     tasks=TaskHeads(
         (
@@ -93,11 +84,11 @@ ROBERTA = Family(
                 "read",
                 "classifier.dense",
             ),
-            *pooled_classes("Roberta")[1:],
+            *bert_like.pooled_classes("Roberta")[1:],
         ),
         dropout="classifier_dropout",
     ),
-    says=SAYS,
+    says=bert_like.SAYS,
     claims=lambda candidate: bool(candidate.encoder.positions.offset),
     obstacle=_obstacle,
     settings=bert_like.settings_of,

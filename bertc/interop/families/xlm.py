@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import PARTS, from_0, obstacle_of, token_classes
 from bertc.interop.families.config import HfConfig, TokenId, VocabularySize
 from bertc.interop.families.family import (
     Candidate,
@@ -88,7 +87,7 @@ class HfXlm(HfConfig):
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
-    return obstacle_of(candidate, _own_obstacle(candidate))
+    return bert_like.obstacle_of(candidate, _own_obstacle(candidate))
 
 
 def _own_obstacle(candidate: Candidate) -> Obstacle | None:
@@ -102,7 +101,7 @@ def _own_obstacle(candidate: Candidate) -> Obstacle | None:
             f"has no room for embedding={encoder.embedding}",
             f"embedding={encoder.hidden}",
         ),
-        (encoder.positions.offset, "counts positions from 0", from_0(encoder)),
+        (encoder.positions.offset, "counts positions from 0", bert_like.from_0(encoder)),
         (candidate.predicts and not linear, "has head=linear, with a bias", "head=linear"),
     ):
         if differs:
@@ -185,13 +184,13 @@ XLM = Family(
                 "sequence_summary.summary",
                 "refused",
             ),
-            *token_classes("XLM", "ForQuestionAnsweringSimple"),
+            *bert_like.token_classes("XLM", "ForQuestionAnsweringSimple"),
         ),
         dropout="summary_first_dropout",
         default=0.1,
         otherwise="XLMForMultipleChoice reads a choice's score from scores of labels",
     ),
-    says={**PARTS, LinearHead: ()},
+    says={**bert_like.PARTS, LinearHead: ()},
     claims=lambda candidate: not candidate.encoder.segments,
     obstacle=_obstacle,
     settings=_settings,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from bertc.interop.families import bert_like
-from bertc.interop.families.bert_like import token_classes, unlike_encoders
 from bertc.interop.families.config import (
     ACTIVATIONS,
     NO_CLASS,
@@ -106,9 +105,9 @@ def _claims(candidate: Candidate) -> bool:
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     encoder = candidate.encoder
-    if general := unlike_encoders(encoder):
+    if general := bert_like.unlike_encoders(encoder):
         return general
-    attention, differences = encoder.attention, _differences(encoder)
+    attention, differences = encoder.attention, _differences(candidate)
     if not isinstance(attention, RelativeAttention):
         why = "of the layouts only XLNet's has two streams"
         return first_of([Obstacle("objective=plm", why, RELATIVE), *differences])
@@ -126,10 +125,10 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     return first_of(differences)
 
 
-def _differences(encoder: Encoder) -> list[Obstacle]:
+def _differences(candidate: Candidate) -> list[Obstacle]:
     """Settings that XLNetModel has otherwise."""
+    encoder = candidate.encoder
     first, rates = encoder.layers[0], encoder.dropout
-    own = tuple(range(len(encoder.layers)))
     equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
     rate = ", ".join([f"{rates.hidden:g}"] * 4)
     norm = "norm=post(embeddings=false)"
@@ -141,11 +140,7 @@ def _differences(encoder: Encoder) -> list[Obstacle]:
         (encoder.segments > 0, "adds no token type to a token", "segments=0"),
         (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
         (encoder.factorised, "has a table as wide as the layers", f"embedding={encoder.hidden}"),
-        (
-            (encoder.attention_owner, encoder.ffn_owner) != (own, own),
-            "shares no layer",
-            "share=none",
-        ),
+        (candidate.shares, "shares no layer", "share=none"),
         (encoder.norm.kind != "post", "norms after each part", norm),
         (encoder.norms_embeddings, "norms no embeddings", norm),
         (not equal, "has one rate for all", f"dropout=dropout({rate})"),
@@ -258,7 +253,7 @@ XLNET = Family(
         (
             _task_class("XLNetForSequenceClassification", "labels", "score"),
             _task_class("XLNetForMultipleChoice", "choice"),
-            *token_classes("XLNet", "ForQuestionAnsweringSimple"),
+            *bert_like.token_classes("XLNet", "ForQuestionAnsweringSimple"),
         ),
         dropout="summary_last_dropout",
         default=0.1,
