@@ -74,6 +74,7 @@ def network_of(folder: Path) -> dict[str, Any]:
 
 def _of_config(folder: Path) -> dict[str, Any]:
     from bertc.interop.config import read_config
+    from bertc.interop.families import family_named
     from bertc.interop.program import to_program
 
     config = read_config(folder / "config.json")
@@ -81,7 +82,7 @@ def _of_config(folder: Path) -> dict[str, Any]:
     found = {name: settings[name].value for name in NETWORK if name in settings}
     if not found["languages"]:
         del found["languages"]
-    return {**found, "recipe": config.model_type}
+    return {**found, "recipe": family_named(config.model_type).recipe}
 
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.families import family_for
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
-from bertc.interop.layout import layout
-from bertc.interop.names import TITLES, hf_class
-from bertc.interop.obstacle import Obstacle
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.planning import Plan
@@ -65,18 +64,18 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
         DataError, MissingInputError: as ``transformers``.
     """
     vocabulary = Unlearned(resolved)
-    found = layout(resolved, vocabulary.pad)
+    found = family_for(resolved, vocabulary.pad)
     if isinstance(found, Obstacle):
         raise DataError(f"transformers has no model of this spec: {found}", help=OTHERWISE)
     if resolved.stages[0].pack:
         raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
     asked = {term.objective.kind for term in resolved.stages[0].objective}
     parts = asked | ({"pooler"} if resolved.encoder.pooler else set())
-    chosen = hf_class(found, frozenset(parts))
+    chosen = found.class_for(frozenset(parts))
     if chosen is None or not asked <= chosen.parts & LABELS.keys():
         raise DataError(
             f"objective={'+'.join(sorted(asked))} stands in the way: transformers has no class of "
-            f"the {TITLES[found]} layout for it",
+            f"the {found.title} layout for it",
             help=OTHERWISE,
         )
     try:
@@ -86,7 +85,7 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
             "transformers is not installed, and --against transformers runs it",
             help=f"pip install transformers; {OTHERWISE}",
         ) from None
-    return getattr(package, chosen.name), hf_config(resolved.encoder, vocabulary, found, chosen)
+    return getattr(package, chosen.name), hf_config(found, resolved.encoder, vocabulary, chosen)
 
 
 def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:

@@ -4,27 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError
+from bertc.interop.families.family import Tokens
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
-from bertc.interop.hf_config import Vocabulary, as_it_came, hf_config
-from bertc.interop.names import (
-    PREFIX,
-    LayoutName,
-    keys,
-    part_of,
-    parts_of,
-    prefixed,
-)
+from bertc.interop.hf_config import as_it_came, hf_config
+from bertc.interop.keys import keys, part_of, parts_of, prefixed
 from bertc.interop.networks import GENERATOR, alone, tensors_alone
-from bertc.interop.obstacle import Obstacle
 from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
-from bertc.interop.xlnet import stored
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -35,19 +28,22 @@ BESIDE = "bertc_heads.safetensors"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: ``architecture`` names the class of transformers that loads it, if any."""
+    """A folder as written: in a family's ``layout`` or ``bertc``'s own.
+
+    ``architecture`` names the class of transformers that loads it, if any.
+    """
 
     folder: Path
-    layout: LayoutName | Literal["bertc"]
+    layout: str
     architecture: str
     notes: tuple[str, ...]
 
     def at(self, folder: Path) -> "Exported":
-        """The same in its final place."""
+        """This export in its final place."""
         return replace(self, folder=folder)
 
     def summary(self) -> str:
-        """What was written and what loads it, a fact a line."""
+        """A fact a line: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
         return "\n".join([first, *(f"note: {note}" for note in self.notes)])
@@ -56,11 +52,11 @@ class Exported:
 def export_model(
     resolved: Resolved,
     tensors: Mapping[str, Tensor],
-    vocabulary: Vocabulary,
+    vocabulary: Tokens,
     folder: Path,
     *,
     strict: bool = False,
-    prefer: LayoutName | None = None,
+    prefer: str | None = None,
     kept: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
@@ -89,7 +85,7 @@ def export_model(
             return written
         program, own = alone(resolved, "generator"), tensors_alone(resolved, tensors, "generator")
         (fresh / GENERATOR).mkdir()
-        target = target_of(program, own, vocabulary.pad, "electra")
+        target = target_of(program, own, vocabulary.pad, written.layout)
         if isinstance(target, Obstacle):
             other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
         else:
@@ -101,7 +97,7 @@ def export_model(
 def _write_own(
     resolved: Resolved,
     tensors: Mapping[str, Tensor],
-    vocabulary: Vocabulary,
+    vocabulary: Tokens,
     fresh: Path,
     obstacle: Obstacle,
 ) -> Exported:
@@ -126,31 +122,28 @@ def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
 def _write_hf(
     encoder: Encoder,
     tensors: Mapping[str, Tensor],
-    vocabulary: Vocabulary,
+    vocabulary: Tokens,
     fresh: Path,
     target: Target,
     kept: Mapping[str, Any],
 ) -> Exported:
-    name, chosen = target
+    family, chosen = target
     held = [n for n in tensors if part_of(n) in chosen.parts | {"body"}]
     beside = {n: tensor for n, tensor in tensors.items() if n not in set(held)}
-    placed = keys(name, encoder, held, chosen.named)
-    assert len(placed) == len(held), f"the {name} layout has no place for {set(held) - set(placed)}"
+    placed = keys(family, encoder, held, chosen.named)
+    assert len(placed) == len(held), f"{family.title} has no place for {set(held) - set(placed)}"
     ready = {
-        prefixed(name, chosen, n, key): stored(encoder, n, tensors[n])
-        if name == "xlnet"
-        else tensors[n]
+        prefixed(family, chosen, n, key): family.reshape.out(encoder, n, tensors[n])
         for n, key in placed.items()
     }
-    if name == "xlnet" and not encoder.two_streams:
-        # The class has what tasks have no use for.
-        ready[f"{PREFIX[name]}.mask_emb"] = torch.zeros(1, 1, encoder.hidden)
+    for key, shape in family.unused(encoder).items():
+        ready[f"{family.prefix}.{key}"] = torch.zeros(shape)
     write_tensors(fresh / "model.safetensors", ready)
-    config = {**kept, **hf_config(encoder, vocabulary, name, chosen), **as_it_came(kept)}
+    config = {**kept, **hf_config(family, encoder, vocabulary, chosen), **as_it_came(kept)}
     (fresh / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     if beside:
         write_tensors(fresh / BESIDE, beside)
     vocabulary.save(fresh)
     others = ", ".join(sorted(parts_of(beside)))
     note = f"{chosen.name} has no place for {others}: kept beside, in {BESIDE}, which bertc reads"
-    return Exported(fresh, name, chosen.name, (note,) if beside else ())
+    return Exported(fresh, family.model_type, chosen.name, (note,) if beside else ())

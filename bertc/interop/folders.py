@@ -1,4 +1,4 @@
-"""What a folder holds, told by the names in it; loads nothing heavy."""
+"""Kinds of folders, told apart by the names in them; loads nothing heavy."""
 
 import re
 from pathlib import Path

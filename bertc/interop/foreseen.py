@@ -4,8 +4,8 @@ import re
 from typing import assert_never
 
 from bertc.diagnostics import Diagnostics
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.networks import alone
-from bertc.interop.obstacle import Obstacle
 from bertc.interop.target import target_of
 from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from bertc.ir.program.model import model_weights

@@ -3,14 +3,18 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.config import HfConfig, read_config
+from bertc.interop.config import read_config
 from bertc.interop.exporting import BESIDE
-from bertc.interop.names import BUFFERS, COPIES, MODULES, UNREAD, keys, part_of, parts_of, plain
+from bertc.interop.families import family_named
+from bertc.interop.families.config import HfConfig
+from bertc.interop.families.family import Family
+from bertc.interop.keys import BUFFERS, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
 from bertc.interop.task_config import TaskOfFolder, read_task, tasks_beside
@@ -22,7 +26,6 @@ from bertc.interop.tensors import (
     read_header,
     read_tensors,
 )
-from bertc.interop.xlnet import stored_shape, taken
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.generator import GeneratorNetwork
@@ -115,12 +118,13 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
 def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     """One network with its heads."""
     config = read_config(folder / "config.json")
-    main = _open(find_weights(folder), config)
-    tuned = read_task(folder / "config.json", config, main.modules())
+    family = family_named(config.model_type)
+    main = _open(find_weights(folder), family)
+    tuned = read_task(folder / "config.json", family, config, main.modules())
     named = tuned.held.named if tuned else {}
-    copies = _adopt_copies(main, config)
+    copies = _adopt_copies(main, family)
     beside = read_header(folder / BESIDE) if is_file(folder / BESIDE) else {}
-    parts = _parts(main, config, named) | parts_of(n for n in beside if n.count(".") > 1)
+    parts = _parts(main, family, named) | parts_of(n for n in beside if n.count(".") > 1)
     others = tasks_beside(_shapes(beside))
     tasks = (*((tuned.task,) if tuned else ()), *others)
     program = to_program(config, parts, _shapes(beside), folder, tokenizer or folder, tasks)
@@ -129,25 +133,21 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     fresh = parts_of(w.name for w in model_weights(resolved)) - parts
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
 
-    def stored_as(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        xlnet = config.model_type == "xlnet"
-        return stored_shape(resolved.encoder, name, shape) if xlnet else shape
-
     own = [name for name in table if name not in beside]
-    placed = keys(config.model_type, resolved.encoder, own, named)
+    placed = keys(family, resolved.encoder, own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
-    unread = _unread(main, config, placed.values()) if tuned else frozenset()
+    unread = _unread(main, family, placed.values()) if tuned else frozenset()
     found = set(main.stored) - set(copies) - unread
     check_names(main.path, found, set(placed.values()), main.stored)
     for name, key in placed.items():
-        check_entry(main.path, main.stored[key], main.entry(key), stored_as(name, table[name]))
+        shape = family.reshape.shape(resolved.encoder, name, table[name])
+        check_entry(main.path, main.stored[key], main.entry(key), shape)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])
 
-    tensors = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
-    if config.model_type == "xlnet":
-        tensors = {name: taken(name, tensor, table[name]) for name, tensor in tensors.items()}
-    _check_copies(main, copies, {key: tensors[name] for name, key in placed.items()})
+    read = read_tensors(main.path, {main.stored[key]: name for name, key in placed.items()})
+    tensors = {name: family.reshape.back(name, each, table[name]) for name, each in read.items()}
+    _check_copies(main, copies, {key: read[name] for name, key in placed.items()})
     tensors |= read_tensors(folder / BESIDE, {name: name for name in beside}) if beside else {}
     notes = (
         *_notes_on_dtypes(main),
@@ -157,10 +157,10 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     return Imported(config, program, resolved, {n: tensors[n] for n in table}, notes)
 
 
-def _open(path: Path, config: HfConfig) -> _File:
+def _open(path: Path, family: Family[Any]) -> _File:
     header, stored = read_header(path), dict[str, str]()
     for key in header:
-        today = plain(config.model_type, key)
+        today = plain(family, key)
         if today in BUFFERS:
             continue
         if today in stored:
@@ -172,10 +172,10 @@ def _open(path: Path, config: HfConfig) -> _File:
     return _File(path, header, stored)
 
 
-def _adopt_copies(file: _File, config: HfConfig) -> dict[str, str]:
+def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
     """Let a copy stand in for an original that is not there; the other copies are returned."""
     present = {}
-    for copy, original in COPIES[config.model_type].items():
+    for copy, original in family.copies.items():
         if copy in file.stored and original in file.stored:
             present[copy] = original
         elif copy in file.stored:
@@ -183,16 +183,16 @@ def _adopt_copies(file: _File, config: HfConfig) -> dict[str, str]:
     return present
 
 
-def _parts(file: _File, config: HfConfig, named: Mapping[str, str]) -> frozenset[str]:
+def _parts(file: _File, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
     """The pooler and heads that a file has a tensor of."""
-    known = {**MODULES[config.model_type], **named}
+    known = {**family.names, **named}
     modules = file.modules()
     return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
 
 
-def _unread(file: _File, config: HfConfig, placed: Collection[str]) -> frozenset[str]:
-    """What a file has, and its task's class does not read."""
-    return (UNREAD.get(config.model_type, frozenset()) & file.stored.keys()).difference(placed)
+def _unread(file: _File, family: Family[Any], placed: Collection[str]) -> frozenset[str]:
+    """Keys of a file that its task's class does not read."""
+    return (family.unread & file.stored.keys()).difference(placed)
 
 
 def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:

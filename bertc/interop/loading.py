@@ -7,7 +7,7 @@ from torch import Tensor
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
 from bertc.interop.importing import check_names, import_model
-from bertc.interop.names import part_of, parts_of
+from bertc.interop.keys import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.program.model import model_weights

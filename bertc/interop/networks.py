@@ -40,7 +40,7 @@ def alone(resolved: Resolved, name: NetworkName) -> Resolved:
 def tensors_alone(
     resolved: Resolved, tensors: Mapping[str, "Tensor"], name: NetworkName
 ) -> dict[str, "Tensor"]:
-    """Of all tensors those of one network, as its own program names them, tied ones included."""
+    """The tensors of one network by the names of its own program, tied ones included."""
     ties = resolved.stages[-1].replacements
     found = {}
     for weight in model_weights(alone(resolved, name)):

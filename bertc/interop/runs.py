@@ -1,4 +1,4 @@
-"""What ``bertc export`` and ``bertc import`` do: from a run folder, and to one."""
+"""``bertc export`` and ``bertc import``: from a run folder, and to one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +8,8 @@ from bertc.interop.config import read_config
 from bertc.interop.exporting import Exported, export_model
 from bertc.interop.folder import replacing
 from bertc.interop.folders import RESOLVED
+from bertc.interop.hf_config import kept_settings
 from bertc.interop.importing import Imported, import_model
-from bertc.interop.kept import kept_settings
 from bertc.interop.loading import read_model
 from bertc.storage.paths import is_file
 from bertc.syntax import show
@@ -23,7 +23,7 @@ class ImportedRun:
     imported: Imported
 
     def summary(self) -> str:
-        """What was read and where it is, a fact a line."""
+        """A fact a line: the new folder, the network in it, the notes."""
         count = sum(tensor.numel() for tensor in self.imported.tensors.values())
         config = self.imported.config
         first = (

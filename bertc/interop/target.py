@@ -1,34 +1,36 @@
-"""Which Hugging Face layout and class a model is written in; loads nothing heavy."""
+"""The Hugging Face family and class that a model is written in; loads nothing heavy."""
 
 from collections.abc import Iterable
+from typing import Any
 
-from bertc.interop.layout import layout
-from bertc.interop.names import TITLES, HfClass, LayoutName, hf_class, parts_of
-from bertc.interop.obstacle import Obstacle
+from bertc.interop.families import family_for
+from bertc.interop.families.family import Family, HfClass
+from bertc.interop.families.obstacle import Obstacle
+from bertc.interop.keys import parts_of
 from bertc.interop.task_classes import held_task, task_class
 from bertc.ir.program.resolved import Resolved
 
-Target = tuple[LayoutName, HfClass]
-"""The layout of a folder and the class that reads it."""
+Target = tuple[Family[Any], HfClass]
+"""The family of a folder and the class that reads it."""
 
 
 def target_of(
-    program: Resolved, names: Iterable[str], pad: int, prefer: LayoutName | None = None
+    program: Resolved, names: Iterable[str], pad: int, prefer: str | None = None
 ) -> Target | Obstacle:
-    """The layout of one network and its class, or what stands in the way.
+    """The family of one network and its class, or what stands in the way.
 
     ``names`` are those of its weights, of which heads may be absent.
     """
     learned = {_head(term.name) for term in program.terms()} | {"pooler"}
     parts = parts_of(names) & learned
-    found = layout(_holding(program, parts), pad, prefer)
+    found = family_for(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
         return found
     task = held_task(program, parts)
     if task is not None:
         holder = task_class(found, task, "pooler" in parts)
         return holder if isinstance(holder, Obstacle) else (found, holder)
-    chosen = hf_class(found, parts)
+    chosen = found.class_for(parts)
     return _no_class(found) if chosen is None else (found, chosen)
 
 
@@ -48,9 +50,9 @@ def _head(name: str) -> str:
     return "mlm" if name == "tlm" else name
 
 
-def _no_class(found: LayoutName) -> Obstacle:
+def _no_class(found: Family[Any]) -> Obstacle:
     return Obstacle(
         "pooler=false",
-        f"without a masked-LM head too, no class of the {TITLES[found]} layout is so bare",
+        f"without a masked-LM head too, no class of the {found.title} layout is so bare",
         "pooler=true",
     )

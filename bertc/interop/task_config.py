@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bertc.diagnostics import DataError
-from bertc.interop.config import MAX_BYTES, HfConfig
-from bertc.interop.names import HfClass, part_of
-from bertc.interop.task_classes import DROPOUT, TASK_CLASSES, TaskClass
+from bertc.interop.config import MAX_BYTES
+from bertc.interop.families.config import HfConfig
+from bertc.interop.families.family import Family, HfClass, TaskClass, TaskHeads
+from bertc.interop.keys import part_of
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
@@ -23,6 +24,8 @@ _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _UNNAMED = re.compile(r"LABEL_(\d+)")
 PRETRAINED = frozenset({"pooler", "mlm", "plm", "nsp", "sop", "sbo", "rtd"})
 """Parts of a model that no task is called by."""
+SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
+"""The defaults of what makes one state of a row, where a family has no others."""
 
 
 class _HfTask(BaseModel):
@@ -53,7 +56,7 @@ class TaskOfFolder:
 
     @property
     def note(self) -> str:
-        """What became of the head."""
+        """A remark on the task that the head now belongs to."""
         answer = self.task.answer
         names = answer.names if isinstance(answer, Labels | Tags) else ()
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
@@ -66,7 +69,9 @@ def _called(task: AnyTask) -> str:
     return task.kind if task.title == task.kind else f'{task.kind}(name="{task.title}")'
 
 
-def read_task(path: Path, config: HfConfig, modules: Collection[str]) -> TaskOfFolder | None:
+def read_task(
+    path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
+) -> TaskOfFolder | None:
     """The task that ``config.json`` names a class for, if its head is among a file's modules.
 
     Raises:
@@ -75,8 +80,10 @@ def read_task(path: Path, config: HfConfig, modules: Collection[str]) -> TaskOfF
     given = read_json(path, MAX_BYTES)
     names = given.get("architectures")
     names = names if isinstance(names, list) else []
-    classes = TASK_CLASSES[config.model_type]
-    found = next((each for each in classes if each.name in names and each.head in modules), None)
+    heads = family.tasks
+    found = next(
+        (each for each in heads.classes if each.name in names and each.head in modules), None
+    )
     if found is None:
         return None
     try:
@@ -85,38 +92,20 @@ def read_task(path: Path, config: HfConfig, modules: Collection[str]) -> TaskOfF
         name = str(error.errors()[0]["loc"][0])
         raise _refused(path, name, given.get(name)) from None
     pooled = found.pooler == "read" or (found.pooler == "perhaps" and found.own_pooler in modules)
-    for name, value in found.summary(config.model_type, pooled).items():
-        default = _default(config, name)
+    for name, value in found.summary(pooled).items():
+        default = {**SUMMARY, **heads.summary}.get(name)
         if (given.get(name, default) or None) != (value or None):
             raise _refused(path, name, given.get(name, default))
-    task = _task(path, found, told, _dropout(config, told))
-    return TaskOfFolder(task, found.holding(config.model_type, task.title, pooled))
+    task = _task(path, found, told, _dropout(heads, config, told))
+    return TaskOfFolder(task, found.holding(task.title, pooled))
 
 
-def _default(config: HfConfig, name: str) -> Any:
-    """What the summary of a row is where the file does not say."""
-    match config.model_type, name:
-        case _, "summary_use_proj" | "summary_proj_to_labels":
-            return True
-        case "xlnet", "summary_type":
-            return "last"
-        case _, "summary_type":
-            return "first"
-        case "xlnet", "summary_activation":
-            return "tanh"
-        case "electra", "summary_activation":
-            return "gelu"
-        case _:
-            return None
-
-
-def _dropout(config: HfConfig, told: _HfTask) -> float:
-    """BERT's classes fall back on the dropout of the encoder, the others on 0.1."""
-    name = DROPOUT[config.model_type]
-    own: float | None = getattr(told, name)
+def _dropout(heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
+    """The dropout before the head: the file's, else the family's, else the encoder's."""
+    own: float | None = getattr(told, heads.dropout)
     if own is not None:
         return own
-    return config.hidden_dropout_prob if name == "classifier_dropout" else 0.1
+    return config.hidden_dropout_prob if heads.default is None else heads.default
 
 
 def _task(path: Path, found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:

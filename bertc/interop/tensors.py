@@ -24,7 +24,7 @@ FLOATS = ("F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class Entry:
-    """What a header says about one tensor."""
+    """One tensor as a header describes it."""
 
     dtype: str
     shape: tuple[int, ...]

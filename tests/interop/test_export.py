@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from bertc.diagnostics import CannotWriteError, DataError, UsageError
 from bertc.interop.exporting import export_model
+from bertc.interop.families import family_for
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.importing import import_model
-from bertc.interop.layout import layout
 from bertc.interop.loading import load
-from bertc.interop.obstacle import Obstacle
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll, ShareAttention, ShareFfn, ShareGroups, ShareMap
@@ -93,7 +93,7 @@ def test_what_no_layout_says_is_refused_by_name(
     settings: dict[str, Any], pad: int, named: str, tmp_path: Path
 ) -> None:
     resolved = program(**settings)
-    found = layout(resolved, pad)
+    found = family_for(resolved, pad)
     assert isinstance(found, Obstacle)
     assert found.setting == named
     with pytest.raises(DataError) as refused:
@@ -105,7 +105,7 @@ def test_what_no_layout_says_is_refused_by_name(
 
 
 def test_sharing_attention_alone_says_why() -> None:
-    found = layout(program(embedding=16, share=ShareAttention()), 0)
+    found = family_for(program(embedding=16, share=ShareAttention()), 0)
     assert str(found) == (
         "share=attention stands in the way: the ALBERT layout shares whole layers"
     )

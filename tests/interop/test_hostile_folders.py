@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertc.diagnostics import BertcError, DataError, MissingInputError, UnsafeError
-from bertc.interop.config import IGNORED, ONLY
+from bertc.interop.config import ignored, only
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from tests.interop.hf_models import SMALL, XLM, case
@@ -141,7 +141,7 @@ def test_a_roberta_head_is_always_gelu(tmp_path: Path) -> None:
 
 
 def test_settings_of_released_files_are_accepted(folder: Path) -> None:
-    set_config(folder, **ONLY, **{name: "anything" for name in IGNORED})
+    set_config(folder, **only(), **{name: "anything" for name in ignored()})
     set_config(folder, attn_implementation="sdpa", sparse_attention=None)
     import_model(folder)
 

@@ -6,10 +6,11 @@ from typing import Any
 from bertc.api import points
 from bertc.estimate import convention_named, estimate
 from bertc.external import row_lengths
-from bertc.interop.exporting import hf_config, keys
+from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.foreseen import padding
+from bertc.interop.hf_config import hf_config
+from bertc.interop.keys import keys
 from bertc.interop.networks import alone
-from bertc.interop.obstacle import Obstacle
 from bertc.interop.target import target_of
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -57,11 +58,12 @@ def _hugging_face(resolved: Resolved) -> str:
     found = target_of(encoder, names, padding(resolved))
     if isinstance(found, Obstacle):
         return f"in the way: {found.setting}"
-    layout, chosen = found
-    config = hf_config(resolved.encoder, Unlearned(resolved), layout, chosen)
-    called = keys(layout, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
+    family, chosen = found
+    config = hf_config(family, resolved.encoder, Unlearned(resolved), chosen)
+    called = keys(family, resolved.encoder, [n for n in names if "heads" not in n], chosen.named)
     return json.dumps(
-        {"layout": layout, "class": chosen.name, "config": config, "keys": called}, indent=1
+        {"layout": family.model_type, "class": chosen.name, "config": config, "keys": called},
+        indent=1,
     )
 
 

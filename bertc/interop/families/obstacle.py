@@ -1,4 +1,4 @@
-"""Why a layout cannot say what a program is, and what it could say instead."""
+"""Obstacles to an export: settings that no family can say, the reason, and the remedy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ class Obstacle:
 
     @property
     def way_out(self) -> str:
-        """What a run that is trained can do."""
+        """A remedy for a run that is trained already."""
         own = "bertc.load reads the run's model folder"
         return f"in a new run: {self.instead}; {own}" if self.instead else own
 

@@ -1,0 +1,194 @@
+"""ALBERT's Hugging Face layout: whole layers shared in groups, and narrow embeddings."""
+
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import HfActivation, HfConfig, Layers, VocabularySize
+from bertc.interop.families.family import (
+    Candidate,
+    Family,
+    TaskHeads,
+    Tokens,
+    hf_class,
+    weight_numbers,
+)
+from bertc.interop.families.obstacle import Obstacle
+from bertc.ir.base import Probability, Width
+from bertc.ir.data import Unigram
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
+from bertc.ir.program.settings import Heads
+
+TITLE = "ALBERT"
+LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
+
+
+class HfAlbert(HfConfig):
+    """AlbertConfig; as BertConfig, its defaults are the largest release's."""
+
+    only = {
+        "inner_group_num": 1,
+        "num_memory_blocks": 0,
+        "net_structure_type": 0,
+        "down_scale_factor": 1,
+        "gap_size": 0,
+    }
+
+    model_type: Literal["albert"] = "albert"
+    vocab_size: VocabularySize = 30_000
+    embedding_size: Width = 128
+    hidden_size: Width = 4096
+    num_hidden_groups: Layers = 1
+    num_attention_heads: Heads = 64
+    intermediate_size: Width = 16_384
+    hidden_act: HfActivation = "gelu_new"
+    hidden_dropout_prob: Probability = 0.0
+    attention_probs_dropout_prob: Probability = 0.0
+
+    @model_validator(mode="after")
+    def _has_a_map(self) -> Self:
+        if self.embedding_size == self.hidden_size:
+            raise ValueError(
+                f"embedding_size = hidden_size = {self.hidden_size}, and the ALBERT layout "
+                "still has a map between the two",
+                "bertc has a map only where the widths differ, as the ALBERT release",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _uses_its_groups(self) -> Self:
+        used = set(self.groups)
+        if used != set(range(self.num_hidden_groups)):
+            raise ValueError(
+                f"num_hidden_groups = {self.num_hidden_groups}, of which "
+                f"{self.num_hidden_layers} layers use {len(used)}",
+                "bertc keeps no weights that no layer applies",
+            )
+        return self
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size
+
+    @property
+    def groups(self) -> list[int]:
+        """The group of each layer."""
+        return _groups(self.num_hidden_layers, self.num_hidden_groups)
+
+
+def _groups(layers: int, num_groups: int) -> list[int]:
+    """The group of each layer as AlbertTransformer computes it, in floating point.
+
+    For some pairs, (18, 14) the first, this differs from ``layer * num_groups // layers``.
+    """
+    return [int(layer / (layers / num_groups)) for layer in range(layers)]
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    encoder = candidate.encoder
+    map_missing = None
+    if not encoder.factorised:
+        map_missing = Obstacle(
+            f"embedding={encoder.embedding}",
+            "it equals hidden, where the ALBERT layout still has a map between the two",
+            "share=none",
+        )
+    own = _sharing_obstacle(encoder) or map_missing or bert_like.counted_from_0(encoder, TITLE)
+    return bert_like.obstacle_of(candidate, own)
+
+
+def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
+    """Layers that are not shared whole, or not in the runs that ALBERT's own formula gives."""
+    attention, ffn, layers = encoder.attention_owner, encoder.ffn_owner, len(encoder.layers)
+    if attention != ffn:
+        own, first = tuple(range(layers)), (0,) * layers
+        scheme = {(first, own): "attention", (own, first): "ffn"}.get(
+            (attention, ffn), f"map({bert_like.listed(attention)}, {bert_like.listed(ffn)})"
+        )
+        return Obstacle(f"share={scheme}", "the ALBERT layout shares whole layers", "share=none")
+    numbers = weight_numbers(encoder)
+    wanted = _groups(layers, len(numbers))
+    if [numbers[owner] for owner in attention] == wanted:
+        return None
+    even = attention == _owners(ShareGroups(groups=len(numbers)), layers)
+    scheme = f"groups({len(numbers)})" if even else f"map({bert_like.listed(attention)})"
+    return Obstacle(
+        f"share={scheme}",
+        f"the ALBERT layout would give layers the groups {bert_like.listed(wanted)}",
+        "share=none",
+    )
+
+
+def _owners(scheme: ShareGroups, layers: int) -> tuple[int, ...]:
+    return tuple(scheme.owner("attention", layer, layers) for layer in range(layers))
+
+
+def _settings(config: HfAlbert) -> dict[str, Any]:
+    return {**bert_like.settings_of(config), "share": _sharing(config)}
+
+
+def _sharing(config: HfAlbert) -> Sharing:
+    """Its groups, as whole numbers where those agree with its own formula."""
+    layers, num_groups = config.num_hidden_layers, config.num_hidden_groups
+    owners = tuple(config.groups.index(group) for group in config.groups)
+    if num_groups in (1, layers):
+        return ShareAll() if num_groups == 1 else ShareNone()
+    even = ShareGroups(groups=num_groups)
+    return even if owners == _owners(even, layers) else ShareMap(attention=owners)
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    return {
+        **bert_like.config_of(encoder, tokens),
+        "embedding_size": encoder.embedding,
+        "num_hidden_groups": len(weight_numbers(encoder)),
+        "inner_group_num": 1,
+        **bert_like.ends(tokens),
+    }
+
+
+ALBERT = Family(
+    model_type="albert",
+    title=TITLE,
+    config=HfAlbert,
+    prefix="albert",
+    names={
+        **bert_like.EMBEDDINGS,
+        "encoder.embeddings.project": "encoder.embedding_hidden_mapping_in",
+        "encoder.attention.{n}.query": f"{LAYER}.attention.query",
+        "encoder.attention.{n}.key": f"{LAYER}.attention.key",
+        "encoder.attention.{n}.value": f"{LAYER}.attention.value",
+        "encoder.attention.{n}.output": f"{LAYER}.attention.dense",
+        "encoder.attention.{n}.norm": f"{LAYER}.attention.LayerNorm",
+        "encoder.ffn.{n}.inner": f"{LAYER}.ffn",
+        "encoder.ffn.{n}.outer": f"{LAYER}.ffn_output",
+        "encoder.ffn.{n}.norm": f"{LAYER}.full_layer_layer_norm",
+        "encoder.pooler": "pooler",
+        "heads.mlm.dense": "predictions.dense",
+        "heads.mlm.norm": "predictions.LayerNorm",
+        "heads.mlm": "predictions",
+        "heads.sop": "sop_classifier.classifier",
+    },
+    copies={
+        "predictions.decoder.weight": bert_like.TABLE,
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    classes=(
+        hf_class("AlbertForPreTraining", "pooler", "mlm", "sop"),
+        hf_class("AlbertForMaskedLM", "mlm"),
+        hf_class("AlbertModel", "pooler"),
+    ),
+    tasks=TaskHeads(
+        bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
+    ),
+    says=bert_like.SAYS,
+    claims=lambda candidate: candidate.shares or candidate.encoder.factorised,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="albert",
+    vocabulary=Unigram,
+)

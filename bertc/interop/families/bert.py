@@ -1,0 +1,48 @@
+"""BERT's Hugging Face layout, SpanBERT's too: BertModel and what stands on it."""
+
+from typing import Literal
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import HfConfig
+from bertc.interop.families.family import Family, TaskHeads, hf_class
+from bertc.ir.data import WordPiece
+
+
+class HfBert(HfConfig):
+    """BertConfig."""
+
+    model_type: Literal["bert"] = "bert"
+
+
+BERT = Family(
+    model_type="bert",
+    title="BERT",
+    config=HfBert,
+    prefix="bert",
+    names={
+        **bert_like.BODY,
+        **bert_like.POOLER,
+        "heads.mlm.dense": "cls.predictions.transform.dense",
+        "heads.mlm.norm": "cls.predictions.transform.LayerNorm",
+        "heads.mlm": "cls.predictions",
+        "heads.nsp": "cls.seq_relationship",
+    },
+    copies={
+        "cls.predictions.decoder.weight": bert_like.TABLE,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    classes=(
+        hf_class("BertForPreTraining", "pooler", "mlm", "nsp"),
+        hf_class("BertForMaskedLM", "mlm"),
+        hf_class("BertForNextSentencePrediction", "pooler", "nsp"),
+        hf_class("BertModel", "pooler"),
+    ),
+    tasks=TaskHeads(bert_like.pooled_classes("Bert"), dropout="classifier_dropout"),
+    says=bert_like.SAYS,
+    claims=lambda candidate: True,
+    obstacle=bert_like.obstacle_of,
+    settings=bert_like.settings_of,
+    config_of=bert_like.config_of,
+    recipe="bert",
+    vocabulary=WordPiece,
+)

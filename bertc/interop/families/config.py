@@ -1,0 +1,106 @@
+"""Settings of a ``config.json`` that shape a network, as BertConfig names and defaults them.
+
+A family's own class says how its settings differ. Defaults are those of transformers 5.23.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from bertc.ir.base import Probability, Width
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.norm import Epsilon
+from bertc.ir.program.settings import Heads
+
+VocabularySize = Annotated[int, Field(ge=16, le=1_000_000)]
+TokenId = Annotated[int, Field(ge=0, le=998)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+
+HfActivation = Literal[
+    "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast",
+    "gelu_accurate", "relu", "silu", "swish", "tanh",
+]  # fmt: skip
+MEANING: dict[HfActivation, Activation] = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu-tanh",
+    "gelu_pytorch_tanh": "gelu-tanh",
+    "gelu_python_tanh": "gelu-tanh",
+    "gelu_fast": "gelu-tanh",
+    "gelu_accurate": "gelu-tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""Functions by their names in transformers' activations.ACT2FN."""
+ACTIVATIONS: dict[Activation, HfActivation] = {
+    "gelu": "gelu",
+    "gelu-tanh": "gelu_pytorch_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "tanh": "tanh",
+}
+"""The names of transformers' activations.ACT2FN that compute the same, to the last bit."""
+
+
+class HfConfig(BaseModel):
+    """The settings of a network, each a field.
+
+    ``spelling`` maps a family's own names to those of BertConfig, ``missing`` names the fields that
+    it does not have. ``ignored`` are settings that change nothing bertc imports, with the reason;
+    ``kept`` those of them that an export passes on. ``only`` are settings with one value that bertc
+    computes. Any other setting is refused by name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    spelling: ClassVar[Mapping[str, str]] = {}
+    missing: ClassVar[frozenset[str]] = frozenset()
+    ignored: ClassVar[Mapping[str, str]] = {}
+    kept: ClassVar[frozenset[str]] = frozenset()
+    only: ClassVar[Mapping[str, Any]] = {}
+
+    model_type: str
+    vocab_size: VocabularySize = 30_522
+    hidden_size: Width = 768
+    num_hidden_layers: Layers = 12
+    num_attention_heads: Heads = 12
+    intermediate_size: Width = 3072
+    hidden_act: HfActivation = "gelu"
+    hidden_dropout_prob: Probability = 0.1
+    attention_probs_dropout_prob: Probability = 0.1
+    max_position_embeddings: Width = 512
+    type_vocab_size: Layers = 2
+    initializer_range: Annotated[float, Field(gt=0, le=10)] = 0.02
+    layer_norm_eps: Epsilon = 1e-12
+    pad_token_id: TokenId | None = 0
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads = {self.num_attention_heads} does not divide "
+                f"hidden_size = {self.hidden_size}",
+                NO_CLASS,
+            )
+        return self
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.hidden_size
+
+    @property
+    def ffn(self) -> int:
+        """Width within the feed-forward parts."""
+        return self.intermediate_size
+
+    @property
+    def offset(self) -> int:
+        """The first row of the position table that is read."""
+        return 0
+
+
+NO_CLASS = "no class of transformers computes such a network"

@@ -1,0 +1,103 @@
+"""ELECTRA's Hugging Face layout: a network that finds replaced tokens, or one of its kind."""
+
+from typing import Any, Literal
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import HfConfig
+from bertc.interop.families.family import (
+    Candidate,
+    Family,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
+from bertc.interop.families.obstacle import Obstacle
+from bertc.ir.base import Width
+from bertc.ir.data import WordPiece
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.program.settings import Heads
+
+NAME, TITLE = "electra", "ELECTRA"
+
+
+class HfElectra(HfConfig):
+    """ElectraConfig; as BertConfig, its defaults are the small release's."""
+
+    model_type: Literal["electra"] = "electra"
+    embedding_size: Width = 128
+    hidden_size: Width = 256
+    num_attention_heads: Heads = 4
+    intermediate_size: Width = 1024
+
+    @property
+    def embedding(self) -> int:
+        """Width of the embedding tables."""
+        return self.embedding_size
+
+
+def _claims(candidate: Candidate) -> bool:
+    """True for those that find replaced tokens, came from this layout, or are tuned as such."""
+    known = candidate.finds_replaced or NAME in candidate.systems
+    return bool(candidate.encoder.segments) and known
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    shared = None
+    if candidate.shares:
+        why = "every layer of the ELECTRA layout has its own weights"
+        shared = Obstacle("share", why, "share=none")
+    counted = bert_like.counted_from_0(candidate.encoder, TITLE)
+    return bert_like.obstacle_of(
+        candidate, shared or counted or bert_like.always_gelu(candidate, TITLE)
+    )
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    return {**bert_like.config_of(encoder, tokens), "embedding_size": encoder.embedding}
+
+
+ELECTRA = Family(
+    model_type=NAME,
+    title=TITLE,
+    config=HfElectra,
+    prefix="electra",
+    names={
+        **bert_like.BODY,
+        "encoder.embeddings.project": "embeddings_project",
+        "heads.mlm.dense": "generator_predictions.dense",
+        "heads.mlm.norm": "generator_predictions.LayerNorm",
+        "heads.mlm": "generator_lm_head",
+        "heads.rtd.dense": "discriminator_predictions.dense",
+        "heads.rtd": "discriminator_predictions.dense_prediction",
+    },
+    copies={"generator_lm_head.weight": bert_like.TABLE},
+    classes=(
+        hf_class("ElectraForPreTraining", "rtd"),
+        hf_class("ElectraForMaskedLM", "mlm"),
+        hf_class("ElectraModel"),
+    ),
+    tasks=TaskHeads(
+        (
+            TaskClass(
+                "ElectraForMultipleChoice",
+                ("choice",),
+                "classifier",
+                "perhaps",
+                "sequence_summary.summary",
+            ),
+            *bert_like.token_classes("Electra", "ForQuestionAnswering"),
+        ),
+        dropout="classifier_dropout",
+        otherwise="ElectraForSequenceClassification has a dense layer with gelu before its scores",
+        summary={"summary_activation": "gelu"},
+    ),
+    says=bert_like.SAYS,
+    claims=_claims,
+    obstacle=_obstacle,
+    settings=bert_like.settings_of,
+    config_of=_config_of,
+    recipe="electra",
+    vocabulary=WordPiece,
+    head_activation="gelu",
+)

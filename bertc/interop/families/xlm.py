@@ -1,0 +1,200 @@
+"""XLM's Hugging Face layout: a vector for each language, no token types, a head without a map."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import HfConfig, TokenId, VocabularySize
+from bertc.interop.families.family import (
+    Candidate,
+    Family,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
+from bertc.interop.families.obstacle import Obstacle
+from bertc.ir.base import Width
+from bertc.ir.data import WordPiece
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.head import LinearHead
+from bertc.ir.program.settings import Heads
+
+LAYOUT = "the only layout without token types, XLM's,"
+
+
+class HfXlm(HfConfig):
+    """XLMConfig, its settings under the names that the others have for them."""
+
+    spelling = {
+        "emb_dim": "hidden_size",
+        "n_layers": "num_hidden_layers",
+        "n_heads": "num_attention_heads",
+        "gelu_activation": "hidden_act",
+        "dropout": "hidden_dropout_prob",
+        "attention_dropout": "attention_probs_dropout_prob",
+        "init_std": "initializer_range",
+        "n_words": "vocab_size",
+        "pad_index": "pad_token_id",
+    }
+    missing = frozenset({"hidden_act", "intermediate_size", "type_vocab_size"})
+    ignored = {
+        "lang_id": "belongs to XLM's generation of text",
+        **dict.fromkeys(
+            ("embed_init_std", "max_vocab", "min_count", "id2lang", "bos_index", "eos_index",
+             "unk_index", "mask_index"),
+            "says how XLM was trained, or what another setting says too",
+        ),
+    }  # fmt: skip
+    kept = frozenset({*ignored, "pad_index"} - {"id2lang"})
+    only = {
+        "sinusoidal_embeddings": False,
+        "causal": False,
+        "asm": False,
+        "is_encoder": True,
+        "share_inout_emb": True,
+    }
+
+    model_type: Literal["xlm"] = "xlm"
+    vocab_size: VocabularySize = 30_145
+    hidden_size: Width = 2048
+    num_attention_heads: Heads = 16
+    hidden_act: Literal["gelu", "relu"] = "gelu"
+    type_vocab_size: Literal[0] = 0
+    pad_token_id: TokenId = 2
+    n_langs: Annotated[int, Field(ge=1, le=255)] = 1
+    use_lang_emb: bool = True
+    lang2id: dict[str, int] | None = None
+
+    @field_validator("hidden_act", mode="before")
+    @classmethod
+    def _by_name(cls, gelu: Any) -> Any:
+        return ("gelu" if gelu else "relu") if isinstance(gelu, bool) else gelu
+
+    @property
+    def ffn(self) -> int:
+        """Width within the feed-forward parts."""
+        return 4 * self.hidden_size
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of the table, in its order; their numbers where none is named."""
+        if self.n_langs == 1 or not self.use_lang_emb:
+            return ()
+        names = {number: name for name, number in (self.lang2id or {}).items()}
+        return tuple(names.get(number, str(number)) for number in range(self.n_langs))
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    return bert_like.obstacle_of(candidate, _own_obstacle(candidate))
+
+
+def _own_obstacle(candidate: Candidate) -> Obstacle | None:
+    """Sharing, a transform before the scores, widths that do not follow from one."""
+    encoder = candidate.encoder
+    linear = encoder.head.kind == "linear" and encoder.head.bias
+    for differs, why, mend in (
+        (candidate.shares, "has no room for share", "share=none"),
+        (
+            encoder.factorised,
+            f"has no room for embedding={encoder.embedding}",
+            f"embedding={encoder.hidden}",
+        ),
+        (encoder.positions.offset, "counts positions from 0", bert_like.from_0(encoder)),
+        (candidate.predicts and not linear, "has head=linear, with a bias", "head=linear"),
+    ):
+        if differs:
+            # Where languages have vectors no other layout will do.
+            instead = mend if encoder.languages else "segments=1"
+            return Obstacle("segments=0", f"{LAYOUT} {why}", instead)
+    ffn, wide = encoder.layers[0].ffn, 4 * encoder.hidden
+    if ffn != wide:
+        return Obstacle(f"ffn={ffn}", f"{LAYOUT} has 4 x hidden", f"ffn={wide}")
+    if encoder.ffn.activation not in ("gelu", "relu"):
+        why = f"{LAYOUT} has gelu or relu"
+        return Obstacle(f"activation={encoder.ffn.activation}", why, "activation=gelu")
+    if len(encoder.languages) == 1:
+        why = f"{LAYOUT} has none for a single language"
+        return Obstacle("language_embeddings=true", why, "language_embeddings=false")
+    return None
+
+
+def _settings(config: HfXlm) -> dict[str, Any]:
+    return {
+        **bert_like.settings_of(config),
+        "head": LinearHead(),
+        "languages": config.languages,
+        "language_embeddings": bool(config.languages),
+    }
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    """The settings by the names of XLMConfig, which has its own for everything."""
+    config: dict[str, Any] = {
+        "emb_dim": encoder.hidden,
+        "n_layers": len(encoder.layers),
+        "n_heads": encoder.layers[0].heads,
+        "gelu_activation": encoder.ffn.activation == "gelu",
+        "dropout": encoder.dropout.hidden,
+        "attention_dropout": encoder.dropout.attention,
+        "max_position_embeddings": encoder.positions.rows,
+        "n_langs": max(1, len(encoder.languages)),
+        "use_lang_emb": bool(encoder.languages),
+        "init_std": bert_like.init_std(encoder),
+        "embed_init_std": encoder.hidden**-0.5,
+        "layer_norm_eps": encoder.norm.eps,
+        "pad_token_id": tokens.pad,
+        **bert_like.ends(tokens),
+        **bert_like.ENDING,
+    }
+    if encoder.languages:
+        config["id2lang"] = {str(n): name for n, name in enumerate(encoder.languages)}
+        config["lang2id"] = {name: n for n, name in enumerate(encoder.languages)}
+    return config
+
+
+XLM = Family(
+    model_type="xlm",
+    title="XLM",
+    config=HfXlm,
+    prefix="transformer",
+    names={
+        "encoder.embeddings.token": "embeddings",
+        "encoder.embeddings.position": "position_embeddings",
+        "encoder.embeddings.language": "lang_embeddings",
+        "encoder.embeddings.norm": "layer_norm_emb",
+        "encoder.attention.{n}.query": "attentions.{n}.q_lin",
+        "encoder.attention.{n}.key": "attentions.{n}.k_lin",
+        "encoder.attention.{n}.value": "attentions.{n}.v_lin",
+        "encoder.attention.{n}.output": "attentions.{n}.out_lin",
+        "encoder.attention.{n}.norm": "layer_norm1.{n}",
+        "encoder.ffn.{n}.inner": "ffns.{n}.lin1",
+        "encoder.ffn.{n}.outer": "ffns.{n}.lin2",
+        "encoder.ffn.{n}.norm": "layer_norm2.{n}",
+        "heads.mlm": "pred_layer.proj",
+    },
+    copies={"pred_layer.proj.weight": "embeddings.weight"},
+    classes=(hf_class("XLMWithLMHeadModel", "mlm"), hf_class("XLMModel")),
+    tasks=TaskHeads(
+        (
+            TaskClass(
+                "XLMForSequenceClassification",
+                ("labels", "score"),
+                "sequence_summary.summary",
+                "refused",
+            ),
+            *bert_like.token_classes("XLM", "ForQuestionAnsweringSimple"),
+        ),
+        dropout="summary_first_dropout",
+        default=0.1,
+        otherwise="XLMForMultipleChoice reads a choice's score from scores of labels",
+    ),
+    says={**bert_like.PARTS, LinearHead: ()},
+    claims=lambda candidate: not candidate.encoder.segments,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="xlm",
+    vocabulary=WordPiece,
+)

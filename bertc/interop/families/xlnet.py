@@ -1,0 +1,283 @@
+"""XLNet's Hugging Face layout: distances between tokens, two streams, one rate of dropout.
+
+Axes of its tensors: h hidden, n heads, d head_dim. bertc's are (n * d, h), as every map's.
+"""
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.interop.families import bert_like
+from bertc.interop.families.config import (
+    ACTIVATIONS,
+    NO_CLASS,
+    HfConfig,
+    Layers,
+    TokenId,
+    VocabularySize,
+)
+from bertc.interop.families.family import (
+    Candidate,
+    Family,
+    Reshape,
+    Shape,
+    TaskClass,
+    TaskHeads,
+    Tokens,
+    hf_class,
+)
+from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.ir.base import Width
+from bertc.ir.data import Unigram
+from bertc.ir.learning.objective import Plm
+from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
+from bertc.ir.network.ffn import Mlp
+from bertc.ir.network.head import LinearHead
+from bertc.ir.network.norm import PostNorm
+from bertc.ir.network.positions import NoPositions
+from bertc.ir.network.table import WholeTable
+from bertc.ir.program.settings import Heads
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+RELATIVE = "attention=relative(untie=true, segments=true)"
+INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
+BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
+
+
+class HfXlnet(HfConfig):
+    """XLNetConfig, its settings under the names that the others have for them."""
+
+    spelling = {
+        "d_model": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "d_inner": "intermediate_size",
+        "ff_activation": "hidden_act",
+        "dropout": "hidden_dropout_prob",
+        "n_token": "vocab_size",
+    }
+    missing = frozenset(
+        {"type_vocab_size", "max_position_embeddings", "attention_probs_dropout_prob"}
+    )
+    ignored = dict.fromkeys(
+        ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
+        "says how much is remembered from row to row, which whoever reads decides",
+    )
+    kept = frozenset({*ignored, "ff_activation"})
+    only = {
+        "attn_type": "bi",
+        "bi_data": False,
+        "same_length": False,
+        "untie_r": True,
+    }
+
+    model_type: Literal["xlnet"] = "xlnet"
+    vocab_size: VocabularySize = 32_000
+    hidden_size: Width = 1024
+    num_hidden_layers: Layers = 24
+    num_attention_heads: Heads = 16
+    intermediate_size: Width = 4096
+    type_vocab_size: Literal[0] = 0
+    pad_token_id: TokenId | None = 5
+    clamp_len: Annotated[int, Field(ge=-1, le=1_000_000)] = -1
+    d_head: Width | None = None
+
+    @model_validator(mode="after")
+    def _heads_fill(self) -> Self:
+        if self.d_head not in (None, self.hidden_size // self.num_attention_heads):
+            raise ValueError(
+                f"d_head = {self.d_head} is not d_model / n_head = {self.hidden_size} / "
+                f"{self.num_attention_heads}",
+                NO_CLASS,
+            )
+        return self
+
+
+def _claims(candidate: Candidate) -> bool:
+    """True for those with distances or two streams, which no other layout has."""
+    relative = isinstance(candidate.encoder.attention, RelativeAttention)
+    return relative or candidate.encoder.two_streams
+
+
+def _obstacle(candidate: Candidate) -> Obstacle | None:
+    encoder = candidate.encoder
+    if general := bert_like.unlike_encoders(encoder):
+        return general
+    attention, differences = encoder.attention, _differences(candidate)
+    if not isinstance(attention, RelativeAttention):
+        why = "of the layouts only XLNet's has two streams"
+        return first_of([Obstacle("objective=plm", why, RELATIVE), *differences])
+    # Tasks hide no token from others.
+    tells_unseen = encoder.two_streams or candidate.tuned
+    if not attention.untie or not attention.segments:
+        return Obstacle(
+            "attention=relative",
+            f"of the layouts only XLNet's has it, as {RELATIVE.removeprefix('attention=')}",
+            RELATIVE if tells_unseen else "attention=full",
+        )
+    if not tells_unseen:
+        why = "the XLNet layout has a vector for tokens unseen, which plm learns"
+        return Obstacle("objective", why, "attention=full")
+    return first_of(differences)
+
+
+def _differences(candidate: Candidate) -> list[Obstacle]:
+    """Settings that XLNetModel has otherwise."""
+    encoder = candidate.encoder
+    first, rates = encoder.layers[0], encoder.dropout
+    equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
+    rate = ", ".join([f"{rates.hidden:g}"] * 4)
+    norm = "norm=post(embeddings=false)"
+    fills = first.heads * first.head_dim == encoder.hidden
+    linear = encoder.head.kind == "linear" and encoder.head.bias
+    width = "" if encoder.hidden % first.heads else f"head_dim={encoder.hidden // first.heads}"
+    rows = (
+        (encoder.positions.kind != "none", "has no table of positions", "positions=none"),
+        (encoder.segments > 0, "adds no token type to a token", "segments=0"),
+        (bool(encoder.languages), "adds no language to a token", "language_embeddings=false"),
+        (encoder.factorised, "has a table as wide as the layers", f"embedding={encoder.hidden}"),
+        (candidate.shares, "shares no layer", "share=none"),
+        (encoder.norm.kind != "post", "norms after each part", norm),
+        (encoder.norms_embeddings, "norms no embeddings", norm),
+        (not equal, "has one rate for all", f"dropout=dropout({rate})"),
+        (not linear, "is the table and a bias", "head=linear"),
+        (
+            len({layer.heads for layer in encoder.layers}) > 1,
+            "has equal layers",
+            f"heads={first.heads}",
+        ),
+        (len({layer.ffn for layer in encoder.layers}) > 1, "has equal layers", f"ffn={first.ffn}"),
+        (not fills, "is hidden / heads", width or "head_dim"),
+    )
+    return [
+        Obstacle(mend.partition("=")[0], f"the XLNet layout {why}", mend if "=" in mend else "")
+        for differs, why, mend in rows
+        if differs
+    ]
+
+
+def _stored_shape(encoder: Encoder, name: str, shape: Shape) -> Shape:
+    """The shape that the layout has for a weight of bertc's."""
+    by_head = (encoder.layers[0].heads, encoder.layers[0].head_dim)
+    if name.endswith("embeddings.unseen"):
+        return (1, 1, *shape)
+    if not name.startswith("encoder.attention."):
+        return shape
+    if name.endswith(INWARD):
+        return (shape[1], *by_head)
+    return (*shape[:-1], *by_head) if name.endswith(BY_HEAD) else shape
+
+
+def _stored(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
+    """A tensor of bertc's as the layout has it."""
+    turned = tensor.T if name.endswith(INWARD) else tensor
+    return turned.reshape(_stored_shape(encoder, name, tuple(tensor.shape)))
+
+
+def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
+    """A tensor of the layout as bertc's of a shape."""
+    if name.startswith("encoder.attention.") and name.endswith(INWARD):
+        return tensor.reshape(shape[1], shape[0]).T.contiguous()
+    assert tensor.numel() == math.prod(shape), f"{name} was checked before"
+    return tensor.reshape(shape)
+
+
+def _settings(config: HfXlnet) -> dict[str, Any]:
+    rate = config.hidden_dropout_prob
+    return {
+        **bert_like.settings_of(config),
+        "positions": NoPositions(),
+        "attention": RelativeAttention(untie=True, segments=True, clamp=max(0, config.clamp_len)),
+        "norm": PostNorm(eps=config.layer_norm_eps, embeddings=False),
+        "dropout": Dropout(hidden=rate, attention=rate, ffn=rate, last=rate),
+        "head": LinearHead(),
+    }
+
+
+def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    assert isinstance(encoder.attention, RelativeAttention), "as the obstacle says"
+    return {
+        "d_model": encoder.hidden,
+        "n_layer": len(encoder.layers),
+        "n_head": encoder.layers[0].heads,
+        "d_head": encoder.layers[0].head_dim,
+        "d_inner": encoder.layers[0].ffn,
+        "dropout": encoder.dropout.hidden,
+        "clamp_len": encoder.attention.clamp or -1,
+        "attn_type": "bi",
+        "bi_data": False,
+        "same_length": False,
+        "pad_token_id": tokens.pad,
+        "ff_activation": ACTIVATIONS[encoder.ffn.activation],
+        "initializer_range": bert_like.init_std(encoder),
+        "layer_norm_eps": encoder.norm.eps,
+        **bert_like.ends(tokens),
+        **bert_like.ENDING,
+    }
+
+
+def _task_class(name: str, *kinds: Literal["labels", "score", "choice"]) -> TaskClass:
+    return TaskClass(name, kinds, "logits_proj", "perhaps", "sequence_summary.summary", "last")
+
+
+XLNET = Family(
+    model_type="xlnet",
+    title="XLNet",
+    config=HfXlnet,
+    prefix="transformer",
+    names={
+        "encoder.embeddings.token": "word_embedding",
+        "encoder.attention.{n}.norm": "layer.{n}.rel_attn.layer_norm",
+        "encoder.ffn.{n}.inner": "layer.{n}.ff.layer_1",
+        "encoder.ffn.{n}.outer": "layer.{n}.ff.layer_2",
+        "encoder.ffn.{n}.norm": "layer.{n}.ff.layer_norm",
+        "heads.plm": "lm_loss",
+        "encoder.embeddings.unseen": "mask_emb",
+        "encoder.attention.{n}.query.weight": "layer.{n}.rel_attn.q",
+        "encoder.attention.{n}.key.weight": "layer.{n}.rel_attn.k",
+        "encoder.attention.{n}.value.weight": "layer.{n}.rel_attn.v",
+        "encoder.attention.{n}.distance.weight": "layer.{n}.rel_attn.r",
+        "encoder.attention.{n}.output.weight": "layer.{n}.rel_attn.o",
+        "encoder.attention.{n}.content_bias": "layer.{n}.rel_attn.r_w_bias",
+        "encoder.attention.{n}.distance_bias": "layer.{n}.rel_attn.r_r_bias",
+        "encoder.attention.{n}.segment_bias": "layer.{n}.rel_attn.r_s_bias",
+        "encoder.attention.{n}.segment": "layer.{n}.rel_attn.seg_embed",
+    },
+    copies={"lm_loss.weight": "word_embedding.weight"},
+    classes=(hf_class("XLNetLMHeadModel", "plm"), hf_class("XLNetModel")),
+    tasks=TaskHeads(
+        (
+            _task_class("XLNetForSequenceClassification", "labels", "score"),
+            _task_class("XLNetForMultipleChoice", "choice"),
+            *bert_like.token_classes("XLNet", "ForQuestionAnsweringSimple"),
+        ),
+        dropout="summary_last_dropout",
+        default=0.1,
+        summary={"summary_type": "last", "summary_activation": "tanh"},
+    ),
+    says={
+        WholeTable: (),
+        NoPositions: (),
+        RelativeAttention: ("untie", "segments", "clamp"),
+        Mlp: ("activation",),
+        PostNorm: ("eps", "embeddings"),
+        LayerWidths: ("heads", "head_dim", "ffn"),
+        Dropout: ("hidden", "attention", "ffn", "last"),
+        LinearHead: (),
+    },
+    claims=_claims,
+    obstacle=_obstacle,
+    settings=_settings,
+    config_of=_config_of,
+    recipe="xlnet",
+    vocabulary=Unigram,
+    untrained=Plm(),
+    unread=frozenset({"mask_emb"}),
+    # The class has a vector that tasks have no use for.
+    unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},
+    reshape=Reshape(_stored_shape, _stored, _taken),
+)

@@ -1,0 +1,59 @@
+"""Weights by their names in bertc's table and in the files of a Hugging Face family."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bertc.interop.families.family import Family, HfClass, weight_numbers
+from bertc.ir.network.encoder import Encoder
+
+BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
+"""Counters that older files carry along; no weights, never read."""
+
+
+def part_of(name: str) -> str:
+    """The part of a bertc weight: ``pooler``, a head such as ``mlm``, or ``body``."""
+    first, second, *_ = name.split(".")
+    return second if first == "heads" or second == "pooler" else "body"
+
+
+def parts_of(names: Iterable[str]) -> frozenset[str]:
+    """The pooler and heads among bertc weight names."""
+    return frozenset(part_of(name) for name in names) - {"body"}
+
+
+def keys(
+    family: Family[Any], encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
+) -> dict[str, str]:
+    """bertc weight names and their keys, unprefixed; names without a place are left out.
+
+    ``named`` are modules with another name than the layout's.
+    """
+    numbers, known = weight_numbers(encoder), {**family.names, **named}
+    placed = {name: _key(known, numbers, name) for name in names}
+    return {name: key for name, key in placed.items() if key is not None}
+
+
+def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str | None:
+    number = re.search(r"\.(\d+)\.", name)
+    pattern = name.replace(f".{number[1]}.", ".{n}.", 1) if number else name
+    module, _, leaf = pattern.rpartition(".")
+    found = known.get(pattern)
+    if found is None and module in known:
+        found = f"{known[module]}.{leaf}"
+    return found and found.format(n=numbers[int(number[1])] if number else "")
+
+
+def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
+    """The key of a weight in the folder of a class: the encoder of a model with heads is named."""
+    own = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
+    return key if own or chosen.bare else f"{family.prefix}.{key}"
+
+
+def plain(family: Family[Any], key: str) -> str:
+    """A key of any file in today's form: no prefix, and norms of TensorFlow's time renamed."""
+    key = key.removeprefix(f"{family.prefix}.")
+    module, _, leaf = key.rpartition(".")
+    if module.endswith("LayerNorm") or module.endswith("layer_norm"):
+        leaf = {"gamma": "weight", "beta": "bias"}.get(leaf, leaf)
+    return f"{module}.{leaf}" if module else leaf

@@ -1,0 +1,206 @@
+"""New ideas, each defined in this file alone: no other file of the house has to know of it."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+
+from bertc.diagnostics import DataError
+from bertc.interop import families
+from bertc.interop.exporting import export_model
+from bertc.interop.families import bert_like, family_for
+from bertc.interop.families.config import HfConfig
+from bertc.interop.families.family import Candidate, Family, Reshape, TaskHeads, Tokens, hf_class
+from bertc.interop.families.obstacle import Obstacle
+from bertc.interop.importing import import_model
+from bertc.interop.loading import load
+from bertc.ir.data import WordPiece
+from bertc.ir.network.attention import FullAttention
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
+from bertc.ir.program.resolved import Resolved
+from bertc.nn import build
+from tests.interop.programs import program, tensors, words
+
+
+class HfToy(HfConfig):
+    """A configuration with a name of its own, a setting without effect and one with one value."""
+
+    spelling = {"width": "hidden_size"}
+    ignored = {"colour": "seen by nobody"}
+    only = {"sideways": False}
+
+    model_type: Literal["toy"] = "toy"
+    type_vocab_size: Literal[0] = 0
+
+
+def toy_obstacle(candidate: Candidate) -> Obstacle | None:
+    if candidate.encoder.segments:
+        return Obstacle("segments", "the Toy layout has no token types", "segments=0")
+    return None
+
+
+def toy_settings(config: HfToy) -> dict[str, Any]:
+    return {**bert_like.settings_of(config), "norm": PreNorm(eps=config.layer_norm_eps)}
+
+
+def toy_config(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
+    known = bert_like.config_of(encoder, tokens)
+    return {"width": known.pop("hidden_size"), **known}
+
+
+def turned(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.permute(*reversed(range(tensor.ndim)))
+
+
+TOY = Family(
+    model_type="toy",
+    title="Toy",
+    config=HfToy,
+    prefix="toy",
+    names={
+        "encoder.embeddings.token": "words",
+        "encoder.embeddings.position": "places",
+        "encoder.attention.{n}.query": "block.{n}.q",
+        "encoder.attention.{n}.key": "block.{n}.k",
+        "encoder.attention.{n}.value": "block.{n}.v",
+        "encoder.attention.{n}.output": "block.{n}.o",
+        "encoder.attention.{n}.norm": "block.{n}.before",
+        "encoder.ffn.{n}.inner": "block.{n}.up",
+        "encoder.ffn.{n}.outer": "block.{n}.down",
+        "encoder.ffn.{n}.norm": "block.{n}.between",
+        "encoder.norm": "last",
+        "heads.mlm.dense": "guess.dense",
+        "heads.mlm.norm": "guess.norm",
+        "heads.mlm": "guess",
+    },
+    copies={"guess.table": "words.weight"},
+    classes=(hf_class("ToyForMaskedLM", "mlm"), hf_class("ToyModel")),
+    tasks=TaskHeads((), dropout="classifier_dropout", otherwise="Toy has no class for tasks"),
+    says={
+        **{kind: told for kind, told in bert_like.SAYS.items() if kind is not LearnedPositions},
+        LearnedPositions: ("rows",),
+        PreNorm: ("eps",),
+    },
+    claims=lambda candidate: candidate.encoder.norm.kind == "pre",
+    obstacle=toy_obstacle,
+    settings=toy_settings,
+    config_of=toy_config,
+    recipe="bert",
+    vocabulary=WordPiece,
+    reshape=Reshape(
+        shape=lambda encoder, name, shape: shape[::-1],
+        out=lambda encoder, name, tensor: turned(tensor),
+        back=lambda name, tensor, shape: turned(tensor),
+    ),
+)
+
+
+@pytest.fixture
+def toy_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The family in its place in the tuple."""
+    monkeypatch.setattr(families, "FAMILIES", (TOY, *families.FAMILIES))
+
+
+def toy(**settings: Any) -> Resolved:
+    return program(**{"norm": PreNorm(), "segments": 0, **settings})
+
+
+@pytest.fixture
+def toy_folder(toy_family: None, tmp_path: Path) -> Path:
+    """A network of the family as it was exported."""
+    resolved = toy(activation="relu")
+    exported = export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+    assert (exported.layout, exported.architecture) == ("toy", "ToyForMaskedLM")
+    return tmp_path / "m"
+
+
+def test_a_new_family_comes_back_as_it_went_out(toy_folder: Path) -> None:
+    resolved = toy(activation="relu")
+    ours, again = build(resolved), load(toy_folder)
+    ours.load_state_dict({**ours.state_dict(), **tensors(resolved)})
+    token_ids_bs = torch.randint(5, 97, (2, 9), generator=torch.Generator().manual_seed(1))
+    seen_bs = torch.ones(2, 9, dtype=torch.bool)
+    with torch.no_grad():
+        wanted = ours.eval().encode(token_ids_bs, None, seen_bs)
+        assert torch.equal(again.encode(token_ids_bs, None, seen_bs), wanted)
+    back = import_model(toy_folder)
+    assert again.untrained == frozenset()
+    assert back.resolved.encoder.norm == resolved.encoder.norm
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "why"),
+    [
+        ({"segments": 2}, "segments", "the Toy layout has no token types"),
+        ({"norm": PreNorm(affine=False)}, "norm.affine=False", "has no setting for it"),
+        ({"positions": LearnedPositions(rows=18, offset=2)}, "positions.offset=2", "no setting"),
+        ({"positions": SinusoidalPositions()}, "positions=sinusoidal", "has no such kind"),
+    ],
+)
+def test_a_new_family_refuses_with_a_reason(
+    settings: dict[str, Any], setting: str, why: str, toy_family: None, tmp_path: Path
+) -> None:
+    resolved = toy(**settings)
+    with pytest.raises(DataError) as refused:
+        export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+    assert refused.value.message.startswith(f"{setting} stands in the way: ")
+    assert why in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"twist": 3}, 'does not know the setting "twist" = 3'),
+        ({"sideways": True}, "cannot compute sideways = true"),
+        ({"width": "wide"}, 'cannot compute width = "wide"'),
+        ({"colour": "red", "sideways": False}, ""),
+    ],
+)
+def test_a_new_family_reads_its_configuration_through_a_closed_list(
+    changed: dict[str, Any], message: str, toy_folder: Path
+) -> None:
+    path = toy_folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    if not message:
+        assert import_model(toy_folder).config.model_type == "toy"
+        return
+    with pytest.raises(DataError) as refused:
+        import_model(toy_folder)
+    assert message in refused.value.message
+
+
+class Windowed(FullAttention):
+    """A kind of attention that no family knows."""
+
+    kind: Literal["windowed"] = "windowed"  # type: ignore[assignment]
+
+
+class Capped(FullAttention):
+    """An argument that no family knows."""
+
+    cap: int = 0
+
+
+@pytest.mark.parametrize(
+    ("attention", "setting"),
+    [(Windowed(), "attention=windowed"), (Capped(cap=3), "attention.cap=3")],
+)
+def test_a_kind_that_no_family_lists_is_never_written_as_another(
+    attention: FullAttention, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert = families.BERT
+    if isinstance(attention, Capped):
+        monkeypatch.setitem(bert.says, Capped, ())  # type: ignore[arg-type]
+    resolved = program()
+    (stage,) = resolved.stages
+    encoder = stage.encoder.model_copy(update={"attention": attention})
+    found = family_for(
+        resolved.model_copy(update={"stages": (stage.model_copy(update={"encoder": encoder}),)}),
+        0,
+    )
+    assert isinstance(found, Obstacle)
+    assert found.setting == setting
