@@ -237,11 +237,11 @@ class Stage(Node):
         return read if read < self.seq + self.unseen() else None
 
 
-Layout = Literal["auto", "electra"]
+HfLayout = Literal["auto", "electra"]
 """A Hugging Face layout for a network that several can say; auto: BERT's."""
 
 
-def layout_of(recipe: Family) -> Layout:
+def layout_of(recipe: Family) -> HfLayout:
     """Layout of networks that are tuned with a recipe."""
     return "electra" if recipe == "electra" else "auto"
 
@@ -267,7 +267,7 @@ class Run(Node):
     device: Literal["auto", "cpu", "cuda", "mps"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
     recipe: Family = "bert"
-    layout: Layout = Field(default_factory=lambda run: layout_of(run["recipe"]))
+    layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
 
     @model_serializer(mode="wrap")

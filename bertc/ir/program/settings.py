@@ -33,7 +33,7 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.resolved import Layout
+from bertc.ir.program.resolved import HfLayout
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
@@ -138,7 +138,7 @@ class Settings(Node):
     recipe: Family = default(
         "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
     )
-    layout: Layout = derived(
+    layout: HfLayout = derived(
         "that of the recipe", "the Hugging Face layout of a tuned network, where BERT's fits too"
     )
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
