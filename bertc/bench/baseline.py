@@ -138,14 +138,15 @@ def _arguments(stage: Stage, columns: Columns, kinds: Sequence[str]) -> dict[str
         given["langs"] = columns.reading.language_ids
     if columns.reading.position_ids is not None:
         given["position_ids"] = columns.reading.position_ids
-    if columns.mlm:
-        positions_bk, targets_bk, weights_bk = columns.mlm
+    mlm = columns.terms.get("mlm")
+    if mlm:
+        positions_bk, targets_bk, weights_bk, _ = mlm
         b, seq = token_ids_bs.shape
         # Slots that are not used write into a column beyond the row, which is dropped.
         labels = torch.full((b, seq + 1), IGNORED)
         labels.scatter_(1, torch.where(weights_bk > 0, positions_bk, seq), targets_bk)
         given["labels"] = labels[:, :seq].contiguous()
     for kind in ("nsp", "sop"):
-        if kind in kinds and columns.pairs:
-            given[LABELS[kind] if columns.mlm else "labels"] = columns.pairs.labels[:, 0]
+        if kind in kinds:
+            given[LABELS[kind] if mlm else "labels"] = columns.terms[kind].labels[:, 0]
     return given

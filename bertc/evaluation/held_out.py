@@ -6,7 +6,7 @@ Axes: t terms of the objective, v vocabulary.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,22 +15,11 @@ from bertc.data import Progress, RawBatch, TextData, Vocabulary
 from bertc.distributed.engines import Objective
 from bertc.distributed.process_group import Ranks
 from bertc.ir.data import RUNNING
-from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
-from bertc.ir.learning.objective import Objective as IrObjective
-from bertc.ir.learning.task import Task
+from bertc.ir.learning.objective import Term
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import WITHOUT_FP64, exact, preparing
-from bertc.objectives import (
-    Boundaries,
-    Columns,
-    Inputs,
-    NextTokens,
-    Predictions,
-    Tables,
-    corrupt,
-    mask_key,
-)
+from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key, tensors_of
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
 from bertc.step.step import counts, divisors, kinds, remembering, term_weights
@@ -158,7 +147,7 @@ def evaluate(
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed_t = torch.stack([_guess(t.objective, columns, nats_v) for t in stage.objective])
+            guessed_t = torch.stack([_guess(t, columns, nats_v) for t in stage.objective])
             found = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
             totals[language] = totals.get(language, 0) + found
             examples += len(batch.lengths)
@@ -222,21 +211,7 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(term: IrObjective, columns: Columns, nats_v: Tensor) -> Tensor:
-    """Summed cost of the tokens that a term tells under the unigram distribution; 0 of others."""
-    asked: Predictions | NextTokens | Boundaries | None
-    match term:
-        case Mlm() | Tlm():
-            asked = columns.mlm and columns.mlm._replace(weights=columns.asked_by(term.kind))
-        case Clm():
-            asked = columns.clm
-        case Plm():
-            asked = columns.plm
-        case Sbo():
-            asked = columns.sbo
-        case Nsp() | Sop() | Rtd() | Task():
-            return nats_v.new_zeros(())
-        case unreachable:
-            assert_never(unreachable)
-    assert asked is not None, f"{term.kind} without its columns"
-    return (exact(asked.weights) * nats_v[asked.targets]).sum()
+def _guess(term: Term, columns: Columns, nats_v: Tensor) -> Tensor:
+    """Summed cost of the tokens that a term predicts under the unigram distribution, else 0."""
+    found = tensors_of(term.objective).baseline(columns.terms[term.name], nats_v)
+    return nats_v.new_zeros(()) if found is None else found

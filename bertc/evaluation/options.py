@@ -16,7 +16,7 @@ from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model, Reading
-from bertc.objectives import Columns, NextTokens, losses
+from bertc.objectives import Columns, Losses, NextTokens
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,15 @@ def slide(
 ) -> Evaluation:
     """Tell each of the first ``tokens`` that have a whole window before them, from it alone."""
     told = torch.zeros(4, dtype=torch.float64)
+    losses = Losses(model, stage, stage.networks()[-1])
     there = sum(min(len(ids), window + tokens) for ids in data.heldout_texts) - window
     progress.begin("evaluating", max(0, min(tokens, there)), "tokens")
     model.eval()
     try:
         for columns in _windows(data, window, tokens, rows, next(model.parameters()).device):
             hidden_b1h = model.read(columns.reading)
-            found = losses(stage, columns, hidden_b1h, None, model.head_weights())["clm"]
-            assert columns.clm is not None, "a window tells the token after it"
-            guessed = nats_v[columns.clm.targets].sum()
+            found = losses(columns, hidden_b1h)["clm"]
+            guessed = nats_v[columns.terms["clm"].targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))
         progress.end()
@@ -148,8 +148,5 @@ def _windows(
         yield Columns(
             reading=Reading(ids_bw, asked=asked_b1),
             originals=ids_bw,
-            pairs=None,
-            mlm=None,
-            sbo=None,
-            clm=NextTokens(next_b1, torch.ones_like(next_b1, dtype=torch.float32)),
+            terms={"clm": NextTokens(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
         )

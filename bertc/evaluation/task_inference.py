@@ -24,16 +24,15 @@ from bertc.ir.learning.task import Squad
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
 from bertc.nn.exact import exact
-from bertc.objectives import (
+from bertc.objectives import Columns, TermLoss
+from bertc.objectives.answers import (
     ENDS,
-    Columns,
     SpanScores,
-    TermLoss,
-    answer_loss,
+    TaskTensors,
+    answer_losses,
     answer_scores,
     span_scores,
 )
-from bertc.step.step import answered
 from bertc.step.task_feed import to_columns
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
@@ -137,13 +136,12 @@ def outputs(
     model: Model, stage: Stage, task: AnyTask, columns: Columns
 ) -> tuple[Tensor | SpanScores, TermLoss]:
     """The scores of a task's head for some rows, and its loss."""
-    hidden, weights = model.read(columns.reading), model.head_weights()
-    states, asked = answered(model, stage, columns, hidden), columns.answers
-    assert asked is not None, "a task without its columns"
-    loss = answer_loss(task.answer, stage.encoder, asked, states, weights)
+    tensors, head, own = TaskTensors(task), model.heads[task.title], columns.terms[task.title]
+    states = tensors.features(model.read(columns.reading), model.encoder)
+    loss = tensors.loss(answer_losses(task.answer, own, states, head), own, columns)
     if not isinstance(task.answer, Span):
-        return answer_scores(task.answer, task.title, states, weights), loss
-    return span_scores(task.answer, stage.encoder, asked, states, weights), loss
+        return answer_scores(task.answer, states, head), loss
+    return span_scores(task.answer, own, states, head), loss
 
 
 def _plain(scores: Tensor | SpanScores) -> Tensor:

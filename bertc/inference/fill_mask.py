@@ -6,21 +6,19 @@ Axes: m masks, s sequence, h hidden, v vocabulary.
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 import torch
 
 from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.loading import load
-from bertc.ir.learning.objective import Mlm
-from bertc.ir.program.resolved import NetworkName
-from bertc.nn import Model, Order, Reading
-from bertc.objectives import mlm_logits, rtd_logits
+from bertc.ir.learning.objective import Objective, Pretraining
+from bertc.nn import Model, Reading
+from bertc.objectives import tensors_of, token_logits
 
 MASK = "[MASK]"
 """How a text may spell the mask, whatever the vocabulary calls it."""
-TELLING = ("mlm", "tlm", "plm", "clm")
-"""Objectives that teach to tell a token, the first of which answers."""
 ROWS, MOST_MASKS = 16, 256
 LONGEST_ROW = 2048
 """Tokens of a row where the model has no limit of its own: memory grows with their square."""
@@ -103,53 +101,67 @@ def filled(
     if not isinstance(text, str):
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
-    head = next((each for each in TELLING if each in learned), "")
+    told = next((each for each in learned if each.fills), None)
+    judge = next((each for each in learned if each.judges_guesses), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
-    if head == "clm":
+    if told and told.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]
     else:
-        ids, places = _encode(vocabulary, text, maskless="rtd" in learned)
-    if places and not head:
+        ids, places = _encode(vocabulary, text, maskless=judge is not None)
+    if places and told is None:
         raise UsageError(
             "this run learned which tokens are replaced, and not what stands in their place",
             help="a text without [MASK]: each of its tokens is judged",
         )
     masks: list[tuple[Candidate, ...]] = []
-    for start in range(0, len(places), ROWS):
+    for start in range(0, len(places) if told else 0, ROWS):
+        assert told is not None, "asked only where one answers"
         part = places[start : start + ROWS]
-        found = reader.next(ids) if head == "clm" else reader.masked(ids, part, head == "plm")
+        end = told.fills == "end"
+        found = reader.next(ids, told) if end else reader.masked(ids, part, told)
         masks += [_best(vocabulary, row_v, top) for row_v in found.softmax(dim=1)]
-        if "rtd" in learned:
+        if judge:
             for place, best in zip(part, found.argmax(dim=1).tolist(), strict=True):
                 reader.filled[place] = best
-    verdicts = reader.verdicts(ids) if "rtd" in learned else ()
-    return Filled(text, tuple(masks), verdicts, _notes(model, masks, language))
+    verdicts = reader.verdicts(ids, judge) if judge else ()
+    guessed = told is not None and model.resolved.stages[-1].network_of(told) == "generator"
+    notes = _notes(model, bool(masks) and guessed, language)
+    return Filled(text, tuple(masks), verdicts, notes)
 
 
-def _learned(model: Model) -> set[str]:
-    """The objectives whose heads are trained, of which one at least is of tokens.
+def _learned(model: Model) -> list[Objective]:
+    """The objectives with trained heads that ``fill`` can ask, of tokens first.
 
     Raises:
-        DataError: if none is.
+        DataError: if there is none.
     """
-    asked: set[str] = {term.objective.kind for term in model.resolved.terms()}
-    fresh = set(model.lacking())
-    if learned := (asked - fresh) & {*TELLING, "rtd"}:
+    terms, fresh = model.resolved.terms(), set(model.lacking())
+    ranked = sorted(terms, key=lambda term: term.objective.output_rank)
+    if learned := [t.objective for t in ranked if t.name not in fresh and _answers(t.objective)]:
         return learned
-    if untold := [kind for kind in TELLING if kind in fresh]:
+    if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills]:
         raise DataError(
             f"the folder has no head for {untold[0]}: its guesses would be random",
             help=f'train one from it: init="FOLDER" objective={untold[0]}',
         )
+    kinds = sorted({term.objective.kind for term in terms})
+    *others, last = (str(each.model_fields["kind"].default) for each in _TEACHING)
     raise DataError(
-        f"this run has learned {' + '.join(sorted(asked))}, and no objective of tokens",
-        help="fill tells what mlm, tlm, plm, clm or rtd teach",
+        f"this run has learned {' + '.join(kinds)}, and no objective of tokens",
+        help=f"fill tells what {', '.join(others)} or {last} teach",
     )
 
 
-def _notes(model: Model, masks: list[tuple[Candidate, ...]], language: str) -> tuple[str, ...]:
+def _answers(objective: Objective | type[Pretraining]) -> bool:
+    return bool(objective.fills) or objective.judges_guesses
+
+
+_TEACHING = [each for each in get_args(Pretraining) if _answers(each)]
+
+
+def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:
     notes, known = [], model.resolved.encoder.languages
-    if masks and model.resolved.stages[-1].network_of(Mlm()) == "generator":
+    if guessed:
         notes.append("the generator tells the masks; the encoder learned to find what is replaced")
     if known and not language:
         notes.append(f"read as text of no language; --language tells it one of {', '.join(known)}")
@@ -228,11 +240,8 @@ class _Reader:
         return min(most, len(ids) + around) - around
 
     @torch.inference_mode()
-    def masked(self, ids: list[int], places: list[int], ordered: bool) -> torch.Tensor:
-        """Scores (m, v) of every token at each of ``places``.
-
-        ``ordered``: told by one who stands there and sees all but masks (XLNet's second stream).
-        """
+    def masked(self, ids: list[int], places: list[int], told: Objective) -> torch.Tensor:
+        """Scores (m, v) of every token at each of ``places``, by what an objective taught."""
         rows, asked, room = [], [], self.room(ids)
         for place in places:
             # As much before the mask as after, but no room left unused at an end of the text.
@@ -240,34 +249,28 @@ class _Reader:
             rows.append([*self.first, *ids[start : start + room], *self.last])
             asked.append(len(self.first) + place - start)
         rows_ms, asked_m = torch.tensor(rows), torch.tensor(asked)
-        if ordered:
-            rank_ms = (rows_ms == self.vocabulary.mask).long()
-            order = Order(rank_ms, torch.ones_like(rank_ms), asked_m[:, None])
-            hidden_msh = self.model.read(self._reading(rows_ms)._replace(order=order))
-            return self._scores(hidden_msh[:, -1], "encoder", "plm")
-        name = self.model.resolved.stages[-1].network_of(Mlm())
-        hidden_msh = self.model.read(self._reading(rows_ms), name)
-        return self._scores(hidden_msh[torch.arange(len(rows)), asked_m], name, "mlm")
+        ask = tensors_of(told).ask
+        reading, at_m = ask(self._reading(rows_ms), asked_m, self.vocabulary.mask)
+        return self._scores(reading, at_m, told)
 
     @torch.inference_mode()
-    def next(self, ids: list[int]) -> torch.Tensor:
+    def next(self, ids: list[int], told: Objective) -> torch.Tensor:
         """Scores (1, v) of the token after a text."""
         row_1s = torch.tensor([[*self.first, *ids[-self.room(ids) :]]])
-        return self._scores(self.model.read(self._reading(row_1s))[:, -1], "encoder", "clm")
+        last_1 = torch.tensor([row_1s.shape[1] - 1])
+        return self._scores(self._reading(row_1s), last_1, told)
 
     @torch.inference_mode()
-    def verdicts(self, ids: list[int]) -> tuple[Verdict, ...]:
+    def verdicts(self, ids: list[int], judge: Objective) -> tuple[Verdict, ...]:
         """Of every token of a text with its masks filled, how likely it is a replacement."""
         text = [self.filled.get(place, token) for place, token in enumerate(ids)]
+        head = self.model.heads[judge.head_name]
         found: list[Verdict] = []
         for start in range(0, len(text), room := self.room(ids)):
             part = text[start : start + room]
             row_1s = torch.tensor([[*self.first, *part, *self.last]])
-            hidden_1sh = self.model.read(self._reading(row_1s))
-            logits_s = rtd_logits(
-                self.model.encoder.node, hidden_1sh, self.model.head_weights()
-            ).float()[0, len(self.first) :]
-            chances = logits_s.sigmoid().tolist()
+            logits_1s = head(self.model.read(self._reading(row_1s)))
+            chances = logits_1s.float()[0, len(self.first) :].sigmoid().tolist()
             found += [
                 Verdict(_readable(self.vocabulary, token), chance)
                 for token, chance in zip(part, chances, strict=False)
@@ -278,9 +281,12 @@ class _Reader:
         tongues_ms = torch.full_like(rows_ms, self.tongue)
         return Reading(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
 
-    def _scores(self, hidden_mh: torch.Tensor, name: NetworkName, head: str) -> torch.Tensor:
-        node, weights = self.model.network(name).node, self.model.head_weights(name)
-        return mlm_logits(node, hidden_mh, weights, head).float()
+    def _scores(self, reading: Reading, at_m: torch.Tensor, told: Objective) -> torch.Tensor:
+        name = self.model.resolved.stages[-1].network_of(told)
+        hidden_msh = self.model.read(reading, name)
+        states_mh = hidden_msh[torch.arange(len(at_m)), at_m]
+        head = self.model.heads[told.head_name]
+        return token_logits(states_mh, head, self.model.network(name)).float()
 
 
 def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tuple[Candidate, ...]:

@@ -48,9 +48,11 @@ class AdaptiveEmbedding(nn.ModuleList):
             found = found + torch.where(inside[..., None], vectors, 0)
         return found
 
-    def tables(self) -> dict[str, torch.Tensor]:
-        """Every table and map, by the names that the head over the vocabulary uses."""
-        return {f"token.{name}": weight for name, weight in self.named_parameters()}
+    def part(self, number: int) -> NarrowEmbedding:
+        """The table and the map of one cluster, which the head over the vocabulary reads too."""
+        found = self[number]
+        assert isinstance(found, NarrowEmbedding), "it has no others"
+        return found
 
 
 class Embeddings(nn.Module):

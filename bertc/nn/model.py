@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 
-from bertc.ir.program.model import head_weights, is_tied, model_weights
+from bertc.ir.program.model import is_tied, model_weights
 from bertc.ir.program.resolved import NetworkName, Resolved
-from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.encoder import Encoder
+from bertc.nn.heads import Heads
 from bertc.nn.inputs import Reading
 from bertc.nn.memory import Memory
-from bertc.nn.weights import Tensors, initialise
+from bertc.nn.weights import initialise
 
 
 class Model(nn.Module):
@@ -23,7 +23,11 @@ class Model(nn.Module):
         self.resolved = resolved
         self.encoder = Encoder(resolved.encoder)
         self.generator = _generator(resolved, self.encoder) if resolved.generator else None
-        self.heads = Tensors(head_weights(resolved))
+        last = resolved.stages[-1]
+        self.heads = Heads(
+            (term.objective, last.network(last.network_of(term.objective)))
+            for term in resolved.terms()
+        )
         self.compute_dtype = torch.float32
         self.same_length = False
         """Whether every token attends to as many remembered positions (Transformer-XL)."""
@@ -32,7 +36,7 @@ class Model(nn.Module):
 
     def lacking(self) -> tuple[str, ...]:
         """The terms of the objective for whose heads there were no weights."""
-        parts = {t.name: "mlm" if t.name == "tlm" else t.name for t in self.resolved.terms()}
+        parts = {t.name: t.objective.head_name for t in self.resolved.terms()}
         return tuple(name for name, part in parts.items() if part in self.untrained)
 
     def encode(
@@ -95,19 +99,6 @@ class Model(nn.Module):
             ValueError: if the encoder has no pooler.
         """
         return self.encoder.pool(hidden[:, 0])
-
-    def head_weights(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
-        """The heads' tensors by name, and as ``token`` a network's table (vocab, embedding).
-
-        An adaptive table is ``token.0.weight``, ``token.0.project.weight`` and so on.
-        """
-        named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
-        token = self.network(network).embeddings.token
-        if isinstance(token, AdaptiveEmbedding):
-            named.update(token.tables())
-        else:
-            named["token"] = token.weight
-        return named
 
 
 def _check(reading: Reading) -> None:

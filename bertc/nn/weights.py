@@ -106,14 +106,6 @@ def _to_table(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
 _pick.register_autograd(_to_table, setup_context=_keep_ids)
 
 
-class Tensors(nn.Module):
-    """Parameters without a forward of their own, as a tree with the names of the table."""
-
-    def __init__(self, weights: Iterable[Weight]) -> None:
-        super().__init__()
-        add_parameters(self, weights)
-
-
 def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:
     """Give a module those parameters, in submodules as the dots of their names say."""
     for weight in weights:

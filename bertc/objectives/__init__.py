@@ -1,17 +1,7 @@
 """Corruption and loss of each objective, as tensor functions."""
 
-from bertc.objectives.answers import (
-    ENDS,
-    SpanScores,
-    answer_count,
-    answer_features,
-    answer_loss,
-    answer_scores,
-    span_scores,
-)
-from bertc.objectives.corruption import corrupt, mask_key
-from bertc.objectives.heads import mlm_logits, pair_logits, rtd_logits
-from bertc.objectives.loss import losses
+from bertc.objectives.corruption import corrupt, mask_key, with_guesses
+from bertc.objectives.loss import Losses
 from bertc.objectives.targets import (
     Answers,
     Boundaries,
@@ -22,31 +12,28 @@ from bertc.objectives.targets import (
     Questions,
     Replacements,
     Tables,
-    TermLoss,
 )
+from bertc.objectives.term import RowView, TermLoss
+from bertc.objectives.terms import tensors_of, with_output_positions
+from bertc.objectives.vocabulary import token_logits
 
 __all__ = [
-    "ENDS",
     "Answers",
     "Boundaries",
     "Columns",
     "Inputs",
+    "Losses",
     "NextTokens",
     "Predictions",
     "Questions",
     "Replacements",
+    "RowView",
     "Tables",
-    "SpanScores",
     "TermLoss",
-    "answer_count",
-    "answer_features",
-    "answer_loss",
-    "answer_scores",
     "corrupt",
-    "losses",
     "mask_key",
-    "mlm_logits",
-    "pair_logits",
-    "rtd_logits",
-    "span_scores",
+    "tensors_of",
+    "token_logits",
+    "with_guesses",
+    "with_output_positions",
 ]

@@ -1,23 +1,28 @@
 """The softmax over clusters of tokens, the rarer of which are seldom asked.
 
-Weights come by the names of ``heads``. Axes: n states, m of them, h hidden, e width of a cluster, c
+Axes: n states, m of them, h hidden, e width of a cluster, c
 clusters but the first, v token ids, w those of one cluster.
 """
-
-from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
 
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.table import AdaptiveTable, Cluster
+from bertc.ir.network.table import Cluster
+from bertc.nn.embeddings import AdaptiveEmbedding
+from bertc.nn.heads import AdaptiveTokenHead
+from bertc.nn.weights import Embedding
 from bertc.objectives.cross_entropy import vocabulary_loss
 
-Weights = Mapping[str, torch.Tensor]
+Tokens = Embedding | AdaptiveEmbedding
 
 
 def adaptive_loss(
-    encoder: Encoder, hidden_nh: torch.Tensor, targets_n: torch.Tensor, weights: Weights, name: str
+    encoder: Encoder,
+    hidden_nh: torch.Tensor,
+    targets_n: torch.Tensor,
+    head: AdaptiveTokenHead,
+    tokens: Tokens,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """-log p of each target in fp32 (n,), and whether it comes first (n,).
 
@@ -28,7 +33,7 @@ def adaptive_loss(
     judges the states whose target is in it, so many as there are (Grave et al. 2017, section 4).
     """
     clusters = _clusters(encoder)
-    scorer = _Scorer(encoder, weights, name, hidden_nh.dtype)
+    scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
     first_n = targets_n
     for number, cluster in enumerate(clusters[1:]):
         inside_n = (targets_n >= cluster.low) & (targets_n < cluster.high)
@@ -52,10 +57,10 @@ def members(targets_n: torch.Tensor, cluster: Cluster) -> torch.Tensor:
 
 
 def adaptive_logits(
-    encoder: Encoder, hidden_nh: torch.Tensor, weights: Weights, name: str
+    encoder: Encoder, hidden_nh: torch.Tensor, head: AdaptiveTokenHead, tokens: Tokens
 ) -> torch.Tensor:
     """log p of every token (n, v)."""
-    clusters, scorer = _clusters(encoder), _Scorer(encoder, weights, name, hidden_nh.dtype)
+    clusters, scorer = _clusters(encoder), _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
     found = [all_n[:, :size]]
@@ -72,34 +77,32 @@ def _clusters(encoder: Encoder) -> tuple[Cluster, ...]:
 class _Scorer:
     """Tables, biases and maps of the clusters, in the dtype of the states."""
 
-    def __init__(self, encoder: Encoder, weights: Weights, name: str, dtype: torch.dtype) -> None:
+    def __init__(
+        self, encoder: Encoder, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
+    ) -> None:
         self._clusters = _clusters(encoder)
-        self._weights, self._name, self._dtype = weights, name, dtype
-        assert isinstance(encoder.table, AdaptiveTable), "the checks see to that"
-        self._narrows = encoder.table.narrows
+        self._head, self._tokens, self._dtype = head, tokens, dtype
 
     def narrow(self, hidden_mh: torch.Tensor, number: int) -> torch.Tensor:
         """States (m, h) in the width of a cluster (m, e)."""
-        if not self._narrows:
-            return hidden_mh
-        map_he = self._get(f"token.{number}.project" if number else f"{self._name}.project")
-        return hidden_mh @ map_he
+        project = self._head.project
+        if number and isinstance(self._tokens, AdaptiveEmbedding):
+            project = self._tokens.part(number).project
+        return hidden_mh if project is None else hidden_mh @ project.weight.to(self._dtype)
 
     def own(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The table (w, e) of a cluster and its biases (w,)."""
         low, high, _ = self._clusters[number]
-        table_we = self._get(f"token.{number}") if self._narrows else self._table()[low:high]
-        return table_we, self._weights[f"{self._name}.bias"][low:high].to(self._dtype)
+        if isinstance(self._tokens, AdaptiveEmbedding):
+            table_we = self._tokens.part(number).weight.to(self._dtype)
+        else:
+            table_we = self._tokens.weight.to(self._dtype)[low:high]
+        return table_we, self._head.bias[low:high].to(self._dtype)
 
     def first(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Those of the first cluster, and of an entry for each other."""
         table_we, bias_w = self.own(0)
-        bias_c = self._weights[f"{self._name}.cluster.bias"].to(self._dtype)
-        table_ce = self._get(f"{self._name}.cluster")
+        cluster = self._head.cluster
+        assert cluster.bias is not None, "the table has one"
+        bias_c, table_ce = cluster.bias.to(self._dtype), cluster.weight.to(self._dtype)
         return torch.cat([table_we, table_ce]), torch.cat([bias_w, bias_c])
-
-    def _get(self, name: str) -> torch.Tensor:
-        return self._weights[f"{name}.weight"].to(self._dtype)
-
-    def _table(self) -> torch.Tensor:
-        return self._weights["token"].to(self._dtype)

@@ -5,18 +5,19 @@ Axes: b rows, s positions of a row, k states read of a row, m examples of a row,
 w units of a conditioned head.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from bertc.ir.learning.answer import Answer, Choice, Conditioned, Labels, Plain, Score, Span, Tags
-from bertc.ir.network.encoder import Encoder
-from bertc.nn import dropout, rows_at
-from bertc.nn.activation import activate
-from bertc.objectives.heads import Weights
-from bertc.objectives.targets import Answers, Columns, TermLoss
+from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.task import Task
+from bertc.nn import Reading, dropout, rows_at
+from bertc.nn.encoder import Encoder
+from bertc.nn.heads import Answered, ConditionedSpan
+from bertc.objectives.targets import Answers, Columns
+from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 BEGINNINGS, ENDS = 20, 20
 """Of a conditioned span: beginnings looked into, and ends of each (ELECTRA beam_size)."""
@@ -38,32 +39,56 @@ class SpanScores(NamedTuple):
     answered: torch.Tensor | None = None  # (b,)
 
 
-def answer_features(
-    answer: Answer,
-    columns: Columns,
-    hidden: torch.Tensor,
-    pool: Callable[[torch.Tensor], torch.Tensor] | None,
-    rate: float,
-    training: bool,
-) -> torch.Tensor:
-    """The states (b, k, h) that a head reads: pooled if there is a pooler, with dropout ``rate``.
+class TaskTensors(TermTensors[Task, Answers, nn.Module]):
+    """Examples of a task; the rows of a batch are all its own."""
 
-    Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
-    """
-    if isinstance(answer, Span):
-        return hidden
-    states_bkh = columns.states(hidden, "answers")
-    if pool is not None and not isinstance(answer, Tags):
-        states_bkh = pool(states_bkh)
-    return dropout(states_bkh, rate, training)
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Answers]:
+        """None: what tasks read is made of examples, not of text (``step/task_feed.py``)."""
+        raise AssertionError("what tasks read is made of examples, not of text")
+
+    def positions(self, own: Answers, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+        """Of spans all states, else those of examples or words."""
+        return None if isinstance(self.node.answer, Span) else (own.positions,)
+
+    def features(self, states: torch.Tensor, network: Encoder) -> torch.Tensor:
+        """The states (b, k, h) that its head reads: pooled if there is a pooler, with dropout.
+
+        Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
+        """
+        if isinstance(self.node.answer, Span):
+            return states
+        if network.node.pooler and not isinstance(self.node.answer, Tags):
+            states = network.pool(states)
+        return dropout(states, self.node.dropout, network.training)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Answers,
+        columns: Columns,
+        head: nn.Module,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """Of examples, words or windows."""
+        return answer_losses(self.node.answer, own, self.features(states[0], network), head)
+
+    def weights(self, own: Answers) -> torch.Tensor:
+        """Where something is asked; of choices one an example."""
+        if isinstance(self.node.answer, Choice):
+            return torch.ones_like(own.weights.view(-1, self.node.answer.most)[:, 0])
+        return own.weights
+
+    def count(self, own: Answers) -> torch.Tensor:
+        """Examples, words or windows."""
+        return answer_count(self.node.answer, own)
 
 
 def answer_scores(
-    answer: Labels | Score | Choice | Tags, name: str, states_bkh: torch.Tensor, weights: Weights
+    answer: Labels | Score | Choice | Tags, states_bkh: torch.Tensor, head: nn.Module
 ) -> torch.Tensor:
     """Scores in fp32: (n, labels), (n, 1), (n, choices) or (b, k, tags)."""
-    weight, bias = (weights[f"{name}.{part}"].to(states_bkh.dtype) for part in ("weight", "bias"))
-    scores_bkc = F.linear(states_bkh, weight, bias).float()
+    scores_bkc: torch.Tensor = head(states_bkh).float()
     match answer:
         case Tags():
             return scores_bkc
@@ -75,91 +100,90 @@ def answer_scores(
             assert_never(answer)
 
 
-def answer_loss(
-    answer: Answer, encoder: Encoder, asked: Answers, states: torch.Tensor, weights: Weights
-) -> TermLoss:
-    """Summed over examples, words or windows. ``correct`` counts those told right."""
-    name = asked.task
+def answer_losses(answer: Answer, own: Answers, states: torch.Tensor, head: nn.Module) -> Predicted:
+    """Losses of examples, words or windows (n,), and whether each is told right."""
     if isinstance(answer, Span):
-        return _span_loss(answer, encoder, asked, states, weights)
-    found = answer_scores(answer, name, states, weights)
+        return _span_losses(answer, own, states, head)
+    found = answer_scores(answer, states, head)
     match answer:
         case Score():
-            targets, told = asked.targets.flatten(), asked.weights.flatten()
-            squares_n = (found[:, 0] - targets).square() * told
-            return TermLoss(squares_n.sum(), told.sum(), torch.zeros_like(told.sum()))
+            losses_n = (found[:, 0] - own.targets.flatten()).square()
+            return Predicted(losses_n, torch.zeros_like(losses_n))
         case Choice():
-            there_nc = asked.weights.view(-1, answer.most) > 0
+            there_nc = own.weights.view(-1, answer.most) > 0
             found = found.masked_fill(~there_nc, float("-inf"))
-            targets = asked.targets.view(-1, answer.most)[:, 0].long()
-            told = torch.ones_like(targets, dtype=found.dtype)
+            targets = own.targets.view(-1, answer.most)[:, 0].long()
         case Labels() | Tags():
-            found, targets = found.flatten(0, -2), asked.targets.flatten().long()
-            told = asked.weights.flatten()
+            found, targets = found.flatten(0, -2), own.targets.flatten().long()
         case _:
             assert_never(answer)
-    losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none") * told
-    hits_n = (found.argmax(-1) == targets) * told
-    return TermLoss(losses_n.sum(), told.sum(), hits_n.sum())
+    losses_n = F.cross_entropy(found, targets.clamp(min=0), reduction="none")
+    return Predicted(losses_n, found.argmax(-1) == targets)
 
 
-def answer_count(answer: Answer, asked: Answers) -> torch.Tensor:
+def answer_count(answer: Answer, own: Answers) -> torch.Tensor:
     """What the summed loss of these rows is a mean over (0-d)."""
-    return asked.weights.sum() / answer.most if isinstance(answer, Choice) else asked.weights.sum()
+    return own.weights.sum() / answer.most if isinstance(answer, Choice) else own.weights.sum()
 
 
 def span_scores(
-    answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
+    answer: Span, own: Answers, states_bsh: torch.Tensor, head: nn.Module
 ) -> SpanScores:
     """What the head says where the beginning is not known, of rows of one example each."""
-    name, head = asked.task, answer.head
-    allowed_bs = _allowed(asked)
-    if isinstance(head, Plain):
-        starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
+    allowed_bs = _allowed(own)
+    if not isinstance(head, ConditionedSpan):
+        starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
         return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
-    starts_bs = _kept(_starts(name, states_bsh, weights), allowed_bs)
+    starts_bs = _kept(head.start(states_bsh)[..., 0].float(), allowed_bs)
     likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
-    begun_bph = rows_at(states_bsh, likeliest_bp)
-    ends_bps = _ends(head, encoder, name, states_bsh, begun_bph, weights)
+    ends_bps = head.end.scores(states_bsh, rows_at(states_bsh, likeliest_bp))
     ends_bps = _kept(ends_bps, allowed_bs[:, None])
     answered_b = None
-    if answer.unanswerable:
-        none_bmh = rows_at(states_bsh, asked.positions)
-        answered_b = _answered(head, name, states_bsh, none_bmh, starts_bs[:, None], weights)[:, 0]
+    if head.answered is not None:
+        answered_b = _answered(head.answered, own, states_bsh, starts_bs[:, None])[:, 0]
     return SpanScores(starts_bs, ends_bps, likeliest_bp, answered_b)
 
 
-def _span_loss(
-    answer: Span, encoder: Encoder, asked: Answers, states_bsh: torch.Tensor, weights: Weights
-) -> TermLoss:
+def _span_losses(
+    answer: Span, own: Answers, states_bsh: torch.Tensor, head: nn.Module
+) -> Predicted:
     """The mean of the cross entropies of both ends."""
-    name, head, told_bm = asked.task, answer.head, asked.weights
-    firsts_bm, lasts_bm = asked.targets.long().unbind(2)
-    own_bms = _own(asked)
-    if isinstance(head, Plain):  # every token of it competes (run_squad.py, create_model)
-        starts_bs, ends_bs = _affine(states_bsh, name, weights).float().unbind(-1)
+    firsts_bm, lasts_bm = own.targets.long().unbind(2)
+    own_bms = _own(own)
+    if not isinstance(head, ConditionedSpan):
+        # Every token of it competes (run_squad.py, create_model).
+        starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
         starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
-        own_bms = own_bms & _allowed(asked)[:, None]
-        starts_bms = _kept(_starts(name, states_bsh, weights)[:, None], own_bms)
+        own_bms = own_bms & _allowed(own)[:, None]
+        starts_bms = _kept(head.start(states_bsh)[..., 0].float()[:, None], own_bms)
         begun_bmh = rows_at(states_bsh, firsts_bm)
-        ends_bms = _kept(_ends(head, encoder, name, states_bsh, begun_bmh, weights), own_bms)
+        ends_bms = _kept(head.end.scores(states_bsh, begun_bmh), own_bms)
     losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
-    if isinstance(head, Conditioned) and answer.unanswerable:
-        none_bmh = rows_at(states_bsh, asked.positions)
-        answered_bm = _answered(head, name, states_bsh, none_bmh, starts_bms, weights)
+    if isinstance(head, ConditionedSpan) and head.answered is not None:
+        answered_bm = _answered(head.answered, own, states_bsh, starts_bms)
         losses_bm = losses_bm + ANSWERED_WEIGHT * F.binary_cross_entropy_with_logits(
-            answered_bm, (firsts_bm > asked.positions).float(), reduction="none"
+            answered_bm, (firsts_bm > own.positions).float(), reduction="none"
         )
     hits_bm = (starts_bms.argmax(2) == firsts_bm) & (ends_bms.argmax(2) == lasts_bm)
-    return TermLoss((losses_bm * told_bm).sum(), told_bm.sum(), (hits_bm * told_bm).sum())
+    return Predicted(losses_bm, hits_bm)
 
 
-def _own(asked: Answers) -> torch.Tensor:
+def _answered(
+    head: Answered, own: Answers, states_bsh: torch.Tensor, starts_bms: torch.Tensor
+) -> torch.Tensor:
+    """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
+    none_bmh = rows_at(states_bsh, own.positions)
+    mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
+    scores_bm: torch.Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
+    return scores_bm
+
+
+def _own(own: Answers) -> torch.Tensor:
     """Which tokens are of each example of a row (b, m, s); all where there is no such example."""
-    nth_m = torch.arange(1, asked.weights.shape[1] + 1, device=asked.examples.device)
+    nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
     # Scores of which none were left would have a loss that is no number, whatever its weight.
-    return (asked.examples[:, None] == nth_m[:, None]) | (asked.weights == 0)[..., None]
+    return (own.examples[:, None] == nth_m[:, None]) | (own.weights == 0)[..., None]
 
 
 def _kept(scores: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -171,55 +195,6 @@ def _cross_entropy(scores_bms: torch.Tensor, targets_bm: torch.Tensor) -> torch.
     return losses_n.view_as(targets_bm)
 
 
-def _allowed(asked: Answers) -> torch.Tensor:
+def _allowed(own: Answers) -> torch.Tensor:
     """Where an answer may stand (b, s); the first token of each stands for there being none."""
-    return asked.passage.scatter(1, asked.positions, True)
-
-
-def _affine(states: torch.Tensor, name: str, weights: Weights) -> torch.Tensor:
-    weight, bias = (weights[f"{name}.{part}"].to(states.dtype) for part in ("weight", "bias"))
-    return F.linear(states, weight, bias)
-
-
-def _starts(name: str, states_bsh: torch.Tensor, weights: Weights) -> torch.Tensor:
-    return _affine(states_bsh, f"{name}.start", weights)[..., 0].float()
-
-
-def _ends(
-    head: Conditioned,
-    encoder: Encoder,
-    name: str,
-    states_bsh: torch.Tensor,
-    begun_bph: torch.Tensor,
-    weights: Weights,
-) -> torch.Tensor:
-    """Scores (b, p, s) of ends, for each of some beginnings."""
-    h = begun_bph.shape[2]
-    weight, bias = (weights[f"{name}.end.dense.{part}"] for part in ("weight", "bias"))
-    # One product with each half: the states side by side would be p times as many.
-    own_bsw = F.linear(states_bsh, weight[:, :h].to(states_bsh.dtype))
-    given_bpw = F.linear(begun_bph, weight[:, h:].to(begun_bph.dtype), bias.to(begun_bph.dtype))
-    mixed_bpsw = activate(head.activation, own_bsw[:, None] + given_bpw[:, :, None])
-    if head.normed:
-        scale, shift = (weights[f"{name}.end.norm.{part}"] for part in ("weight", "bias"))
-        shape, dtype = scale.shape, mixed_bpsw.dtype
-        mixed_bpsw = F.layer_norm(
-            mixed_bpsw, shape, scale.to(dtype), shift.to(dtype), encoder.norm.eps
-        )
-    return _affine(mixed_bpsw, f"{name}.end", weights)[..., 0].float()
-
-
-def _answered(
-    head: Conditioned,
-    name: str,
-    states_bsh: torch.Tensor,
-    none_bmh: torch.Tensor,
-    starts_bms: torch.Tensor,
-    weights: Weights,
-) -> torch.Tensor:
-    """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
-    mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
-    both_bmf = torch.cat([mean_bmh, none_bmh], dim=2)
-    dense_bmw = activate(head.activation, _affine(both_bmf, f"{name}.answered.dense", weights))
-    weight = weights[f"{name}.answered.weight"].to(dense_bmw.dtype)
-    return F.linear(dense_bmw, weight)[..., 0].float()
+    return own.passage.scatter(1, own.positions, True)

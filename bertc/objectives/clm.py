@@ -5,8 +5,46 @@ Axes: b rows, s positions of a row.
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from bertc.objectives.targets import Inputs, NextTokens
+from bertc.ir.terms.clm import Clm
+from bertc.nn import Reading
+from bertc.nn.encoder import Encoder
+from bertc.objectives.targets import Columns, Inputs, NextTokens
+from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.objectives.vocabulary import token_losses
+
+
+class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
+    """The next token of each."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, NextTokens]:
+        """The text moved by one."""
+        return reading, next_tokens(rows.inputs, reading.sequence_ids)
+
+    def positions(self, own: NextTokens, columns: Columns) -> None:
+        """All."""
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: NextTokens,
+        columns: Columns,
+        head: nn.Module,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """By the head over the vocabulary."""
+        return token_losses(states[0], own.targets, head, network)
+
+    def weights(self, own: NextTokens) -> torch.Tensor:
+        """Where a token follows."""
+        return own.weights
+
+    def explain(self, own: NextTokens, view: RowView) -> list[tuple[str, str]]:
+        """How many tokens are predicted."""
+        predicted = int(own.weights[view.row].sum())
+        return [("clm", f"{predicted} tokens told from those before")]
 
 
 def next_tokens(inputs: Inputs, sequence_ids_bs: torch.Tensor | None) -> NextTokens:

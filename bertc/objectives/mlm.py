@@ -7,15 +7,70 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import torch
+from torch import nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
+from bertc.nn import Reading
+from bertc.nn.encoder import Encoder
 from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.targets import Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.objectives.term import marked as marked_positions
+from bertc.objectives.vocabulary import token_losses
 from bertc.objectives.words import choose_words, find_words, look_up, read_text
+
+
+class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
+    """A term that hides tokens: mlm, or tlm, which counts in rows of translations alone."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Predictions]:
+        """The masking that all such terms of the stage share."""
+        assert rows.hidden is not None, "it hides tokens"
+        translated_b = rows.translated.float() if rows.stage.translates else None
+        return reading, rows.hidden._replace(translated=translated_b)
+
+    def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
+        """The hidden tokens of all rows."""
+        return (own.positions,)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Predictions,
+        columns: Columns,
+        head: nn.Module,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """Of all rows, whichever term each counts for."""
+        return token_losses(states[0], own.targets, head, network, chances)
+
+    def weights(self, own: Predictions) -> torch.Tensor:
+        """Those of its own rows."""
+        if own.translated is None:
+            return own.weights
+        own_b = own.translated if self.node.translations else 1 - own.translated
+        return own.weights * own_b[:, None]
+
+    def marks(self, own: Predictions, row: int) -> set[int]:
+        """The hidden tokens."""
+        return marked_positions(own.positions, own.weights, row)
+
+    def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
+        """How many tokens are masked, random, kept, in rows of its own."""
+        translated = own.translated is not None and bool(own.translated[view.row])
+        if translated != self.node.translations:
+            return []
+        told, length = self.marks(own, view.row), view.length
+        masked = sum(view.seen[at] == view.mask for at in told)
+        kept = sum(view.seen[at] == view.original[at] for at in told)
+        counted = f"{len(told)} of {length} tokens ({len(told) / length:.1%})"
+        changed = f"{masked} masked, {len(told) - masked - kept} random, {kept} kept"
+        return [(self.node.kind, f"{counted}: {changed}")]
 
 
 def mask_tokens(

@@ -7,9 +7,11 @@ from itertools import accumulate
 from typing import assert_never
 
 import torch
+from torch import nn
 
-from bertc.ir.learning.objective import Plm
-from bertc.nn import Order
+from bertc.ir.terms.plm import Plm
+from bertc.nn import Order, Reading
+from bertc.nn.encoder import Encoder
 from bertc.objectives.arrival import union
 from bertc.objectives.draws import (
     LAST,
@@ -23,8 +25,67 @@ from bertc.objectives.draws import (
 )
 from bertc.objectives.ngrams import harmonic
 from bertc.objectives.selection import lowest
-from bertc.objectives.targets import Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
+from bertc.objectives.vocabulary import token_losses
 from bertc.objectives.words import find_words, read_text
+
+
+class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
+    """Tokens that are predicted from those before them in a random order."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Predictions]:
+        """The tokens, and the order in which the row is read."""
+        order, own = permute_tokens(
+            self.node, rows.inputs, rows.real, rows.stage.parts, rows.tables, rows.key
+        )
+        return reading._replace(order=order), own
+
+    def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
+        """The second states, which follow the row's own."""
+        b, seq = columns.originals.shape
+        lane_k = torch.arange(own.positions.shape[1], device=columns.originals.device)
+        return ((seq + lane_k).expand(b, -1),)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Predictions,
+        columns: Columns,
+        head: nn.Module,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """By the head over the vocabulary."""
+        return token_losses(states[0], own.targets, head, network)
+
+    def weights(self, own: Predictions) -> torch.Tensor:
+        """Where a slot is used."""
+        return own.weights
+
+    def turns(self, own: Predictions, columns: Columns, row: int) -> dict[int, int]:
+        """From 1."""
+        order = columns.reading.order
+        assert order is not None, "tokens come in an order"
+        places = order.rank[row].tolist()
+        told = marked(own.positions, own.weights, row)
+        return {at: n for n, at in enumerate(sorted(told, key=lambda at: places[at]), 1)}
+
+    def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
+        """How many tokens are predicted, and how previews show their order."""
+        count = len(marked(own.positions, own.weights, view.row))
+        counted = f"{count} of {view.length} tokens ({count / view.length:.1%})"
+        told = "each told from those of lower numbers and all without one"
+        return [("plm", f"{counted}, {told}")]
+
+    def ask(
+        self, reading: Reading, places_b: torch.Tensor, mask: int
+    ) -> tuple[Reading, torch.Tensor]:
+        """The query stream there, which sees all but masks."""
+        rank_bs = (reading.token_ids == mask).long()
+        order = Order(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
+        last_b = torch.full_like(places_b, reading.token_ids.shape[1])
+        return reading._replace(order=order), last_b
 
 
 def permute_tokens(

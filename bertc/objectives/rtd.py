@@ -6,9 +6,9 @@ Axes: b rows, s positions of a row, k replacements of a row.
 from typing import assert_never
 
 import torch
+import torch.nn.functional as F
 
 from bertc.ir import address
-from bertc.ir.learning.objective import Rtd
 from bertc.ir.network.generator import (
     Generator,
     GeneratorNetwork,
@@ -16,9 +16,78 @@ from bertc.ir.network.generator import (
     RandomGenerator,
     UnigramGenerator,
 )
+from bertc.ir.terms.rtd import Rtd
+from bertc.nn import Reading
+from bertc.nn.encoder import Encoder
+from bertc.nn.heads import Detector
 from bertc.objectives.draws import bits, unit64
 from bertc.objectives.mlm import random_tokens
-from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, Tables, put
+from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
+
+
+class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
+    """Whether each token is the original, once others stand in for some."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Replacements]:
+        """The tokens that others stand in for, and without a generator network the others."""
+        assert rows.hidden is not None, "what a masking chose is replaced"
+        own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
+        if rows.stage.generator is not None:
+            return reading, own
+        source = rows.stage.replacements
+        others_bk = draw_replacements(source, rows.tables, rows.inputs, own, rows.key)
+        return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
+
+    def positions(self, own: Replacements, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+        """All tokens, or those that were chosen."""
+        return None if self.node.over == "all" else (own.positions,)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Replacements,
+        columns: Columns,
+        head: Detector,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """By one score a token."""
+        logits_bs = head(states[0]).float()
+        labels_bs = self.labels(own, columns)
+        losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
+        return Predicted(losses_bs, (logits_bs > 0) == labels_bs.bool())
+
+    def weights(self, own: Replacements) -> torch.Tensor:
+        """Where a token is judged."""
+        return own.judged
+
+    def labels(self, own: Replacements, columns: Columns) -> torch.Tensor:
+        """1 where another token is read than the original, (b, s) or (b, k) float."""
+        other_bs = (columns.reading.token_ids != columns.originals).float()
+        return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
+
+    def chances(self, own: Replacements) -> torch.Tensor:
+        """One for each token that is replaced."""
+        return own.chances
+
+    def take_guesses(
+        self, own: Replacements, columns: Columns, reading: Reading, guesses_bk: torch.Tensor
+    ) -> Reading:
+        """Guesses stand where tokens were chosen; the first of a row never is."""
+        return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
+
+    def marks(self, own: Replacements, row: int) -> set[int]:
+        """The tokens that are replaced."""
+        return marked(own.positions, own.weights, row)
+
+    def explain(self, own: Replacements, view: RowView) -> list[tuple[str, str]]:
+        """How many tokens are judged, and how many replaced."""
+        replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
+        other = sum(view.seen[at] != view.original[at] for at in replaced)
+        guessed = view.columns.masked is not None
+        what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
+        return [("rtd", f"asked of {judged} tokens, which of them are replaced: {what}")]
 
 
 def choose_replaced(
@@ -46,13 +115,6 @@ def draw_replacements(
             raise ValueError(f"generator={source.kind} is no source that reads nothing")
         case _:
             assert_never(source)
-
-
-def labels(objective: Rtd, columns: Columns) -> torch.Tensor:
-    """1 where the encoder reads another token than the original, (b, s) or (b, k) float."""
-    assert columns.rtd is not None, "rtd without its columns"
-    other_bs = (columns.reading.token_ids != columns.originals).float()
-    return other_bs if objective.over == "all" else other_bs.gather(1, columns.rtd.positions)
 
 
 def _bits(inputs: Inputs, positions_bk: torch.Tensor, key: int) -> torch.Tensor:

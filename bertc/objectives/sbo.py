@@ -6,10 +6,66 @@ Axes: b examples, k predictions.
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.learning.objective import Sbo
+from bertc.ir.terms.sbo import Sbo
+from bertc.nn import Reading
+from bertc.nn.encoder import Encoder
+from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
-from bertc.objectives.targets import Boundaries, Inputs, Predictions, Tables
+from bertc.objectives.targets import Boundaries, Columns, Inputs, Predictions, Tables
+from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
+from bertc.objectives.vocabulary import feature_losses
 from bertc.objectives.words import read_text
+
+
+class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
+    """Tokens of a hidden span, predicted from the two around it."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Boundaries]:
+        """Beside each hidden token, in the rows where spans are hidden."""
+        assert rows.hidden is not None, "spans are hidden"
+        own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.tables)
+        if not rows.stage.translates:
+            return reading, own
+        spans = {m.translations: m.unit.kind == "span" for m in rows.stage.masked_terms()}
+        asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
+        return reading, own._replace(weights=own.weights * asked_b[:, None])
+
+    def positions(self, own: Boundaries, columns: Columns) -> tuple[torch.Tensor, ...]:
+        """Before the span and after it."""
+        return own.left, own.right
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Boundaries,
+        columns: Columns,
+        head: Boundary,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """By two layers over both states, and the token table."""
+        left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in states)
+        features_ne = head(left_nh, right_nh, own.place.reshape(-1))
+        return feature_losses(features_ne, head.bias, own.targets, network)
+
+    def weights(self, own: Boundaries) -> torch.Tensor:
+        """Where there is a token on both sides."""
+        return own.weights
+
+    def explain(self, own: Boundaries, view: RowView) -> list[tuple[str, str]]:
+        """The spans that are predicted, each between the two tokens around it."""
+        spans: dict[tuple[int, int], list[str]] = {}
+        each = (own.left, own.right, own.weights, own.targets)
+        slots = zip(*(column[view.row].tolist() for column in each), strict=True)
+        for left, right, weight, target in slots:
+            if weight:
+                spans.setdefault((left, right), []).append(view.token(target))
+        told = (
+            f"{view.token(view.original[left])} ({' '.join(words)}) "
+            f"{view.token(view.original[right])}"
+            for (left, right), words in spans.items()
+        )
+        return [("sbo", "; ".join(told) or "no span has a token on both sides")]
 
 
 def find_boundaries(

@@ -4,14 +4,13 @@ Axes: b rows, s positions of a row, m examples of a row, k predictions of a row,
 A row holds one example, several where rows are packed.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 from bertc.ir.program.resolved import NetworkName
-from bertc.nn import Reading, rows_at
+from bertc.nn import Reading
 
 
 class Inputs(NamedTuple):
@@ -44,14 +43,15 @@ class Tables(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """Tokens to predict, for mlm or tlm, in the order of the text.
+    """Tokens to predict, in the order of the text; slots not used hold position 0 and weight 0.
 
-    Slots not used hold position 0 and weight 0.
+    Terms that share a masking share these tensors; of some, each counts in rows of its own.
     """
 
     positions: torch.Tensor  # (b, k) long
     targets: torch.Tensor  # (b, k) long
     weights: torch.Tensor  # (b, k) float, 1 or 0
+    translated: torch.Tensor | None = None  # (b,) float, 1 for translations; None: none can be
 
 
 class NextTokens(NamedTuple):
@@ -89,9 +89,8 @@ class Replacements(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What one task asks of the rows, which are all its own; weight 0 where nothing is asked."""
+    """The examples of one task; weight 0 where nothing is asked."""
 
-    task: str
     positions: torch.Tensor  # (b, k) long, of the states read; of spans the first token of each
     targets: torch.Tensor  # (b, k), of spans (b, k, 2)
     weights: torch.Tensor  # (b, k) float
@@ -100,95 +99,29 @@ class Answers(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What the networks read and what each term of the objective needs.
+    """What the networks read and what each term of the objective predicts.
 
     ``reading`` is the encoder's, its token ids corrupted. A generator has a ``masked`` one of its
-    own, and the encoder's then holds the originals until ``replaced``.
+    own, and the encoder's then holds the originals until there are guesses. ``terms`` has the
+    targets of each term by its name; of tasks those of the one that the batch is of.
     """
 
     reading: Reading
     originals: torch.Tensor  # (b, s) long
-    pairs: Questions | None
-    mlm: Predictions | None
-    sbo: Boundaries | None
-    translated: torch.Tensor | None = None  # (b,) float, 1 for tlm's rows; None without tlm
-    rtd: Replacements | None = None
+    terms: dict[str, Any]
     masked: Reading | None = None
-    clm: NextTokens | None = None
-    plm: Predictions | None = None
-    answers: Answers | None = None
 
     def read_by(self, network: NetworkName) -> Reading:
-        """What a network reads."""
+        """The reading of a network."""
         found = self.masked if network == "generator" else self.reading
         assert found is not None, "a generator's stage has a reading for it"
         return found
 
-    def asked_by(self, kind: Literal["mlm", "tlm"]) -> torch.Tensor:
-        """The weights (b, k) of the predictions that count for one of two."""
-        assert self.mlm is not None, f"{kind} without its columns"
-        if self.translated is None:
-            return self.mlm.weights
-        own_b = self.translated if kind == "tlm" else 1 - self.translated
-        return self.mlm.weights * own_b[:, None]
-
-    def replaced(self, guesses_bk: torch.Tensor) -> "Columns":
-        """With a generator's guesses where tokens are replaced; the first of a row never is."""
-        assert self.rtd is not None, "only where replacements are asked about"
-        token_ids = put(self.originals, self.rtd, guesses_bk)
-        return self._replace(reading=self.reading._replace(token_ids=token_ids))
-
-    def places(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
-        """Where the terms read a network's states: positions (b, ...) by what reads them."""
-        found: dict[str, torch.Tensor] = {}
-        if self.mlm is not None and network == self._telling:
-            found["mlm"] = self.mlm.positions
-        if self.sbo is not None and network == self._telling:
-            found["left"], found["right"] = self.sbo.left, self.sbo.right
-        if self.pairs is not None and network == "encoder":
-            found["pairs"] = self.pairs.positions
-        if self.rtd is not None and network == "encoder":
-            found["rtd"] = self.rtd.positions
-        if self.answers is not None and network == "encoder":
-            found["answers"] = self.answers.positions
-        if self.plm is not None and network == "encoder":
-            # The states of those who do not see a token follow the row's own.
-            b, seq = self.originals.shape
-            lane_k = torch.arange(self.plm.positions.shape[1], device=self.originals.device)
-            found["plm"] = (seq + lane_k).expand(b, -1)
-        return found
-
-    @property
-    def _telling(self) -> NetworkName:
-        """The network that tells what is masked."""
-        return "encoder" if self.masked is None else "generator"
-
-    def states(
-        self, hidden: torch.Tensor, name: str, network: NetworkName = "encoder"
-    ) -> torch.Tensor:
-        """A network's states (b, ..., h) at one of its ``places``."""
-        places = self.places(network)
-        if self.read_by(network).asked is None:
-            return rows_at(hidden, places[name])
-        # They were asked for in the order of ``places``.
-        names = list(places)
-        sizes = [places[n].shape[1] for n in names]
-        return torch.split(hidden, sizes, dim=1)[names.index(name)]
-
-
-@dataclass(frozen=True)
-class TermLoss:
-    """One term over the rows given, as 0-d fp32 tensors, so that parts of a batch can be added.
-
-    The loss of a batch is the sum of the sums over that of the counts; for ``sbo`` with
-    ``extra_pair`` one is added to the count of the whole batch.
-    """
-
-    sum: torch.Tensor  # cross entropy in nats
-    count: torch.Tensor  # predictions made
-    correct: torch.Tensor  # predictions whose target scored highest
-    guesses: torch.Tensor | None = None  # (b, k) long, drawn as the scores have it, if asked for
-    yes: torch.Tensor | None = None  # of a question: predictions whose answer is 1
+    def with_reading(self, network: NetworkName, reading: Reading) -> "Columns":
+        """With another reading of a network."""
+        if network == "generator":
+            return self._replace(masked=reading)
+        return self._replace(reading=reading)
 
 
 def put(token_ids_bs: torch.Tensor, where: Replacements, others_bk: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
 
-Parts = TypeVar("Parts", bound=tuple[Any, ...])
+Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")
 
 
@@ -44,14 +44,39 @@ def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
 def split(parts: Parts, rows: int) -> list[Parts]:
     """The batch in parts of ``rows`` examples; what is None is None in each."""
     length = _length(parts)
-    if length <= rows:
-        return [parts]
-    nothing = [None] * -(-length // rows)
-    pieces = (
-        nothing if p is None else torch.split(p, rows) if isinstance(p, Tensor) else split(p, rows)
-        for p in parts
-    )
-    return [type(parts)(*own) for own in zip(*pieces, strict=True)]
+    return [parts] if length <= rows else _cut(parts, rows, -(-length // rows))
+
+
+def _cut(parts: Parts, rows: int, count: int) -> list[Parts]:
+    pieces: list[Any] = [
+        [None] * count
+        if part is None
+        else torch.split(part, rows)
+        if isinstance(part, Tensor)
+        else _cut(part, rows, count)
+        for part in _within(parts)
+    ]
+    return [_made(parts, [each[number] for each in pieces]) for number in range(count)]
+
+
+def _each(parts: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
+    """The same with every tensor changed."""
+    own: list[Any] = [
+        part if part is None else change(part) if isinstance(part, Tensor) else _each(part, change)
+        for part in _within(parts)
+    ]
+    return _made(parts, own)
+
+
+def _within(parts: Parts) -> Iterable[Any]:
+    return parts.values() if isinstance(parts, dict) else parts
+
+
+def _made(like: Parts, parts: list[Any]) -> Parts:
+    """A tuple or a dict of the same kind, of other parts."""
+    if isinstance(like, dict):
+        return type(like)(zip(like, parts, strict=True))
+    return type(like)(*parts)
 
 
 def _apart(parts: Parts) -> Parts:
@@ -59,15 +84,13 @@ def _apart(parts: Parts) -> Parts:
 
     A compiled step is another one where two of its inputs are the same tensor.
     """
-    own: list[Any] = [
-        p.detach() if isinstance(p, Tensor) else p if p is None else _apart(p) for p in parts
-    ]
-    return type(parts)(*own)
+    return _each(parts, Tensor.detach)
 
 
-def _length(parts: tuple[Any, ...]) -> int:
+def _length(parts: tuple[Any, ...] | dict[str, Any]) -> int:
     """Examples in a batch, whose first part is never None."""
-    return len(parts[0]) if isinstance(parts[0], Tensor) else _length(parts[0])
+    first = next(iter(_within(parts)))
+    return len(first) if isinstance(first, Tensor) else _length(first)
 
 
 Corruption = Callable[[Inputs, int], list[list[Columns]]]
@@ -78,11 +101,7 @@ def on_device(parts: Parts, device: torch.device) -> Parts:
     """The same there, in the digits that it has, if that is not where it was made already."""
     if device.type not in WITHOUT_FP64:
         return parts
-    moved: list[Any] = [
-        p if p is None else _moved(p, device) if isinstance(p, Tensor) else on_device(p, device)
-        for p in parts
-    ]
-    return type(parts)(*moved)
+    return _each(parts, partial(_moved, device=device))
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import assert_never
 
 import torch
 from torch import Tensor
@@ -16,14 +15,12 @@ from bertc.diagnostics import DataError
 from bertc.distributed.engines import Engine, Objective
 from bertc.distributed.process_group import ALONE, Ranks
 from bertc.ir.address import key
-from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Sbo, Sop, Tlm
-from bertc.ir.learning.objective import Objective as IrObjective
-from bertc.ir.learning.task import Task
+from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.resolved import Network, Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
-from bertc.objectives import Columns, Inputs, Tables, answer_count, answer_features, losses
+from bertc.objectives import Columns, Inputs, Losses, Tables, tensors_of, with_guesses
 from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -70,7 +67,7 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
                 # What is remembered is read by the networks alone.
                 loss, statistics, guesses_bk = score(remembering(columns, None), factors_t, states)
             if guesses_bk is not None:
-                columns = columns.replaced(guesses_bk)
+                columns = with_guesses(stage, columns, guesses_bk)
             own = (term.name for term in network.terms)
             found |= dict(zip(own, statistics.unbind(1), strict=True))
             losses_n.append(loss)
@@ -91,17 +88,12 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     """The heads of one network."""
     names = [term.name for term in network.terms]
     places = [kinds(stage).index(name) for name in names]
+    losses = Losses(model, stage, network)
 
     def loss(
         columns: Columns, factors_t: Tensor, hidden_bsh: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        pooled_bmh = None
-        if columns.answers is not None:
-            hidden_bsh = answered(model, stage, columns, hidden_bsh)
-        if columns.pairs and network.name == "encoder":
-            pooled_bmh = model.encoder.pool(columns.states(hidden_bsh, "pairs"))
-        weights = model.head_weights(network.name)
-        terms = losses(stage, columns, hidden_bsh, pooled_bmh, weights, network)
+        terms = losses(columns, hidden_bsh)
         guesses = (term.guesses for term in terms.values())
         guesses_bk = next((found for found in guesses if found is not None), None)
         if not names:
@@ -124,15 +116,6 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
-def answered(model: Model, stage: Stage, columns: Columns, hidden: Tensor) -> Tensor:
-    """What the head of a task reads, of the states (b, k, h) that were asked for, or of all."""
-    assert columns.answers is not None, "a task without its columns"
-    title = columns.answers.task
-    task = next(task for task in stage.tasks if task.title == title)
-    pool = model.encoder.pool if stage.encoder.pooler else None
-    return answer_features(task.answer, columns, hidden, pool, task.dropout, model.training)
-
-
 def remembering(columns: Columns, memory: Memory | None) -> Columns:
     """The same columns with this memory before the rows."""
     return columns._replace(reading=columns.reading._replace(memory=memory))
@@ -140,36 +123,20 @@ def remembering(columns: Columns, memory: Memory | None) -> Columns:
 
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
     """The predictions of each term (t,) in all parts of a batch, known before any loss is."""
-    return torch.stack([_count(term.objective, parts) for term in stage.objective])
+    return torch.stack([_count(term, parts) for term in stage.objective])
 
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     """What the summed losses of a whole batch are divided by (t,); never 0."""
     # Python numbers go to the device with the kernels; tensors made here would have to be copied.
-    extra = (isinstance(t.objective, Sbo) and t.objective.extra_pair for t in stage.objective)
+    extra = (term.objective.divisor_extra for term in stage.objective)
     return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
 
 
-def _count(objective: IrObjective, parts: Sequence[Columns]) -> Tensor:
-    match objective:
-        case Mlm() | Tlm():
-            return torch.stack([part.asked_by(objective.kind).sum() for part in parts]).sum()
-        case Clm():
-            return torch.stack([part.clm.weights.sum() for part in parts if part.clm]).sum()
-        case Plm():
-            return torch.stack([part.plm.weights.sum() for part in parts if part.plm]).sum()
-        case Sbo():
-            return torch.stack([part.sbo.weights.sum() for part in parts if part.sbo]).sum()
-        case Nsp() | Sop():
-            return torch.stack([part.pairs.weights.sum() for part in parts if part.pairs]).sum()
-        case Task() as task:
-            own = [a for p in parts if (a := p.answers) and a.task == task.title]
-            told = [answer_count(task.answer, asked) for asked in own]
-            return torch.stack(told).sum() if told else parts[0].originals.new_zeros(()).float()
-        case Rtd():
-            return torch.stack([part.rtd.judged.sum() for part in parts if part.rtd]).sum()
-        case unreachable:
-            assert_never(unreachable)
+def _count(term: Term, parts: Sequence[Columns]) -> Tensor:
+    tensors = tensors_of(term.objective)
+    found = [tensors.count(part.terms[term.name]) for part in parts if term.name in part.terms]
+    return torch.stack(found).sum() if found else parts[0].originals.new_zeros(()).float()
 
 
 class TrainStep:

@@ -55,14 +55,13 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         asked=None if batch.passage.size else positions_bk,
     )
     answers = Answers(
-        batch.task,
         positions_bk,
         moved(batch.targets, torch.float32),
         moved(batch.weights, torch.float32),
         moved(batch.passage, torch.bool),
         examples_bs,
     )
-    return Columns(reading, token_ids_bs, pairs=None, mlm=None, sbo=None, answers=answers)
+    return Columns(reading, token_ids_bs, {batch.task: answers})
 
 
 class TaskFeed(Taken[list[TaskBatch]]):

@@ -32,8 +32,8 @@ def stored(value: object) -> Iterator[torch.UntypedStorage]:
     """The storages of all tensors in nested tuples."""
     if isinstance(value, torch.Tensor):
         yield value.untyped_storage()
-    elif isinstance(value, tuple):
-        for part in value:
+    elif isinstance(value, tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
             yield from stored(part)
 
 

@@ -12,7 +12,14 @@ from bertc.estimate.parameters import count
 from bertc.estimate.rules import flash_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Order, Reading, build
-from bertc.objectives import Boundaries, Columns, Predictions, Questions, losses
+from bertc.objectives import (
+    Boundaries,
+    Columns,
+    Losses,
+    Predictions,
+    Questions,
+    with_output_positions,
+)
 from bertc.objectives.cross_entropy import GPU_CHUNK
 from bertc.planning import Machine
 from bertc.planning.world import Strategy
@@ -140,7 +147,12 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
 
     ids = torch.zeros(batch, stage.seq, dtype=torch.long)
     asked = torch.zeros(batch, stage.predictions(), dtype=torch.long)
-    kinds = {term.objective.kind for term in stage.objective}
+    targets = {
+        "mlm": Predictions(asked, asked, asked.float()),
+        "plm": Predictions(asked, asked, asked.float()),
+        "sbo": Boundaries(asked, asked, asked, asked, asked.float()),
+        "sop": Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
+    }
     columns = Columns(
         reading=Reading(
             token_ids=ids,
@@ -150,18 +162,12 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
             backward=torch.arange(batch) % 2 if stage.ways > 1 else None,
         ),
         originals=ids,
-        pairs=Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()) if "sop" in kinds else None,
-        mlm=Predictions(asked, asked, asked.float()) if "mlm" in kinds else None,
-        plm=Predictions(asked, asked, asked.float()) if "plm" in kinds else None,
-        sbo=Boundaries(asked, asked, asked, asked, asked.float()) if "sbo" in kinds else None,
+        terms={term.name: targets[term.name] for term in stage.objective},
     )
-    if stage.networks()[-1].asked is not None:
-        places = torch.cat(list(columns.places().values()), dim=1)
-        columns = columns._replace(reading=columns.reading._replace(asked=places))
+    columns = with_output_positions(stage, columns)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         hidden = note(model.read(columns.reading))
-        pooled = model.encoder.pool(columns.states(hidden, "pairs")) if columns.pairs else None
-        losses(stage, columns, hidden, pooled, model.head_weights())
+        Losses(model, stage, stage.networks()[-1])(columns, hidden)
     return sum(storage.nbytes() for storage in found.values())
 
 

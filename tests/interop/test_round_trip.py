@@ -15,7 +15,6 @@ from bertc.interop.loading import load
 from bertc.ir.program.model import model_weights
 from bertc.nn import Model
 from bertc.nn.activation import activate
-from bertc.objectives import rtd_logits
 from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
 from tests.interop.programs import Wordless
 
@@ -54,7 +53,8 @@ def encoded(model: Model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 def mlm_logits(model: Model, hidden: torch.Tensor) -> torch.Tensor:
     """The masked-LM head at every position (BERT 3.1)."""
-    encoder, w = model.resolved.encoder, model.head_weights()
+    encoder, w = model.resolved.encoder, dict(model.heads.named_parameters())
+    w["token"] = model.encoder.embeddings.token.get_parameter("weight")
     if encoder.head.kind == "linear":
         return F.linear(hidden, w["token"], w.get("mlm.bias", w.get("plm.bias")))
     x = F.linear(hidden, w["mlm.dense.weight"], w["mlm.dense.bias"])
@@ -83,14 +83,13 @@ def test_outputs_agree(chosen: Case, tmp_path: Path) -> None:
                 if name in output and output[name].ndim == 3:
                     assert close(mlm_logits(ours, hidden)[mask], output[name][mask])
                 elif name in output and type(theirs).__name__ == "ElectraForPreTraining":
-                    found = rtd_logits(ours.resolved.encoder, hidden, ours.head_weights())
+                    found = ours.heads["rtd"](hidden)
                     assert close(found[mask], output[name][mask])
             if ours.encoder.pooler is not None and "pooler_output" in output:
                 assert close(ours.pool(hidden), output.pooler_output)
             for name, head in (("seq_relationship_logits", "nsp"), ("sop_logits", "sop")):
                 if name in output:
-                    w = ours.head_weights()
-                    pair = F.linear(ours.pool(hidden), w[f"{head}.weight"], w[f"{head}.bias"])
+                    pair = ours.heads[head](ours.pool(hidden))
                     assert close(pair, output[name])
 
 

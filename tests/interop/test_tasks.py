@@ -26,7 +26,8 @@ from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.objectives import Answers, answer_scores, span_scores
+from bertc.objectives import Answers
+from bertc.objectives.answers import answer_scores, span_scores
 from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import Wordless, program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
@@ -92,23 +93,22 @@ def task_of(model: Model) -> AnyTask:
 
 def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """What our head says of some rows, as the training step and ``predict`` compute it."""
-    states, weights = encoded(model, batch), model.head_weights()
-    answer, title = task.answer, task.title
+    states, head, answer = encoded(model, batch), model.heads[task.title], task.answer
     if isinstance(answer, Span):
         one_bs = torch.ones_like(batch["input_ids"])
         first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)
-        asked = Answers(title, first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
-        found = span_scores(answer, model.resolved.encoder, asked, states, weights)
+        asked = Answers(first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
+        found = span_scores(answer, asked, states, head)
         return found.starts, found.ends
     if isinstance(answer, Tags):
-        return (answer_scores(answer, title, states, weights),)
+        return (answer_scores(answer, states, head),)
     last = model.resolved.encoder.attention.kind == "relative"
     whole = batch["attention_mask"].sum(1) - 1 if last else torch.zeros(len(states)).long()
     one = states[torch.arange(len(states)), whole][:, None]
     one = model.encoder.pool(one) if model.encoder.pooler is not None else one
     if isinstance(answer, Choice):
         answer = Choice(most=CHOICES)
-    return (answer_scores(answer, title, one, weights),)
+    return (answer_scores(answer, one, head),)
 
 
 def theirs_says(theirs: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -35,8 +35,7 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     theirs, ours = chosen.save(folder), load(folder)
     stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
     columns = corrupt(stage, rows(60, SEQ, full=True), tables(), 4)
-    assert columns.plm is not None
-    kept = (columns.plm.weights > 0).all(1).nonzero()[:ROWS, 0]
+    kept = (columns.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
         lambda part: None if part is None else part[kept], columns.reading._replace(asked=None)
     )

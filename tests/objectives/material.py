@@ -4,7 +4,8 @@ import torch
 
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
-from bertc.objectives import Columns, Inputs, Tables, corrupt
+from bertc.nn import Model
+from bertc.objectives import Columns, Inputs, Losses, Tables, TermLoss, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
@@ -62,9 +63,14 @@ def corrupted(
 
 def chosen(columns: Columns) -> torch.Tensor:
     """Marks (b, s) on the tokens to predict, once it is sure that each is named once."""
-    told = columns.mlm or columns.plm
-    assert told is not None
+    told = [columns.terms[name] for name in ("mlm", "tlm", "plm") if name in columns.terms][0]
     positions, weights = told.positions, told.weights
     marks = torch.zeros_like(columns.originals).scatter_add_(1, positions, weights.long())
     assert marks.max() <= 1
     return marks.bool()
+
+
+def losses(model: Model, columns: Columns, hidden: torch.Tensor) -> dict[str, TermLoss]:
+    """The losses of the last network of the first stage from its states."""
+    stage = model.resolved.stages[0]
+    return Losses(model, stage, stage.networks()[-1])(columns, hidden)

@@ -56,13 +56,14 @@ def test_the_loss_and_its_gradients_are_those_of_a_plain_softmax(extra):
     model = made(extra)
     hidden_nh = torch.randn(200, 16, requires_grad=True)
     targets_n = torch.arange(200) % 90
-    encoder, weights = model.resolved.encoder, model.head_weights()
-    losses_n, hits_n = adaptive_loss(encoder, hidden_nh, targets_n, weights, "clm")
+    encoder, token = model.resolved.encoder, model.encoder.embeddings.token
+    head = model.heads["clm"]
+    losses_n, hits_n = adaptive_loss(encoder, hidden_nh, targets_n, head, token)
     logs_nv = plain(model, hidden_nh)
     expected_n = -logs_nv.gather(1, targets_n[:, None])[:, 0]
     torch.testing.assert_close(logs_nv.exp().sum(1), torch.ones(200))
     torch.testing.assert_close(losses_n, expected_n)
-    torch.testing.assert_close(adaptive_logits(encoder, hidden_nh, weights, "clm"), logs_nv)
+    torch.testing.assert_close(adaptive_logits(encoder, hidden_nh, head, token), logs_nv)
     wanted = [hidden_nh, *(w for n, w in model.named_parameters() if "heads" in n or "token" in n)]
     options = {"allow_unused": True, "retain_graph": True}
     for one, other in zip(
@@ -100,7 +101,11 @@ def test_a_cluster_nobody_is_in_costs_nothing_and_fails_nothing():
     model = made(KINDS[1])
     targets_n = torch.zeros(5, dtype=torch.long)
     found, _ = adaptive_loss(
-        model.resolved.encoder, torch.randn(5, 16), targets_n, model.head_weights(), "clm"
+        model.resolved.encoder,
+        torch.randn(5, 16),
+        targets_n,
+        model.heads["clm"],
+        model.encoder.embeddings.token,
     )
     found.sum().backward()
     assert found.isfinite().all()

@@ -10,9 +10,17 @@ from transformers.models.xlnet.modeling_xlnet import (
 )
 
 import bertc
-from bertc.ir.learning.answer import Choice, Conditioned, Labels, Score, Span, Tags, answer_head
-from bertc.objectives import Answers, answer_loss, answer_scores, span_scores
-from bertc.objectives.answers import answer_count
+from bertc.ir.learning.answer import Conditioned, answer_head
+from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.nn.heads import make_head
+from bertc.objectives import Answers
+from bertc.objectives.answers import (
+    TaskTensors,
+    answer_count,
+    answer_losses,
+    answer_scores,
+    span_scores,
+)
 
 B, S, H = 3, 11, 8
 
@@ -28,7 +36,6 @@ def rand(*shape):
 
 def asked(targets, weights, passage=None, positions=None, examples=None):
     return Answers(
-        "t",
         torch.zeros(len(targets), 1).long() if positions is None else positions,
         torch.as_tensor(targets, dtype=torch.float32),
         torch.as_tensor(weights, dtype=torch.float32),
@@ -37,42 +44,59 @@ def asked(targets, weights, passage=None, positions=None, examples=None):
     )
 
 
+def head_of(task, encoder, weights):
+    """The head of a task called t, of these weights."""
+    head = make_head(task, encoder)
+    head.load_state_dict({name.removeprefix("t."): weight for name, weight in weights.items()})
+    return head
+
+
+def answer_loss(task, given, states, head):
+    predicted = answer_losses(task.answer, given, states, head)
+    return TaskTensors(task).loss(predicted, given, None)
+
+
 def test_labels_and_scores(encoder):
     weights = {"t.weight": rand(4, H), "t.bias": rand(4)}
-    states, answer = rand(B, 1, H), Labels(names=("a", "b", "c", "d"))
+    states, task = rand(B, 1, H), Classify(name="t", labels=("a", "b", "c", "d"))
+    head = head_of(task, encoder, weights)
     logits = states[:, 0] @ weights["t.weight"].T + weights["t.bias"]
-    torch.testing.assert_close(answer_scores(answer, "t", states, weights), logits)
-    found = answer_loss(answer, encoder, asked([[1], [3], [0]], [[1], [1], [0]]), states, weights)
+    torch.testing.assert_close(answer_scores(task.answer, states, head), logits)
+    found = answer_loss(task, asked([[1], [3], [0]], [[1], [1], [0]]), states, head)
     wanted = -logits.log_softmax(1)[[0, 1], [1, 3]].sum()
     torch.testing.assert_close(found.sum, wanted)
     assert found.count == 2
     one = {"t.weight": rand(1, H), "t.bias": rand(1)}
-    found = answer_loss(Score(), encoder, asked([[1.5], [-1], [0]], [[1]] * 3), states, one)
+    task = Regress(name="t")
+    given = asked([[1.5], [-1], [0]], [[1]] * 3)
+    found = answer_loss(task, given, states, head_of(task, encoder, one))
     said = (states[:, 0] @ one["t.weight"].T + one["t.bias"])[:, 0]
     torch.testing.assert_close(found.sum, (said - torch.tensor([1.5, -1, 0])).square().sum())
 
 
 def test_a_choice_that_is_not_there_is_never_right(encoder):
     weights = {"t.weight": rand(1, H), "t.bias": rand(1)}
-    states, answer = rand(6, 1, H), Choice(most=3)
+    states, task = rand(6, 1, H), Choose(name="t", most=3)
+    head = head_of(task, encoder, weights)
     given = asked([[1], [1], [1], [0], [0], [0]], [[1], [1], [0], [1], [1], [1]])
-    found = answer_loss(answer, encoder, given, states, weights)
+    found = answer_loss(task, given, states, head)
     logits = (states[:, 0] @ weights["t.weight"].T)[:, 0]
     wanted = -logits[:2].log_softmax(0)[1] - logits[3:].log_softmax(0)[0]
     torch.testing.assert_close(found.sum, wanted)
-    assert answer_count(answer, given) == pytest.approx(5 / 3)
+    assert answer_count(task.answer, given) == pytest.approx(5 / 3)
     assert found.count == 2
 
 
 def test_tags_count_the_words_that_are_asked(encoder):
     weights = {"t.weight": rand(3, H), "t.bias": rand(3)}
-    states, answer = rand(2, 4, H), Tags(names=("O", "B-X", "I-X"))
+    states, task = rand(2, 4, H), Tag(name="t", labels=("O", "B-X", "I-X"))
+    head = head_of(task, encoder, weights)
     given = asked([[0, 1, 2, 0], [2, 0, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]])
-    found = answer_loss(answer, encoder, given, states, weights)
+    found = answer_loss(task, given, states, head)
     logs = (states @ weights["t.weight"].T + weights["t.bias"]).log_softmax(2)
     wanted = -(logs[0, 0, 0] + logs[0, 1, 1] + logs[0, 2, 2] + logs[1, 0, 2])
     torch.testing.assert_close(found.sum, wanted)
-    assert found.count == answer_count(answer, given) == 4
+    assert found.count == answer_count(task.answer, given) == 4
 
 
 @pytest.fixture
@@ -107,7 +131,8 @@ def conditioned():
 
 def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
     (start, end, answered), weights = conditioned
-    states, answer = rand(B, S, H), Span(head=Conditioned(), unanswerable=True)
+    states, task = rand(B, S, H), Read(name="t", head=Conditioned(), unanswerable=True)
+    head = head_of(task, encoder, weights)
     passage = torch.zeros(B, S, dtype=torch.bool)
     passage[:, 4:9] = True
     hidden_from = (~(passage | (torch.arange(S) == 0))).float()
@@ -124,9 +149,9 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
         # Ours tells that there is an answer, theirs that there is none.
         wanted = (cross(starts, first) + cross(ends, last)) / 2 + 0.5 * binary(-none, impossible)
     given = asked(torch.stack([first, last], 1)[:, None], [[1]] * B, passage)
-    found = answer_loss(answer, encoder, given, states, weights)
+    found = answer_loss(task, given, states, head)
     torch.testing.assert_close(found.sum / B, wanted, rtol=1e-5, atol=1e-5)
-    scores = span_scores(answer, encoder, given, states, weights)
+    scores = span_scores(task.answer, given, states, head)
     torch.testing.assert_close(scores.answered, none, rtol=1e-5, atol=1e-5)
     for row in range(B):
         for nth, place in enumerate(scores.likeliest[row].tolist()):
@@ -145,10 +170,11 @@ def test_a_conditioned_span_is_that_of_xlnet(encoder, conditioned):
 
 def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     """ELECTRA, qa_tasks.py: both states through 512 gelu units, and no norm, to a score."""
-    answer = Span(head=Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
-    table = {weight.name: weight.shape for weight in answer_head(answer).weights("t", encoder)}
+    task = Read(name="t", head=Conditioned(width=5, units="gelu-tanh"), unanswerable=True)
+    table = {weight.name: weight.shape for weight in answer_head(task.answer).weights("t", encoder)}
     assert "t.end.norm.weight" not in table
     weights = {name: rand(*shape) for name, shape in table.items()}
+    head = head_of(task, encoder, weights)
     states, passage = rand(1, S, H), torch.ones(1, S, dtype=torch.bool)
     given = asked(torch.tensor([[[2, 4]]]), [[1]], passage)
 
@@ -163,26 +189,27 @@ def test_a_conditioned_span_may_have_units_of_its_own(encoder):
     answered = through(torch.cat([mean, states[0, 0]]), "answered")[0]
     wanted = -(starts.log_softmax(0)[2] + ends.log_softmax(0)[4]) / 2
     wanted = wanted + 0.5 * torch.nn.functional.softplus(-answered)
-    found = answer_loss(answer, encoder, given, states, weights)
+    found = answer_loss(task, given, states, head)
     torch.testing.assert_close(found.sum, wanted)
-    (likeliest,) = span_scores(answer, encoder, given, states, weights).likeliest
-    scores = span_scores(answer, encoder, given, states, weights).ends[0]
+    (likeliest,) = span_scores(task.answer, given, states, head).likeliest
+    scores = span_scores(task.answer, given, states, head).ends[0]
     torch.testing.assert_close(scores[likeliest.tolist().index(2)], ends)
 
 
 def test_a_plain_span_competes_with_every_token(encoder):
-    weights = {"t.weight": rand(2, H), "t.bias": rand(2)}
+    weights, task = {"t.weight": rand(2, H), "t.bias": rand(2)}, Read(name="t")
+    head = head_of(task, encoder, weights)
     states, passage = rand(B, S, H), torch.zeros(B, S, dtype=torch.bool)
     passage[:, 3:8] = True
     logits = states @ weights["t.weight"].T + weights["t.bias"]
     targets = torch.tensor([[3, 4], [0, 0], [7, 7]])
     given = asked(targets[:, None], [[1]] * B, passage)
-    found = answer_loss(Span(), encoder, given, states, weights)
+    found = answer_loss(task, given, states, head)
     logs = logits.log_softmax(1)
     wanted = -sum(
         (logs[row, targets[row, 0], 0] + logs[row, targets[row, 1], 1]) / 2 for row in range(B)
     )
     torch.testing.assert_close(found.sum, wanted)
-    scores = span_scores(Span(), encoder, given, states, weights)
+    scores = span_scores(task.answer, given, states, head)
     assert (scores.starts[:, 8:] == float("-inf")).all()
     torch.testing.assert_close(scores.starts[:, 3:8], logits[:, 3:8, 0])

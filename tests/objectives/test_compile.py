@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from bertc.objectives import TermLoss, corrupt, losses
+from bertc.objectives import Losses, TermLoss, corrupt
 from tests.objectives.material import program, rows, tables
 from tests.objectives.test_addresses import TERMS, tensors
-from tests.objectives.test_losses import setting
+from tests.objectives.test_losses import setting, weights
 
 
 @pytest.mark.parametrize("terms", TERMS)
@@ -22,17 +22,18 @@ def test_corruption_is_one_graph(terms: str) -> None:
 
 
 def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
-    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
+    columns, hidden, model = setting("span+sbo+sop")
     torch.compiler.reset()
+    stage = model.resolved.stages[0]
+    losses = Losses(model, stage, stage.networks()[-1])
     traced = torch.compile(losses, fullgraph=True, dynamic=False, backend="aot_eager")
-    leaves = [*w.values(), hidden, pooled]
+    leaves = [*weights(model).values(), hidden]
 
     def gradients(terms: dict[str, TermLoss]) -> tuple[torch.Tensor, ...]:
         return torch.autograd.grad(torch.stack([term.sum for term in terms.values()]).sum(), leaves)
 
-    stage = resolved.stages[0]
-    plain = losses(stage, columns, hidden, pooled, w)
-    compiled = traced(stage, columns, hidden, pooled, w)
+    plain = losses(columns, hidden)
+    compiled = traced(columns, hidden)
     for kind, term in plain.items():
         torch.testing.assert_close(compiled[kind].sum, term.sum)
         assert compiled[kind].count == term.count

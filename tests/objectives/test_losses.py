@@ -6,31 +6,24 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.program.model import head_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.nn import Model, build
 from bertc.objectives import (
     Columns,
     TermLoss,
     corrupt,
     cross_entropy,
-    losses,
-    mlm_logits,
-    pair_logits,
+    token_logits,
+    with_output_positions,
 )
-from tests.objectives.material import program, rows, tables
+from tests.objectives.material import losses, program, rows, tables
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
 
-def heads(resolved: Resolved) -> dict[str, torch.Tensor]:
-    """Random values for every weight of the heads, and the token table."""
-    generator = torch.Generator().manual_seed(4)
-    shapes = {w.name: w.shape for w in head_weights(resolved)}
-    shapes["token"] = (resolved.encoder.vocab_size, resolved.encoder.embedding)
-    return {
-        name: (torch.randn(shape, generator=generator) * 0.3).requires_grad_()
-        for name, shape in shapes.items()
-    }
+def weights(model: Model) -> dict[str, torch.Tensor]:
+    """The weights of the heads by name, and the token table."""
+    token = model.encoder.embeddings.token.get_parameter("weight")
+    return {**dict(model.heads.named_parameters()), "token": token}
 
 
 def everywhere(columns: Columns) -> Columns:
@@ -38,20 +31,20 @@ def everywhere(columns: Columns) -> Columns:
     return columns._replace(reading=columns.reading._replace(asked=None))
 
 
-def setting(
-    objective: str, extra: str = ""
-) -> tuple[Resolved, Columns, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+def setting(objective: str, extra: str = "") -> tuple[Columns, torch.Tensor, Model]:
     resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
     columns = everywhere(corrupt(resolved.stages[0], rows(6, 40), tables(), 0))
-    generator = torch.Generator().manual_seed(9)
+    generator, model = torch.Generator().manual_seed(9), build(resolved)
+    with torch.no_grad():
+        for tensor in weights(model).values():
+            tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
     hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
-    pooled = torch.randn(6, 16, generator=generator).requires_grad_()
-    return resolved, columns, hidden, pooled, heads(resolved)
+    return columns, hidden, model
 
 
 def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
-    resolved, columns, hidden, pooled, weights = setting(objective, extra)
-    return losses(resolved.stages[0], columns, hidden, pooled, weights)
+    columns, hidden, model = setting(objective, extra)
+    return losses(model, columns, hidden)
 
 
 def layer(
@@ -63,31 +56,33 @@ def layer(
 
 
 def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
-    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
-    stage = resolved.stages[0]
-    places = torch.cat(list(columns.places().values()), dim=1)
+    columns, hidden, model = setting("span+sbo+sop")
+    stage = model.resolved.stages[0]
+    asked = with_output_positions(stage, columns)
+    places = asked.reading.asked
+    assert places is not None
     assert places.shape[1] == stage.networks()[-1].asked == 3 * stage.predictions() + 1 < 40
-    asked = columns._replace(reading=columns.reading._replace(asked=places))
     states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
-    found = losses(stage, asked, states, pooled, w)
-    for kind, term in losses(stage, columns, hidden, pooled, w).items():
+    found = losses(model, asked, states)
+    for kind, term in losses(model, columns, hidden).items():
         assert torch.equal(found[kind].sum, term.sum)
 
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
 def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
     extra = f"activation={name} norm=post(1e-3)"
-    resolved, columns, hidden, _, w = setting("mlm", extra)
-    assert columns.mlm is not None
+    columns, hidden, model = setting("mlm", extra)
+    w = weights(model)
     total, count, correct = 0.0, 0, 0
     for row in range(6):
-        asked = zip(*(part[row].tolist() for part in columns.mlm), strict=True)
+        asked = zip(*(part[row].tolist() for part in columns.terms["mlm"][:3]), strict=True)
         for position, target, weight in asked:
             if not weight:
                 continue
             x = layer(hidden[row, position], w, "mlm.dense", "mlm.norm", f, 1e-3)
             scores = w["token"] @ x + w["mlm.bias"]
-            one_row = mlm_logits(resolved.encoder, hidden[row, position][None], w)[0]
+            state, head = hidden[row, position][None], model.heads["mlm"]
+            one_row = token_logits(state, head, model.encoder)[0]
             torch.testing.assert_close(one_row, scores, atol=1e-5, rtol=1e-5)
             total -= scores.log_softmax(0)[target].item()
             count += 1
@@ -98,9 +93,8 @@ def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
 
 
 def test_sbo_is_the_sum_over_the_pairs() -> None:
-    resolved, columns, hidden, _, w = setting("span+sbo")
-    asked, eps = columns.sbo, resolved.encoder.norm.eps
-    assert asked is not None
+    columns, hidden, model = setting("span+sbo")
+    asked, eps, w = columns.terms["sbo"], model.resolved.encoder.norm.eps, weights(model)
     total, count = 0.0, 0
     for row in range(6):
         for slot in asked.weights[row].nonzero()[:, 0].tolist():
@@ -121,11 +115,10 @@ def test_sbo_is_the_sum_over_the_pairs() -> None:
 
 @pytest.mark.parametrize("kind", ["nsp", "sop"])
 def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
-    _, columns, _, pooled, w = setting(f"mlm+{kind}")
-    scores = pooled @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
-    torch.testing.assert_close(pair_logits(kind, pooled, w), scores)  # type: ignore[arg-type]
-    assert columns.pairs is not None
-    labels = columns.pairs.labels[:, 0]
+    columns, hidden, model = setting(f"mlm+{kind}")
+    w = weights(model)
+    scores = model.pool(hidden) @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
+    labels = columns.terms[kind].labels[:, 0]
     wanted = -scores.log_softmax(1).gather(1, labels[:, None]).sum()
     term = found(f"mlm+{kind}")[kind]
     torch.testing.assert_close(term.sum, wanted)
@@ -137,12 +130,12 @@ def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
 def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
     dtype: torch.dtype,
 ) -> None:
-    resolved, columns, hidden, pooled, w = setting("span+sbo+sop")
-    terms = losses(resolved.stages[0], columns, hidden.to(dtype), pooled.to(dtype), w)
+    columns, hidden, model = setting("span+sbo+sop")
+    terms = losses(model, columns, hidden.to(dtype))
     assert set(terms) == {"mlm", "sbo", "sop"}
     assert all(term.sum.dtype == torch.float32 for term in terms.values())
     torch.stack([term.sum for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
-    for name, tensor in {**w, "hidden": hidden, "pooled": pooled}.items():
+    for name, tensor in {**weights(model), "hidden": hidden}.items():
         assert tensor.grad is not None, name
         assert tensor.grad.isfinite().all(), name
         assert tensor.grad.abs().sum() > 0, name
@@ -193,14 +186,14 @@ def test_in_half_precision_only_the_products_are_rounded() -> None:
 
 
 def test_parts_of_a_batch_add_up() -> None:
-    resolved, columns, hidden, pooled, w = setting("span+sbo+nsp")
-    stage = resolved.stages[0]
-    whole = losses(stage, columns, hidden, pooled, w)
+    columns, hidden, model = setting("span+sbo+nsp")
+    stage = model.resolved.stages[0]
+    whole = losses(model, columns, hidden)
     inputs = rows(6, 40)
     summed = {kind: torch.zeros(3) for kind in whole}
     for part in (slice(0, 2), slice(2, 6)):
         columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), tables(), 0)
-        for kind, term in losses(stage, everywhere(columns), hidden[part], pooled[part], w).items():
+        for kind, term in losses(model, everywhere(columns), hidden[part]).items():
             summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
     for kind, term in whole.items():
         parts = torch.stack([term.sum, term.count, term.correct])

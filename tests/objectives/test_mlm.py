@@ -64,7 +64,6 @@ def test_the_stochastic_count_is_right_on_average() -> None:
 def test_specials_and_padding_are_left_alone(unit: str) -> None:
     inputs = rows(300, 48)
     columns = corrupted(mlm(p="40%", unit=unit), inputs)
-    assert columns.mlm is not None
     marks = chosen(columns)
     assert (inputs.token_ids[marks] >= ORDINARY).all()
     assert torch.equal(columns.reading.token_ids[~marks], inputs.token_ids[~marks])
@@ -82,8 +81,7 @@ def test_specials_can_be_candidates_and_padding_never(unit: str) -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_predictions_stand_in_the_order_of_the_text(unit: str) -> None:
     inputs = rows(200, 64)
-    asked = corrupted(mlm(unit=unit), inputs).mlm
-    assert asked is not None
+    asked = corrupted(mlm(unit=unit), inputs).terms["mlm"]
     assert asked.positions.shape == asked.targets.shape == asked.weights.shape == (200, 10)
     used = asked.weights.bool()
     assert set(asked.weights.unique().tolist()) <= {0.0, 1.0}
@@ -157,12 +155,11 @@ def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
 def test_without_masking_nothing_changes() -> None:
     inputs = rows(8, 32)
     columns = corrupted("sop", inputs)
-    assert columns.mlm is None
+    assert "mlm" not in columns.terms
     assert torch.equal(columns.reading.token_ids, inputs.token_ids)
-    assert columns.pairs is not None
-    assert torch.equal(columns.pairs.labels, inputs.pair_labels)
-    assert columns.pairs.weights.all()
-    assert not columns.pairs.positions.any()
+    assert torch.equal(columns.terms["sop"].labels, inputs.pair_labels)
+    assert columns.terms["sop"].weights.all()
+    assert not columns.terms["sop"].positions.any()
 
 
 def test_padding_is_not_attended_to_where_there_is_any() -> None:
@@ -177,8 +174,7 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
 
 def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so() -> None:
     columns = corrupted("mlm(30%, replace=60/0/40, distinct=false)", rows(3000, 32, full=True))
-    assert columns.mlm is not None
-    places, used = columns.mlm.positions, columns.mlm.weights.bool()
+    places, used = columns.terms["mlm"].positions, columns.terms["mlm"].weights.bool()
     draws = torch.zeros_like(columns.originals).scatter_add_(1, places, used.long())
     masked = columns.reading.token_ids == MASK
     for times in (1, 2):

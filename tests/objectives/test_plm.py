@@ -94,25 +94,22 @@ def test_lengths_and_share_are_those_of_the_closed_form() -> None:
 def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
     inputs = rows(200, 512, full=True)
     columns = corrupted("plm(unit=pieces, block=256)", inputs)
-    assert columns.plm is not None
-    assert columns.plm.positions.shape == (200, 85)
+    assert columns.terms["plm"].positions.shape == (200, 85)
     # [CLS] and [SEP] are drawn like others and dropped (3 of 512).
-    assert 84 < columns.plm.weights.sum(1).mean() < 85
+    assert 84 < columns.terms["plm"].weights.sum(1).mean() < 85
     assert torch.equal(
-        columns.plm.targets,
-        inputs.token_ids.gather(1, columns.plm.positions),
+        columns.terms["plm"].targets,
+        inputs.token_ids.gather(1, columns.terms["plm"].positions),
     )
     assert torch.equal(columns.reading.token_ids, inputs.token_ids)
     short = corrupted("plm", rows(50, 96))
-    assert short.plm is not None
     wanted = (rows(50, 96).lengths * 16 // 96).clamp(min=1)
-    assert (short.plm.weights.sum(1) <= wanted).all()
+    assert (short.terms["plm"].weights.sum(1) <= wanted).all()
 
 
 def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
     inputs = rows(100, 48)
     columns = corrupted("plm(k=2)", inputs)
-    assert columns.plm is not None
     order, told = order_of(columns), chosen(columns)
     special = (inputs.token_ids == CLS) | (inputs.token_ids == SEP)
     real = torch.arange(48) < inputs.lengths[:, None]
@@ -171,8 +168,7 @@ def text_of_two(count: int) -> Inputs:
 
 def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
     released = program("plm(unit=pieces, block=256)", 512, REUSED.replace("60", "256")).stages[0]
-    plm = corrupt(released, rows(100, 512, full=True, pairs=False), tables(), 0).plm
-    assert plm is not None
+    plm = corrupt(released, rows(100, 512, full=True, pairs=False), tables(), 0).terms["plm"]
     in_first = ((plm.positions < 256) * plm.weights).sum(1)
     # [CLS], which stands first here, and [SEP] are drawn and dropped.
     assert {42, 43} >= set(in_first.tolist())

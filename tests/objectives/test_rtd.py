@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from bertc.distributed.engines import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
-from bertc.objectives import Columns, corrupt, losses, rtd_logits
+from bertc.objectives import Columns, corrupt, with_guesses
 from bertc.objectives.cross_entropy import draw, vocabulary_loss
 from bertc.step.step import make_objective
-from tests.objectives.material import MASK, ORDINARY, VOCAB, program, rows, tables
+from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, tables
 
 SEQ = 40
 ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"
@@ -23,9 +23,8 @@ def setting(objective: str, extra: str) -> tuple[Resolved, Columns]:
 
 def replaced(columns: Columns) -> torch.Tensor:
     """Where (b, s) another token may stand."""
-    assert columns.rtd is not None
     marks = torch.zeros_like(columns.originals)
-    marks.scatter_add_(1, columns.rtd.positions, columns.rtd.weights.long())
+    marks.scatter_add_(1, columns.terms["rtd"].positions, columns.terms["rtd"].weights.long())
     return marks.bool()
 
 
@@ -43,17 +42,16 @@ def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
     else:
         assert drawn.float().mean() == pytest.approx((ORDINARY + VOCAB) / 2, rel=0.1)
     assert columns.masked is None
-    assert columns.mlm is None
+    assert "mlm" not in columns.terms
 
 
 def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
     resolved, columns = setting(ELECTRA, "generator=0.5")
-    assert columns.mlm is not None
     assert columns.masked is not None
     assert torch.equal(columns.reading.token_ids, columns.originals)
     assert ((columns.masked.token_ids == MASK) <= replaced(columns)).all()
-    guesses = torch.full_like(columns.mlm.positions, 77)
-    after = columns.replaced(guesses).reading.token_ids
+    guesses = torch.full_like(columns.terms["mlm"].positions, 77)
+    after = with_guesses(resolved.stages[0], columns, guesses).reading.token_ids
     assert torch.equal(after == 77, replaced(columns) | (columns.originals == 77))
     # A slot that is not used points at the first token, which nothing replaces.
     assert torch.equal(after[:, 0], columns.originals[:, 0])
@@ -61,23 +59,20 @@ def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
 
 def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
     _, columns = setting(ELECTRA, "generator=0.5")
-    assert columns.rtd is not None
-    assert columns.mlm is not None
-    positions, used = columns.rtd.positions, columns.rtd.weights > 0
+    positions, used = columns.terms["rtd"].positions, columns.terms["rtd"].weights > 0
     again = (positions.diff(dim=1) == 0) & used[:, 1:]
     assert 5 < again.sum() < 100
-    assert columns.mlm.weights[:, 1:][again].all()
-    assert (columns.rtd.chances.diff(dim=1)[again] == 0).all()
+    assert columns.terms["mlm"].weights[:, 1:][again].all()
+    assert (columns.terms["rtd"].chances.diff(dim=1)[again] == 0).all()
     special = columns.originals.gather(1, positions) < ORDINARY
     assert not (special & used).any()
 
 
 def test_how_many_are_drawn() -> None:
     _, columns = setting(ELECTRA, "generator=0.5")
-    assert columns.mlm is not None
     lengths = rows(64, SEQ).lengths
     wanted = (lengths.double() * 0.15).round().clamp(min=1)
-    assert torch.equal(columns.mlm.weights.sum(1), wanted.float())
+    assert torch.equal(columns.terms["mlm"].weights.sum(1), wanted.float())
 
 
 def test_draws_follow_the_softmax() -> None:
@@ -113,16 +108,14 @@ def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
 @pytest.mark.parametrize("over", ["all", "masked"])
 def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     resolved, columns = setting(f"rtd(over={over})+mlm", "generator=0.5")
-    assert columns.mlm is not None
-    guesses = torch.full_like(columns.mlm.positions, 77)
-    guesses = torch.where(columns.mlm.positions % 2 == 0, columns.mlm.targets, guesses)
-    columns = columns.replaced(guesses)
-    model, stage = build(resolved), resolved.stages[0]
-    states = model.read(columns.reading._replace(asked=None))
-    w = model.head_weights()
-    term = losses(stage, columns._replace(reading=columns.reading._replace(asked=None)), states,
-                  None, w)["rtd"]  # fmt: skip
-    scores = rtd_logits(resolved.encoder, states, w)
+    positions, targets = columns.terms["mlm"][:2]
+    guesses = torch.where(positions % 2 == 0, targets, 77)
+    columns = with_guesses(resolved.stages[0], columns, guesses)
+    model = build(resolved)
+    columns = columns._replace(reading=columns.reading._replace(asked=None))
+    states = model.read(columns.reading)
+    term = losses(model, columns, states)["rtd"]
+    scores = model.heads["rtd"](states)
     other = (columns.reading.token_ids != columns.originals).float()
     each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")
     lengths = rows(64, SEQ).lengths

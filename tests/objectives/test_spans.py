@@ -97,9 +97,8 @@ def test_boundaries_are_outside_their_spans_and_never_masked(most: int, specials
     inputs = rows(200, 48)
     objective = f"mlm(unit=span, p=30%, mask_specials={specials}) + sbo({most})"
     columns = corrupted(objective, inputs)
-    asked, marks = columns.sbo, chosen(columns)
-    assert asked is not None
-    assert asked.left.shape == asked.weights.shape == columns.mlm.positions.shape  # type: ignore[union-attr]
+    asked, marks = columns.terms["sbo"], chosen(columns)
+    assert asked.left.shape == asked.weights.shape == columns.terms["mlm"].positions.shape
     used = asked.weights.bool()
     assert not marks.gather(1, asked.left)[used].any()
     assert not marks.gather(1, asked.right)[used].any()

@@ -6,8 +6,18 @@ from scipy import stats
 
 from bertc.ir.program.resolved import Stage
 from bertc.nn import build
-from bertc.objectives import Columns, Inputs, corrupt, losses
-from tests.objectives.material import CLS, MASK, ORDINARY, SEP, chosen, program, rows, tables
+from bertc.objectives import Columns, Inputs, corrupt, tensors_of
+from tests.objectives.material import (
+    CLS,
+    MASK,
+    ORDINARY,
+    SEP,
+    chosen,
+    losses,
+    program,
+    rows,
+    tables,
+)
 
 SEQ = 40
 DATA = 'data=files("a.txt", language="de")+pairs(en="a.en", fr="a.fr") language_embeddings=true'
@@ -87,7 +97,7 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
 def test_without_tlm_positions_are_left_alone() -> None:
     columns = made("mlm", mixed())
     assert columns.reading.position_ids is None
-    assert columns.translated is None
+    assert columns.terms["mlm"].translated is None
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "ngram(3)", "span(0.2, 10)"])
@@ -103,7 +113,8 @@ def test_each_row_is_masked_as_its_own_objective_says(unit: str) -> None:
     read = columns.reading.token_ids
     assert torch.equal(read[paired], inputs.token_ids[paired])
     assert (read[~paired] == MASK).any()
-    both = [columns.asked_by(kind).sum() for kind in ("mlm", "tlm")]  # type: ignore[arg-type]
+    terms = stage_of("mlm+tlm").objective
+    both = [tensors_of(t.objective).count(columns.terms[t.name]) for t in terms]
     assert both == [marks[~paired].sum(), marks[paired].sum()]
     # Both texts of a pair are masked.
     segments = inputs.segment_ids[paired][marks[paired]]
@@ -115,11 +126,11 @@ def test_the_losses_of_both_are_those_of_their_rows() -> None:
     model = build(resolved).eval()
     inputs, stage = mixed(), resolved.stages[0]
     columns = corrupt(stage, inputs, tables(), 3)
-    found = losses(stage, columns, model.read(columns.reading), None, model.head_weights())
+    found = losses(model, columns, model.read(columns.reading))
     for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
         own = Inputs(*(tensor[which] for tensor in inputs))
         part = corrupt(stage, own, tables(), 3)
-        one = losses(stage, part, model.read(part.reading), None, model.head_weights())
+        one = losses(model, part, model.read(part.reading))
         torch.testing.assert_close(found[kind].sum, one[kind].sum)
         assert found[kind].count == one[kind].count > 0
 
@@ -128,12 +139,10 @@ def test_boundaries_are_asked_about_where_there_are_spans() -> None:
     inputs = mixed(64)
     paired = inputs.languages[:, 0] != inputs.languages[:, 1]
     columns = made("mlm(unit=span)+sbo+tlm", inputs)
-    assert columns.sbo is not None
-    assert columns.sbo.weights[~paired].any()
-    assert not columns.sbo.weights[paired].any()
+    assert columns.terms["sbo"].weights[~paired].any()
+    assert not columns.terms["sbo"].weights[paired].any()
     both = made("mlm(unit=span)+sbo+tlm(unit=span)", inputs)
-    assert both.sbo is not None
-    assert both.sbo.weights[paired].any()
+    assert both.terms["sbo"].weights[paired].any()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])

@@ -23,8 +23,8 @@ from bertc.objectives import (
     Questions,
     Replacements,
     adaptive,
+    with_output_positions,
 )
-from bertc.objectives.corruption import asking
 from bertc.resources import shipped_specs
 from bertc.step.step import make_objective
 
@@ -37,7 +37,18 @@ def columns(stage: Stage) -> Columns:
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
-    kinds = {term.objective.kind for term in stage.objective}
+    pairs, predicted = Questions(starts, starts, starts.float()), Predictions(asked, asked, weights)
+    targets = {
+        "mlm": predicted,
+        "tlm": predicted._replace(translated=weights[:, 0]),
+        "clm": NextTokens(rows, rows.float()),
+        "plm": predicted,
+        "sbo": Boundaries(asked, asked, asked, asked, weights),
+        "nsp": pairs,
+        "sop": pairs,
+        "rtd": Replacements(asked, weights, weights.double(), rows.float()),
+    }
+    scored = [one.title for network in stage.networks() for one in network.scored]
     reading = Reading(
         token_ids=rows,
         segment_ids=rows,
@@ -47,20 +58,12 @@ def columns(stage: Stage) -> Columns:
         backward=torch.zeros(BATCH, dtype=torch.long) if stage.ways > 1 else None,
         order=Order(rows, rows, asked) if stage.unseen() else None,
     )
-    hides = bool(kinds & {"mlm", "tlm", "rtd"})
-    return asking(
+    return with_output_positions(
         stage,
         Columns(
             reading=reading,
             originals=rows,
-            pairs=Questions(starts, starts, starts.float()) if kinds & {"nsp", "sop"} else None,
-            mlm=Predictions(asked, asked, weights) if hides else None,
-            sbo=Boundaries(asked, asked, asked, asked, weights) if "sbo" in kinds else None,
-            clm=NextTokens(rows, rows.float()) if "clm" in kinds else None,
-            plm=Predictions(asked, asked, weights) if "plm" in kinds else None,
-            rtd=Replacements(asked, weights, weights.double(), rows.float())
-            if "rtd" in kinds
-            else None,
+            terms={name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}},
             masked=reading if stage.generator else None,
         ),
     )

@@ -142,7 +142,7 @@ def test_the_two_are_exported_and_the_generator_fills(go, tiny, tmp_path):
     ids = torch.arange(5, 17)[None]
     theirs = transformers.ElectraForMaskedLM.from_pretrained(model / "generator").eval()
     ours = load(tmp_path / "run")
-    table = ours.head_weights("generator")["token"]
+    table = ours.network("generator").embeddings.token.weight
     assert torch.equal(theirs.electra.embeddings.word_embeddings.weight, table)
     assert len(fill(tmp_path / "run", "the [MASK] barn").masks) == 1
     # What came out goes in again, both networks with what they tie.

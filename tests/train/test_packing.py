@@ -8,9 +8,17 @@ from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model, Reading, build
 from bertc.nn.masks import beginnings, end_to_end
-from bertc.objectives import Boundaries, Columns, Inputs, Predictions, Questions, Tables, corrupt
-from bertc.objectives.corruption import asking
-from bertc.objectives.targets import Replacements
+from bertc.objectives import (
+    Boundaries,
+    Columns,
+    Inputs,
+    Predictions,
+    Questions,
+    Replacements,
+    Tables,
+    corrupt,
+    with_output_positions,
+)
 from bertc.step.step import make_objective
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
@@ -82,8 +90,6 @@ def packed(stage: Stage, columns: Columns) -> Columns:
         return pad_sequence(rows, batch_first=True)
 
     numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
-    mlm, sbo, pairs, rtd = columns.mlm, columns.sbo, columns.pairs, columns.rtd
-    assert mlm is not None
 
     def reading(padded: Reading) -> Reading:
         return Reading(
@@ -103,25 +109,26 @@ def packed(stage: Stage, columns: Columns) -> Columns:
             tokens(judged) if whole else weights,
         )
 
+    def moved(own: tuple[torch.Tensor, ...]) -> object:
+        match own:
+            case Replacements():
+                return replacements(own)
+            case Questions() | Predictions():
+                others = (slots(each, False) for each in own[1:3])
+                return type(own)(slots(own.positions, True), *others)
+            case Boundaries():
+                beside = (slots(own.left, True), slots(own.right, True))
+                return Boundaries(*beside, *(slots(each, False) for each in own[2:]))
+            case _:
+                raise AssertionError(own)
+
     packed = columns._replace(
         reading=reading(columns.reading),
         masked=columns.masked and reading(columns.masked),
-        rtd=rtd and replacements(rtd),
         originals=tokens(columns.originals),
-        pairs=pairs
-        and Questions(
-            slots(pairs.positions, True), slots(pairs.labels, False), slots(pairs.weights, False)
-        ),
-        mlm=Predictions(
-            slots(mlm.positions, True), slots(mlm.targets, False), slots(mlm.weights, False)
-        ),
-        sbo=sbo
-        and Boundaries(
-            slots(sbo.left, True), slots(sbo.right, True), slots(sbo.place, False),
-            slots(sbo.targets, False), slots(sbo.weights, False),
-        ),
-    )  # fmt: skip
-    return asking(stage, packed)
+        terms={name: moved(own) for name, own in columns.terms.items()},
+    )
+    return with_output_positions(stage, packed)
 
 
 def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -231,6 +238,6 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
     assert bounds.offsets.dtype == torch.int32
     assert bounds.offsets.tolist() == [*starts[0].tolist(), ROOM]
     assert bounds.longest == ROOM
-    assert columns.pairs is not None
-    assert columns.pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
-    assert columns.pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]
+    (pairs,) = (own for own in columns.terms.values() if isinstance(own, Questions))
+    assert pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
+    assert pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]

@@ -66,13 +66,13 @@ def test_fill_needs_a_mask(run):
 def test_fill_sees_long_texts_around_each_mask(run, monkeypatch):
     """Every mask stands in its own row, inside it, with as much text as fits."""
     rows = []
-    real = filling.mlm_logits
+    real = filling.token_logits
 
-    def watched(encoder, hidden_mh, weights, name):
+    def watched(hidden_mh, head, network):
         rows.append(hidden_mh.shape[0])
-        return real(encoder, hidden_mh, weights, name)
+        return real(hidden_mh, head, network)
 
-    monkeypatch.setattr(filling, "mlm_logits", watched)
+    monkeypatch.setattr(filling, "token_logits", watched)
     text = "Hens cackle. " * 40
     found = fill(run, f"[MASK] {text} [MASK] {text} [MASK]", top=1)
     assert len(found.masks) == 3

@@ -12,13 +12,13 @@ from bertc.ir.base import Kept, Matmul, Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.objective import Term
+from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Family, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.generator import Generator
 from bertc.ir.network.growth import Growth, Init
-from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 
 PACKED_AT_LEAST = 8
@@ -43,7 +43,7 @@ class Network:
     name: NetworkName
     encoder: Encoder
     terms: tuple[Term, ...]
-    scored: tuple[TermNode, ...]
+    scored: tuple[Objective, ...]
     rows: RowShape
     asked: int | None
     unseen: int = 0
@@ -70,9 +70,9 @@ class Network:
         return sum(one.scored == "tokens" for one in self.scored) if self.terms else 0
 
 
-def one_a_head(objectives: Iterable[TermNode], rows: RowShape) -> tuple[TermNode, ...]:
+def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
     """The widest objective of each head, in the order of what they read of a row."""
-    widest: dict[str, TermNode] = {}
+    widest: dict[str, Objective] = {}
     for one in objectives:
         other = widest.get(one.head_name)
         if other is None or one.head_rows(rows) > other.head_rows(rows):
@@ -170,7 +170,7 @@ class Stage(Node):
         """The shape of its rows, as terms are asked about it."""
         return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
 
-    def masked_terms(self) -> tuple[Masked, ...]:
+    def masked_terms(self) -> tuple[Mlm | Tlm, ...]:
         """The maskings that choose tokens to predict or replace, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
         own = tuple(masks for one in objectives if (masks := one.masks))
@@ -206,8 +206,8 @@ class Stage(Node):
         for name in order if self.generator else order[1:]:
             terms = tuple(t for t in self.objective if self.network_of(t.objective) == name)
             if terms or (name == "generator" and judged):
-                objectives = [term.objective for term in terms] or self.masked_terms()
-                scored = one_a_head(objectives, self.row)
+                objectives: list[Objective] = [term.objective for term in terms]
+                scored = one_a_head(objectives or self.masked_terms(), self.row)
                 unseen = self.unseen() if name == "encoder" else 0
                 asked = self._outputs(scored)
                 encoder = self.network(name)
@@ -227,7 +227,7 @@ class Stage(Node):
         assert found is not None, "asked only of what is there"
         return found
 
-    def _outputs(self, scored: tuple[TermNode, ...]) -> int | None:
+    def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
         """States of a row that these read; None: no fewer than there are."""
         each = [one.outputs(self.row) for one in scored]
         few = [number for number in each if number is not None]

@@ -13,6 +13,7 @@ class Clm(LanguageModel):
 
     kind: Literal["clm"] = "clm"
     causal = True
+    fills = "end"
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row: all."""

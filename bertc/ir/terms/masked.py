@@ -31,6 +31,7 @@ class Masked(LanguageModel):
     positional = ("p", "unit")
     predicts_masked = True
     output_rank = 0
+    fills = "masks"
 
     @model_validator(mode="after")
     def _rare_tokens(self) -> Self:
@@ -51,11 +52,6 @@ class Masked(LanguageModel):
         """``mlm``, whichever term hides the tokens."""
         return "mlm"
 
-    @property
-    def masks(self) -> "Masked":
-        """Its own."""
-        return self
-
     def predictions(self, seq: int) -> int:
         """Predicted positions a row, the K of the (batch, K) tensors."""
         wanted = max(1, math.ceil(self.p * seq))
@@ -72,6 +68,11 @@ class Mlm(Masked):
     kind: Literal["mlm"] = "mlm"
     shorthand = "unit"
 
+    @property
+    def masks(self) -> "Mlm":
+        """Its own."""
+        return self
+
 
 class Tlm(Masked):
     """Predict tokens hidden from a sentence and its translation (XLM 3.3), by mlm's head.
@@ -81,3 +82,8 @@ class Tlm(Masked):
 
     kind: Literal["tlm"] = "tlm"
     translations = True
+
+    @property
+    def masks(self) -> "Tlm":
+        """Its own."""
+        return self

@@ -13,7 +13,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
 if TYPE_CHECKING:
-    from bertc.ir.terms.masked import Masked
+    from bertc.ir.terms.masked import Mlm, Tlm
 
 LONG, FP32 = 8, 4
 """Bytes of an id or a position, and of a weight."""
@@ -45,6 +45,7 @@ class TermNode(Node):
     ``pairs``: how the rows it asks about are paired. ``translations``: it reads rows of a text and
     its translation, and terms that do not read the others. ``causal``: its encoder sees no token
     ahead. ``output_rank`` orders what terms read of a row: dropout follows it, so it never changes.
+    ``fills``: what it teaches to fill in a text, the masks or the token after its end.
     """
 
     scored: ClassVar[Scored]
@@ -54,6 +55,7 @@ class TermNode(Node):
     translations: ClassVar[bool] = False
     causal: ClassVar[bool] = False
     output_rank: ClassVar[int] = 3
+    fills: ClassVar[Literal["", "masks", "end"]] = ""
 
     @property
     @abstractmethod
@@ -71,12 +73,12 @@ class TermNode(Node):
         """The layers between the states it reads and its scores."""
 
     @property
-    def masks(self) -> "Masked | None":
+    def masks(self) -> "Mlm | Tlm | None":
         """How it hides tokens of the input, if it does."""
         return None
 
     @property
-    def masks_alone(self) -> "Masked | None":
+    def masks_alone(self) -> "Mlm | Tlm | None":
         """How it chooses tokens where no other term of the stage hides any."""
         return None
 

@@ -24,6 +24,7 @@ class Plm(LanguageModel):
     block: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     positional = ("k", "max")
     output_rank = 4
+    fills = "masks"
 
     def predictions(self, seq: int) -> int:
         """Predicted positions a row: of 512 tokens 85 (XLNet README, --num_predict)."""

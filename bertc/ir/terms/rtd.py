@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bertc.ir.terms.heads import DetectorHead
-from bertc.ir.terms.masked import Masked, Mlm
+from bertc.ir.terms.masked import Mlm
 from bertc.ir.terms.masking import Replace
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 
@@ -30,7 +30,7 @@ class Rtd(TextTerm):
         return DetectorHead()
 
     @property
-    def masks_alone(self) -> Masked:
+    def masks_alone(self) -> Mlm:
         """A part ``p`` of the tokens, each hidden from a generator."""
         return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
 

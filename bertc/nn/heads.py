@@ -1,0 +1,199 @@
+"""The heads of terms: a module for each node of ``ir.terms.heads``, built from the weight table.
+
+Axes: b rows, s positions, n states, p beginnings, m examples of a row, h hidden, e embedding,
+w units of a conditioned head, f features, v token ids.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.head import AdaptiveHead, TransformHead
+from bertc.ir.terms.heads import (
+    BoundaryHead,
+    Classifier,
+    ConditionedSpanHead,
+    DetectorHead,
+    HeadNode,
+    VocabularyHead,
+)
+from bertc.ir.terms.node import TermNode
+from bertc.nn.activation import activate
+from bertc.nn.norm import build_norm
+from bertc.nn.weights import Embedding, Linear, Table, parameter
+
+
+class Heads(nn.Module):
+    """Heads by name, each once however many terms share it."""
+
+    def __init__(self, heads: Iterable[tuple[TermNode, Encoder]]) -> None:
+        super().__init__()
+        for objective, encoder in heads:
+            # Set by hand: a task may be called as a method of modules is.
+            self._modules.setdefault(objective.head_name, make_head(objective, encoder))
+
+    def __getitem__(self, name: str) -> nn.Module:
+        """The head of that name."""
+        found = self._modules[name]
+        assert found is not None, "heads are modules"
+        return found
+
+
+class TokenHead(nn.Module):
+    """States to features (n, e) that the token table turns into scores, and a bias a token."""
+
+    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+        super().__init__()
+        self.activation: Activation | None = None
+        if isinstance(node.head, TransformHead):
+            self.activation = node.head_activation
+        self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
+        normed = f"{name}.norm.weight" in table
+        self.norm = build_norm(table, f"{name}.norm", node.norm.head_function) if normed else None
+        bias = table.get(f"{name}.bias")
+        self.bias = None if bias is None else parameter(bias)
+
+    def forward(self, x_nh: torch.Tensor) -> torch.Tensor:
+        """The features."""
+        x = x_nh if self.dense is None else self.dense(x_nh)
+        if self.activation is not None:
+            x = activate(self.activation, x)
+        return x if self.norm is None else self.norm(x)
+
+    def bias_of(self, table_ve: torch.Tensor) -> torch.Tensor:
+        """The bias (v,); zeros where there is none."""
+        return table_ve.new_zeros(len(table_ve)) if self.bias is None else self.bias
+
+    def scores(self, x_nh: torch.Tensor, table_ve: torch.Tensor) -> torch.Tensor:
+        """Scores (n, v) of every token."""
+        features_ne = self(x_nh)
+        dtype = features_ne.dtype
+        return F.linear(features_ne, table_ve.to(dtype), self.bias_of(table_ve).to(dtype))
+
+
+class AdaptiveTokenHead(nn.Module):
+    """A bias a token, an entry a cluster, and the map of the first cluster if it is narrower."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.bias = parameter(table[f"{name}.bias"])
+        self.cluster = Linear(table, f"{name}.cluster")
+        narrows = f"{name}.project.weight" in table
+        self.project = Linear(table, f"{name}.project") if narrows else None
+
+
+class Boundary(nn.Module):
+    """Two layers over both boundaries of a span and the place between them (SpanBERT 3.2)."""
+
+    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+        super().__init__()
+        self.activation = node.head_activation
+        self.position = Embedding(table, f"{name}.position")
+        self.first = Linear(table, f"{name}.first")
+        self.first_norm = build_norm(table, f"{name}.first_norm", node.norm.head_function)
+        self.second = Linear(table, f"{name}.second")
+        self.second_norm = build_norm(table, f"{name}.second_norm", node.norm.head_function)
+        self.bias = parameter(table[f"{name}.bias"])
+
+    def forward(
+        self, left_nh: torch.Tensor, right_nh: torch.Tensor, place_n: torch.Tensor
+    ) -> torch.Tensor:
+        """Features (n, e) that the token table turns into scores."""
+        place_nf = self.position.weight.index_select(0, place_n).to(left_nh.dtype)
+        x = torch.cat([left_nh, right_nh, place_nf], dim=1)
+        x = self.first_norm(activate(self.activation, self.first(x)))
+        y: torch.Tensor = self.second_norm(activate(self.activation, self.second(x)))
+        return y
+
+
+class Detector(Linear):
+    """Scores above 0 where a token looks replaced."""
+
+    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+        super().__init__(table, name)
+        self.activation = node.head_activation
+        self.dense = Linear(table, f"{name}.dense")
+
+    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
+        """States to scores (b, s)."""
+        y_bsh = activate(self.activation, self.dense(x_bsh))
+        return super().forward(y_bsh).squeeze(-1)
+
+
+class Ends(Linear):
+    """Scores of every token to end a span, for each of some beginnings."""
+
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Encoder) -> None:
+        super().__init__(table, name)
+        self.activation = head.activation
+        self.dense = Linear(table, f"{name}.dense")
+        self.norm = (
+            build_norm(table, f"{name}.norm", node.norm.head_function) if head.normed else None
+        )
+
+    def scores(self, x_bsh: torch.Tensor, begun_bph: torch.Tensor) -> torch.Tensor:
+        """States of a row and those of its beginnings to scores (b, p, s) in fp32."""
+        assert self.dense.bias is not None, "the table has one"
+        h, weight, dtype = begun_bph.shape[2], self.dense.weight, begun_bph.dtype
+        # One product with each half: the states side by side would be p times as many.
+        own_bsw = F.linear(x_bsh, weight[:, :h].to(x_bsh.dtype))
+        given_bpw = F.linear(begun_bph, weight[:, h:].to(dtype), self.dense.bias.to(dtype))
+        mixed_bpsw = activate(self.activation, own_bsw[:, None] + given_bpw[:, :, None])
+        if self.norm is not None:
+            mixed_bpsw = self.norm(mixed_bpsw)
+        scores_bps: torch.Tensor = self(mixed_bpsw)[..., 0]
+        return scores_bps.float()
+
+
+class Answered(Linear):
+    """Scores of there being an answer, from the first token and the mean beginning."""
+
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead) -> None:
+        super().__init__(table, name)
+        self.activation = head.activation
+        self.dense = Linear(table, f"{name}.dense")
+
+    def forward(self, x_bmf: torch.Tensor) -> torch.Tensor:
+        """Both vectors side by side to scores (b, m) in fp32."""
+        dense_bmw = activate(self.activation, self.dense(x_bmf))
+        return super().forward(dense_bmw)[..., 0].float()
+
+
+class ConditionedSpan(nn.Module):
+    """Beginnings, the ends that go with each, and perhaps whether there is an answer."""
+
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Encoder) -> None:
+        super().__init__()
+        self.start = Linear(table, f"{name}.start")
+        self.end = Ends(table, f"{name}.end", head, node)
+        self.answered = Answered(table, f"{name}.answered", head) if head.answered else None
+
+
+def make_head(objective: TermNode, encoder: Encoder) -> nn.Module:
+    """The module of an objective's head over the states of an encoder."""
+    return module_of(objective.head_node, objective.head_name, encoder)
+
+
+def module_of(node: HeadNode, name: str, encoder: Encoder) -> nn.Module:
+    """The module of a head, whose weights have names that begin with its own."""
+    table = {weight.name: weight for weight in node.weights(name, encoder)}
+    match node:
+        case VocabularyHead():
+            if isinstance(encoder.head, AdaptiveHead):
+                return AdaptiveTokenHead(table, name)
+            return TokenHead(table, name, encoder)
+        case Classifier():
+            return Linear(table, name)
+        case BoundaryHead():
+            return Boundary(table, name, encoder)
+        case DetectorHead():
+            return Detector(table, name, encoder)
+        case ConditionedSpanHead() as head:
+            return ConditionedSpan(table, name, head, encoder)
+        case unreachable:
+            assert_never(unreachable)

@@ -1,0 +1,58 @@
+"""Questions about the two segments of an example: labels that came with the text.
+
+Axes: b rows, m examples of a row, n = b*m, h hidden.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from bertc.ir.terms.pairs import PairTerm
+from bertc.nn import Reading
+from bertc.nn.encoder import Encoder
+from bertc.nn.weights import Linear
+from bertc.objectives.targets import Columns, Questions
+from bertc.objectives.term import Predicted, TermTensors, TextRows
+
+
+class PairTensors(TermTensors[PairTerm, Questions, Linear]):
+    """Two classes of the pooled first token of each example."""
+
+    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Questions]:
+        """A question about each example."""
+        inputs = rows.inputs
+        used_bm = inputs.starts < inputs.token_ids.shape[1]
+        positions_bm = torch.where(used_bm, inputs.starts, 0)
+        return reading, Questions(positions_bm, inputs.pair_labels, used_bm.float())
+
+    def positions(self, own: Questions, columns: Columns) -> tuple[torch.Tensor, ...]:
+        """The first token of each example."""
+        return (own.positions,)
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Questions,
+        columns: Columns,
+        head: Linear,
+        network: Encoder,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """By a linear map of the pooled states."""
+        pooled_bmh = network.pool(states[0])
+        logits_n2 = head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
+        labels_n = own.labels.reshape(-1)
+        losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
+        return Predicted(losses_n, logits_n2.argmax(1) == labels_n)
+
+    def weights(self, own: Questions) -> torch.Tensor:
+        """Where there is an example."""
+        return own.weights
+
+    def labels(self, own: Questions, columns: Columns) -> torch.Tensor:
+        """0 where the segments are in order."""
+        return own.labels
+
+    def explain_example(self, own: Questions, row: int, nth: int) -> list[tuple[str, str]]:
+        """The right answer."""
+        label = int(own.labels[row, nth])
+        return [(self.node.kind, f"{label}, {self.node.answers[label]}")]

@@ -1,0 +1,109 @@
+"""The one match from a term's node to its tensors, and the walks over the terms of a network.
+
+A walk takes ``Network.scored`` in order: positions stand in it beside each other in the reading,
+and states are handed out by the same walk.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, assert_never
+
+import torch
+
+from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.task import Task
+from bertc.ir.program.resolved import Stage
+from bertc.ir.terms.clm import Clm
+from bertc.ir.terms.masked import Mlm, Tlm
+from bertc.ir.terms.pairs import Nsp, Sop
+from bertc.ir.terms.plm import Plm
+from bertc.ir.terms.rtd import Rtd
+from bertc.ir.terms.sbo import Sbo
+from bertc.nn import Reading, rows_at
+from bertc.objectives.answers import TaskTensors
+from bertc.objectives.clm import ClmTensors
+from bertc.objectives.mlm import MaskedTensors
+from bertc.objectives.pairs import PairTensors
+from bertc.objectives.plm import PlmTensors
+from bertc.objectives.rtd import RtdTensors
+from bertc.objectives.sbo import SboTensors
+from bertc.objectives.targets import Columns
+from bertc.objectives.term import TermTensors
+
+AnyTensors = TermTensors[Any, Any, Any]
+
+
+def tensors_of(objective: Objective) -> AnyTensors:
+    """The tensor side of an objective."""
+    match objective:
+        case Mlm() | Tlm():
+            return MaskedTensors(objective)
+        case Clm():
+            return ClmTensors(objective)
+        case Plm():
+            return PlmTensors(objective)
+        case Sbo():
+            return SboTensors(objective)
+        case Nsp() | Sop():
+            return PairTensors(objective)
+        case Rtd():
+            return RtdTensors(objective)
+        case Task():
+            return TaskTensors(objective)
+        case unreachable:
+            assert_never(unreachable)
+
+
+class Joined(NamedTuple):
+    """An objective by the names of its loss and of its head, and its tensors."""
+
+    name: str
+    head: str
+    tensors: AnyTensors
+
+
+def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
+    """Objectives with their tensors, in their order."""
+    return tuple(Joined(one.title, one.head_name, tensors_of(one)) for one in objectives)
+
+
+def with_output_positions(stage: Stage, columns: Columns) -> Columns:
+    """With the positions at which each network's states are read, where those are few."""
+    for network in stage.networks():
+        if network.asked is None:
+            continue
+        each = _positions(joined(network.scored), columns).values()
+        asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
+        reading = columns.read_by(network.name)._replace(asked=asked_bk)
+        columns = columns.with_reading(network.name, reading)
+    return columns
+
+
+def states_of(
+    scored: tuple[Joined, ...], columns: Columns, reading: Reading, hidden: torch.Tensor
+) -> dict[str, tuple[torch.Tensor, ...]]:
+    """The states that each head reads, by its name, of a network's states (b, ..., h)."""
+    each = _positions(scored, columns)
+    if reading.asked is None:
+        return {
+            name: (hidden,) if some is None else tuple(rows_at(hidden, one) for one in some)
+            for name, some in each.items()
+        }
+    sizes = [one.shape[1] for some in each.values() for one in some or ()]
+    parts = list(torch.split(hidden, sizes, dim=1)) if sizes else []
+    found: dict[str, tuple[torch.Tensor, ...]] = {}
+    for name, some in each.items():
+        count = 0 if some is None else len(some)
+        found[name] = (hidden,) if some is None else tuple(parts[:count])
+        parts = parts[count:]
+    return found
+
+
+def _positions(
+    scored: tuple[Joined, ...], columns: Columns
+) -> dict[str, tuple[torch.Tensor, ...] | None]:
+    """The positions that each head reads, where the batch has targets for it."""
+    return {
+        one.head: one.tensors.positions(columns.terms[one.name], columns)
+        for one in scored
+        if one.name in columns.terms
+    }

@@ -1,0 +1,63 @@
+"""From states to losses over the vocabulary, by whichever head an encoder has.
+
+Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token ids.
+"""
+
+import torch
+from torch import nn
+
+from bertc.nn.encoder import Encoder
+from bertc.nn.heads import AdaptiveTokenHead, TokenHead
+from bertc.nn.weights import Embedding
+from bertc.objectives.adaptive import adaptive_logits, adaptive_loss
+from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.term import Predicted
+
+
+def token_losses(
+    states_bkh: torch.Tensor,
+    targets_bk: torch.Tensor,
+    head: nn.Module,
+    network: Encoder,
+    chances_bk: torch.Tensor | None = None,
+) -> Predicted:
+    """The losses of tokens that a head predicts from states, and guesses where chances are."""
+    states_nh = states_bkh.flatten(0, 1)
+    if isinstance(head, AdaptiveTokenHead):
+        assert chances_bk is None, "no guesses are drawn from an adaptive head"
+        token = network.embeddings.token
+        return Predicted(
+            *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
+        )
+    assert isinstance(head, TokenHead), "the head of a language model"
+    bias_v = head.bias_of(_table(network))
+    return feature_losses(head(states_nh), bias_v, targets_bk, network, chances_bk)
+
+
+def feature_losses(
+    features_ne: torch.Tensor,
+    bias_v: torch.Tensor,
+    targets_bk: torch.Tensor,
+    network: Encoder,
+    chances_bk: torch.Tensor | None = None,
+) -> Predicted:
+    """The losses of tokens whose scores are features times the token table."""
+    table_ve = _table(network).to(features_ne.dtype)
+    chances_n = None if chances_bk is None else chances_bk.reshape(-1)
+    return Predicted(
+        *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
+    )
+
+
+def token_logits(states_nh: torch.Tensor, head: nn.Module, network: Encoder) -> torch.Tensor:
+    """Scores (n, v) of every token; log p of an adaptive head."""
+    if isinstance(head, AdaptiveTokenHead):
+        return adaptive_logits(network.node, states_nh, head, network.embeddings.token)
+    assert isinstance(head, TokenHead), "the head of a language model"
+    return head.scores(states_nh, _table(network))
+
+
+def _table(network: Encoder) -> torch.Tensor:
+    token = network.embeddings.token
+    assert isinstance(token, Embedding), "the checks see to one table"
+    return token.weight
