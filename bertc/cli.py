@@ -14,9 +14,9 @@ def main() -> None:
     signals = _Signals()
     try:
         signals.answer()
-        from bertc.planning.cores import now, share_cores
+        from bertc.planning.cores import cpu_times, share_cores
 
-        began = now()
+        began = cpu_times()
         from bertc.commands import app
 
         share_cores(began)

@@ -382,7 +382,7 @@ def test_threads_wait_as_the_environment_says(said: dict[str, str], waiting) -> 
 def test_threads_sleep_soon_where_others_are_busy(waiting) -> None:
     cores.share_cores(None)
     assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
-    with cores.waiting_as_ever():
+    with cores.default_waiting():
         assert "GOMP_SPINCOUNT" not in os.environ
     assert os.environ["GOMP_SPINCOUNT"] == cores.SPINS
 

@@ -19,7 +19,7 @@ from bertc.interop.hf_config import hf_config
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
 from bertc.planning import Plan
-from bertc.planning.cores import waiting_as_ever
+from bertc.planning.cores import default_waiting
 from bertc.step.feed import split, to_inputs
 from bertc.step.synthetic import RandomText, Unlearned, unlearned_tables
 
@@ -47,7 +47,7 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
             yield _step(resolved, plan, model, precision, compile)
 
         title = f"transformers {precision}" + ", compiled" * compile
-        return Contender(title, precision, compile, open, nullcontext, waiting_as_ever)
+        return Contender(title, precision, compile, open, nullcontext, default_waiting)
 
     forms: list[tuple[Precision, bool]] = [("fp32", False)]
     if plan.precision == "bf16":

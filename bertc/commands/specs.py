@@ -114,7 +114,7 @@ def estimate(
     from bertc.external import row_lengths
     from bertc.planning import cores
 
-    began = cores.now() if device == "cpu" else None
+    began = cores.cpu_times() if device == "cpu" else None
     counting = convention_named(convention)
     found = [point for spec in specs for point in points(spec, set or ())]
     estimates = [
@@ -125,7 +125,7 @@ def estimate(
         typer.echo(as_json(estimates))
         return
     typer.echo(as_table(estimates))
-    if told := cores.beside(cores.taken_by_others(began)):
+    if told := cores.slowdown_note(cores.taken_by_others(began)):
         typer.echo(told)
 
 

@@ -11,13 +11,13 @@ from bertc.ir.network.growth import Growth, Identity, Interleave, parted
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
-UNSEEN = "encoder.embeddings.unseen"
+QUERY_STREAM = "encoder.embeddings.unseen"
 """XLNet's initial query-stream state, which only permutation-LM objectives need."""
 
 SHOWN_REASONS = 3
 """Reasons listed in a refusal; the rest is counted."""
 
-Shapes = Mapping[str, tuple[int, ...]]
+ShapesByName = Mapping[str, tuple[int, ...]]
 
 
 def fit(
@@ -40,7 +40,7 @@ def fit(
         for name in new_shapes.keys() & old_shapes.keys()
         if new_shapes[name] != old_shapes[name]
     }
-    other_parts |= {f"heads.{title}" for title in told_otherwise(old, new)}
+    other_parts |= {f"heads.{title}" for title in changed_answers(old, new)}
     old_shapes = {
         name: shape
         for name, shape in old_shapes.items()
@@ -71,7 +71,7 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
     )
 
 
-def told_otherwise(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answer]]:
+def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Answer]]:
     """Tasks of both programs whose answers differ, in labels or in kind, by name: old and new."""
     before = {term.name: term.objective for term in old.terms()}
     pairs = [(t.name, before.get(t.name), t.objective) for t in new.terms()]
@@ -110,7 +110,9 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     return reasons
 
 
-def _other_shapes(copies: Mapping[str, str], old_shapes: Shapes, new_shapes: Shapes) -> list[str]:
+def _other_shapes(
+    copies: Mapping[str, str], old_shapes: ShapesByName, new_shapes: ShapesByName
+) -> list[str]:
     return [
         f"{name} is {_shape(old_shapes[source])} there and {_shape(new_shapes[name])} here"
         for name, source in copies.items()
@@ -118,7 +120,7 @@ def _other_shapes(copies: Mapping[str, str], old_shapes: Shapes, new_shapes: Sha
     ]
 
 
-def _missing(names: Collection[str], full_map: WeightMap, old_shapes: Shapes) -> list[str]:
+def _missing(names: Collection[str], full_map: WeightMap, old_shapes: ShapesByName) -> list[str]:
     """Reasons from weights that the new network needs and the old one lacks."""
     parts = {_part(name) for name in old_shapes}
     return [
@@ -129,7 +131,7 @@ def _missing(names: Collection[str], full_map: WeightMap, old_shapes: Shapes) ->
 
 
 def _unused(names: Collection[str]) -> list[str]:
-    unused = [name for name in sorted(names) if not _optional(name) and name != UNSEEN]
+    unused = [name for name in sorted(names) if not _optional(name) and name != QUERY_STREAM]
     return [f"its {name} has no place here" for name in unused]
 
 

@@ -5,7 +5,7 @@ from bertc.data.batches.batch import RawBatch
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.stage import StageData
 from bertc.data.cache.progress import Progress, Silent
-from bertc.data.corpus import AnyData, Corpus, prepare
+from bertc.data.corpus import AnyData, PreparedCorpus, prepare
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskBatch, TaskSet
 from bertc.data.examples.task_data import TaskData
@@ -16,7 +16,7 @@ from bertc.data.vocab.vocabulary import Vocabulary
 __all__ = [
     "AnyData",
     "TextData",
-    "Corpus",
+    "PreparedCorpus",
     "Progress",
     "RawBatch",
     "RunningData",

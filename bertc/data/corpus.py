@@ -13,11 +13,11 @@ from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.examples.task_data import TaskData
-from bertc.data.examples.task_sets import digest, read_tasks
+from bertc.data.examples.task_sets import read_tasks, task_digest
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
-from bertc.data.rows.tokens import PARTS, open_tokens, token_dtype
-from bertc.data.sources.source import Source, Text, open_source
+from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
+from bertc.data.sources.source import CorpusText, TextSource, open_source
 from bertc.data.sources.spool import spooled
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
@@ -30,7 +30,7 @@ AnyData = TextData | TaskData
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class PreparedCorpus:
     """The data of a run; ``fingerprint`` is of its content, not of where or when it was written.
 
     ``facts`` holds, for each source, its name and its counts of tokens, sentences and documents.
@@ -47,7 +47,7 @@ class Corpus:
         return self.stages[index]
 
 
-def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
+def prepare(resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
     """Read, tokenise and arrange the data of a program, or open it from the cache.
 
     Raises:
@@ -71,7 +71,7 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
     ]
     vocabulary = replace(vocabulary, unigram=_unigram(resolved, tokenised, read, vocabulary.size))
     stages = tuple(replace(data, vocabulary=vocabulary) for data in read)
-    return Corpus(
+    return PreparedCorpus(
         resolved,
         vocabulary,
         _content(resolved, vocabulary, tokenised, stages),
@@ -83,14 +83,14 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> Corpus:
 def _content(
     resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[Text, Tokenised],
+    tokenised: dict[CorpusText, Tokenised],
     read: tuple[AnyData, ...],
 ) -> str:
     """Fingerprint of the text and of all settings that turn it into batches; paths do not count."""
     stages: list[object] = []
     for stage, data in zip(resolved.stages, read, strict=True):
         if isinstance(data, TaskData):
-            stages.append((digest(data), stage.batch, stage.smoothing))
+            stages.append((task_digest(data), stage.batch, stage.smoothing))
             continue
         shares = [
             (weight, {**tokenised[text].facts, "name": ""}, text.languages)
@@ -103,9 +103,9 @@ def _content(
     return fingerprint(VERSION, _spelling(vocabulary), stages, resolved.run.seed)
 
 
-def _named_sources(resolved: Resolved) -> dict[Text, Source]:
+def _named_sources(resolved: Resolved) -> dict[CorpusText, TextSource]:
     """The sources that a new vocabulary is learned from if all stages learn tasks."""
-    texts = (Text(share.corpus) for stage in resolved.stages for share in stage.data)
+    texts = (CorpusText(share.corpus) for stage in resolved.stages for share in stage.data)
     return {text: open_source(*text) for text in dict.fromkeys(texts)}
 
 
@@ -114,7 +114,7 @@ def _spelling(vocabulary: Vocabulary) -> str:
 
 
 def _vocabulary(
-    resolved: Resolved, sources: dict[Text, Source], cache: Path, progress: Progress
+    resolved: Resolved, sources: dict[CorpusText, TextSource], cache: Path, progress: Progress
 ) -> Vocabulary:
     node = resolved.vocabulary
     if isinstance(node, TokenizerFile):
@@ -139,13 +139,13 @@ def _vocabulary(
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
 
 
-def _monolingual(sources: dict[Text, Source]) -> list[tuple[str, Source]]:
+def _monolingual(sources: dict[CorpusText, TextSource]) -> list[tuple[str, TextSource]]:
     """Each monolingual source with its language; parallel text as two, none twice."""
     sources_by_text = {}
     for text, source in sources.items():
         if isinstance(text.corpus, Parallel):
             for side, language in enumerate(text.corpus.languages):
-                sources_by_text[Text(text.corpus, side)] = (
+                sources_by_text[CorpusText(text.corpus, side)] = (
                     language,
                     open_source(text.corpus, side),
                 )
@@ -155,7 +155,7 @@ def _monolingual(sources: dict[Text, Source]) -> list[tuple[str, Source]]:
 
 
 def _tokenised(
-    source: Source, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
+    source: TextSource, vocabulary: Vocabulary, holdout: float, cache: Path, progress: Progress
 ) -> Tokenised:
     dtype = token_dtype(vocabulary.size)
     name = fingerprint(VERSION, source.identity, _spelling(vocabulary), holdout)
@@ -166,13 +166,13 @@ def _tokenised(
         progress,
         source.text_bytes * np.dtype(dtype).itemsize // 4,
     )
-    train, heldout = (open_tokens(folder, part, dtype) for part in PARTS)
+    train, heldout = (open_tokens(folder, part, dtype) for part in SPLITS)
     counts = np.fromfile(folder / "train.counts", dtype=np.int64)
     return Tokenised(name, dict(facts), train, heldout, counts)
 
 
 def _unigram(
-    resolved: Resolved, tokenised: dict[Text, Tokenised], read: list[AnyData], size: int
+    resolved: Resolved, tokenised: dict[CorpusText, Tokenised], read: list[AnyData], size: int
 ) -> NDArray[np.float64]:
     """The relative frequency (v,) of each token among those that the steps of the run read."""
     unigram = np.zeros(size)

@@ -15,7 +15,7 @@ from bertc.diagnostics.diagnostic import Diagnostic, Note
 from bertc.diagnostics.span import Source, Span
 
 MOST_LINES = 12
-WIDTH = 100
+MAX_COLUMNS = 100
 _TAB = 4
 _STYLES = {"error": "1;31", "remark": "1;33", "place": "34", "note": "1;36", "help": "1;32"}
 
@@ -26,10 +26,10 @@ def render(diagnostics: Iterable[Diagnostic], color: bool = False) -> str:
     Control characters and marks that turn the direction of text are shown as escapes, so that a
     hostile text cannot change what a terminal shows.
     """
-    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in in_order(diagnostics))
+    return "\n\n".join(_Page(color).one(diagnostic) for diagnostic in sorted_by_place(diagnostics))
 
 
-def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+def sorted_by_place(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Diagnostics by source, as first met, then by place; those without a place last."""
     unique = list(dict.fromkeys(diagnostics))
     sources: dict[Source, int] = {}
@@ -98,7 +98,7 @@ class _Page:
                 lines += self.excerpt(note.span, "", gutter, "-", "note")
                 continue
             at = f", at {note.span}" if note.span else ""
-            first, *more = wrap(escaped(note.message + at), WIDTH - 6, max_lines=left)
+            first, *more = wrap(escaped(note.message + at), MAX_COLUMNS - 6, max_lines=left)
             lines += [f"{word}: {first}", *(" " * 6 + line for line in more)]
         return lines
 
@@ -124,8 +124,8 @@ def _cropped(span: Span) -> tuple[str, str, str]:
     line_end = text.find("\n", span.start)
     line_end = len(text) if line_end < 0 else line_end
     end = min(span.end, line_end)
-    first = start if span.start - start <= WIDTH // 2 else span.start - WIDTH // 4
-    last = min(line_end, first + WIDTH)
+    first = start if span.start - start <= MAX_COLUMNS // 2 else span.start - MAX_COLUMNS // 4
+    last = min(line_end, first + MAX_COLUMNS)
     before = _printable(text[first : span.start], 0)
     if first > start:
         before = "..." + before

@@ -9,7 +9,7 @@ from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.memory_points import MOMENTS_BYTES, Moment, Step
 from bertc.ir.network.forward import forward
 from bertc.ir.program.resolved import Stage
-from bertc.planning.plan import Fit, choose, largest_divisor
+from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
 """Share of the memory a step may fill. On a GPU the rest is for gaps between the blocks of the
@@ -54,7 +54,7 @@ def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
 
 def _fit(step: Step) -> Fit:
     kept, recomputed = _most(step), _most(replace(step, recompute=True))
-    return choose(step.stage, step.room.recompute, step.room.device, kept, recomputed)
+    return choose_fit(step.stage, step.room.recompute, step.room.device, kept, recomputed)
 
 
 def _most(step: Step) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
 from bertc.data.examples.task import in_order_of_length
-from bertc.data.layouts.example import Asked, Example
+from bertc.data.layouts.example import Example, QuestionExample
 from bertc.host.signals import Stop
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Read
@@ -35,7 +35,7 @@ from bertc.objectives import (
 )
 from bertc.step.step import answered
 from bertc.step.task_feed import to_columns
-from bertc.tasks.gold import Given
+from bertc.tasks.gold import AnswerValue
 from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
@@ -55,7 +55,7 @@ class Answers:
     the mean over what is asked, of which ``accuracy`` is told right; 0 where nobody knows.
     """
 
-    given: list[Given]
+    given: list[AnswerValue]
     probabilities: list[tuple[float, ...]] = field(default_factory=list)
     spans: list[Decoded] = field(default_factory=list)
     loss: float = 0.0
@@ -163,7 +163,7 @@ def _in_place(said: Said, count: int) -> NDArray[np.float64]:
 
 def _labels(asked: Labels, said: Said, count: int) -> Answers:
     parts = _softmax(_in_place(said, count))
-    given: list[Given] = [asked.names[best] for best in parts.argmax(1)]
+    given: list[AnswerValue] = [asked.names[best] for best in parts.argmax(1)]
     return Answers(given, [tuple(row) for row in parts.tolist()])
 
 
@@ -178,7 +178,7 @@ def _choices(asked: Choice, said: Said, count: int) -> Answers:
         values = _plain(scores).cpu().double().numpy()
         found[batch.rows[:: asked.most] // asked.most] = np.where(there, values, -np.inf)
     parts = _softmax(found)
-    given: list[Given] = [int(best) for best in parts.argmax(1)]
+    given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
     return Answers(given, [tuple(row) for row in parts.tolist()])
 
 
@@ -186,7 +186,7 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
     """A word without a state of its own has the tag that says the least."""
     counts = np.diff(rows.word_begins)
     other = "O" if "O" in asked.names else asked.names[0]
-    given: list[Given] = [() for _ in counts]
+    given: list[AnswerValue] = [() for _ in counts]
     sure: list[tuple[float, ...]] = [() for _ in counts]
     for batch, scores in said:
         values = _softmax(_plain(scores).cpu().double().numpy())
@@ -241,7 +241,7 @@ def _decoded(
     rows: TaskRows,
     windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
 ) -> Decoded:
-    assert isinstance(example, Asked), "who reads has a question"
+    assert isinstance(example, QuestionExample), "who reads has a question"
     places = [
         Window(
             int(rows.owners[row]),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
 from bertc.data.examples.task_sets import judged_on, unread
-from bertc.data.layouts import named, scored_examples, scored_parts
+from bertc.data.layouts import scored_examples, scored_parts, source_name
 from bertc.diagnostics import MissingInputError
 from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
@@ -18,7 +18,7 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
-from bertc.tasks.gold import Given
+from bertc.tasks.gold import AnswerValue
 from bertc.tasks.metrics import judge
 
 
@@ -65,7 +65,7 @@ def evaluate_tasks(
     return Evaluation(loss, losses, accuracy, total, scores=scores, always=always)
 
 
-def _one_for_all(given: Sequence[Given]) -> str | None:
+def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
     """The label, tag or span that is all that several examples were given."""
     said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
     only = said.pop() if len(said) == 1 and len(given) > 1 else None
@@ -103,7 +103,7 @@ def evaluate_files(
         found = judged_on(task, name, every, most)
         read = encode(task, found, vocabulary, seq, segments)
         rows[name] = found, read
-        notes.append(_read_from(task, name, named(source.source), len(found), len(every)))
+        notes.append(_read_from(task, name, source_name(source.source), len(found), len(every)))
         lost = unread(task, read, len(found), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
     placed(model, device)
@@ -121,7 +121,7 @@ def sources_told(data: TaskData) -> tuple[str, ...]:
     for own in data.sets:
         parts = scored_parts(own.task)
         for name, (examples, _) in own.parts.items():
-            lines.append(_read_from(own.task, name, named(parts[name].source), len(examples)))
+            lines.append(_read_from(own.task, name, source_name(parts[name].source), len(examples)))
     return tuple(lines)
 
 

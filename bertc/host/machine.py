@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bertc.data import Corpus, TaskData
+from bertc.data import PreparedCorpus, TaskData
 from bertc.diagnostics import MachineError
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
 from bertc.estimate.accelerators import accelerator_called
@@ -64,7 +64,7 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     )
 
 
-def cost_here(resolved: Resolved, corpus: Corpus, world: World) -> Estimate:
+def cost_here(resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
     """What a run is expected to cost on this machine; a GPU that nobody knows is measured first."""
     machine = detect(resolved.run.device, world.per_host)
     lengths = [

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from bertc.data import Vocabulary, encode, vocabulary_of
-from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.evaluation.task_lookup import imported, task_of
 from bertc.inference.fill_mask import Filled, filled
 from bertc.inference.predict import answered
@@ -47,7 +54,7 @@ class Tokenizer:
         """
         one = isinstance(texts, str | tuple)
         each = [_pair(text) for text in ([texts] if one else texts)]
-        examples = [Labelled(str(n), text, None) for n, text in enumerate(each)]
+        examples = [LabelledExample(str(n), text, None) for n, text in enumerate(each)]
         rows = encode(Classify(), examples, self.vocabulary, self.longest, self._segments)
         shape = len(each), int(rows.lengths.max(initial=0))
         token_ids_bs = torch.full(shape, self.vocabulary.pad)
@@ -143,7 +150,7 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         words = row.split() if isinstance(row, str) else row
         if not isinstance(words, list | tuple) or not _are_texts(words):
             raise _unlike(task, number, row)
-        return Tagged(key, tuple(words), ())
+        return TaggedExample(key, tuple(words), ())
     parts = (row,) if isinstance(row, str) else row
     if not isinstance(parts, tuple):
         raise _unlike(task, number, row)
@@ -152,17 +159,19 @@ def _example(task: AnyTask, number: int, row: Any) -> Example:
         listed = isinstance(choices, list | tuple) and 2 <= len(choices) <= answer.most
         if len(parts) != len(task.reads) or not listed or not _are_texts([*texts, *choices]):
             raise _unlike(task, number, row)
-        return Chosen(key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None)
+        return ChoiceExample(
+            key, texts[0] if len(texts) > 1 else "", texts[-1], tuple(choices), None
+        )
     either = imported(task) and len(parts) in (1, 2) and not isinstance(answer, Span)
     if not _are_texts(parts) or not (either or len(parts) == len(task.reads)):
         raise _unlike(task, number, row)
     match answer:
         case Labels():
-            return Labelled(key, parts, None)
+            return LabelledExample(key, parts, None)
         case Score():
-            return Scored(key, parts, None)
+            return ScoredExample(key, parts, None)
         case Span():
-            return Asked(key, parts[0], parts[1], (), None)
+            return QuestionExample(key, parts[0], parts[1], (), None)
         case _:
             assert_never(answer)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bertc.native.library import Value, load
+from bertc.native.library import ValueType, load_library
 
 MAX_ROW_WIDTH = 16384
 """The most elements of a row that the kernels can work on."""
@@ -18,7 +18,7 @@ PARTIAL_SUMS = 16
 """Partial sums of a vector's gradient: fixed, so that threads do not change the result."""
 LEVELS = 1 << 16
 """Steps in which a dropout rate is rounded."""
-_TYPES: dict[torch.dtype, Value] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
+_TYPES: dict[torch.dtype, ValueType] = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 _POINTER, _LONG, _WORD = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64
 _INT, _FLOAT = ctypes.c_int, ctypes.c_float
 _DROPPED = (_WORD, _INT, _FLOAT, _INT)
@@ -62,14 +62,14 @@ def kernels_for(x: Tensor, *weights: Tensor, width: int = 1) -> "Kernels | None"
     return None if value is None else _kernels(value)
 
 
-def missing(value: Value) -> str:
+def missing(value: ValueType) -> str:
     """The reason why there are no kernels for this dtype; empty if there are."""
-    return load(value).missing
+    return load_library(value).missing
 
 
 @cache
-def _kernels(value: Value) -> "Kernels | None":
-    library = load(value).library
+def _kernels(value: ValueType) -> "Kernels | None":
+    library = load_library(value).library
     return None if library is None else Kernels(library)
 
 

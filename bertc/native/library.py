@@ -16,7 +16,7 @@ import torch
 from bertc.storage.paths import cache_folder
 
 SOURCE = Path(__file__).with_name("kernels.c")
-FLAGS = (
+COMPILER_FLAGS = (
     "-O3", "-fPIC", "-shared", "-std=gnu11", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
 VECTORS = {
@@ -28,7 +28,7 @@ VECTORS = {
 }  # fmt: skip
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
-Value = Literal["bf16", "fp32"]
+ValueType = Literal["bf16", "fp32"]
 
 
 class Loaded(NamedTuple):
@@ -39,12 +39,12 @@ class Loaded(NamedTuple):
 
 
 @cache
-def load(value: Value) -> Loaded:
+def load_library(value: ValueType) -> Loaded:
     """Load the kernels for a dtype; the first call on a machine compiles them."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if platform.system() != "Linux":
         return Loaded(None, f"not on {platform.system()}")
-    command = [*FLAGS, *VECTORS.get(torch.backends.cpu.get_cpu_capability(), ())]
+    command = [*COMPILER_FLAGS, *VECTORS.get(torch.backends.cpu.get_cpu_capability(), ())]
     command += ["-DBF16"] if value == "bf16" else []
     try:
         content = SOURCE.read_bytes()

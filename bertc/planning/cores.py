@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-TOLD = 0.25
+NOTABLE_CORES = 0.25
 """Cores taken by other processes below which nothing is said or changed."""
 SPINS = "200"
 """GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
@@ -55,7 +55,7 @@ def _granted(
                 yield int(quota) / int(period)
 
 
-def share_cores(since: "Moment | None") -> None:
+def share_cores(since: "CpuTimes | None") -> None:
     """Let idle threads sleep soon if other processes were busy since that moment.
 
     They would spin for milliseconds, on cores that other processes, or the thread that they wait
@@ -63,17 +63,17 @@ def share_cores(since: "Moment | None") -> None:
     its own a step that spins is faster by a sixth (docs/performance.md). OpenMP reads the setting
     when torch is loaded, so call this before; a choice of the user in the environment stays.
     """
-    if not waiting_is_told() and taken_by_others(since) >= TOLD:
+    if not waiting_is_configured() and taken_by_others(since) >= NOTABLE_CORES:
         os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
-def waiting_is_told() -> bool:
+def waiting_is_configured() -> bool:
     """True if the environment already sets how idle threads wait."""
     return bool({"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys())
 
 
 @contextmanager
-def waiting_as_ever() -> Iterator[None]:
+def default_waiting() -> Iterator[None]:
     """Start child processes inside this block without the setting of ``share_cores``."""
     ours = os.environ.get("GOMP_SPINCOUNT") == SPINS
     if ours:
@@ -86,15 +86,15 @@ def waiting_as_ever() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Moment:
+class CpuTimes:
     """CPU seconds since boot on the cores of this process: all, its own, and the clock time."""
 
     busy: float
-    own: float
+    this_process: float
     at: float
 
 
-def now() -> Moment | None:
+def cpu_times() -> CpuTimes | None:
     """The CPU times until now; None where the system has none (other than Linux)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
@@ -106,23 +106,23 @@ def now() -> Moment | None:
     ]
     if not busy:
         return None
-    return Moment(sum(busy) / os.sysconf("SC_CLK_TCK"), time.process_time(), time.monotonic())
+    return CpuTimes(sum(busy) / os.sysconf("SC_CLK_TCK"), time.process_time(), time.monotonic())
 
 
-def taken_by_others(since: Moment | None) -> float:
+def taken_by_others(since: CpuTimes | None) -> float:
     """The mean number of cores that other processes took since then; 0 if unknown."""
-    if since is None or (until := now()) is None or until.at <= since.at:
+    if since is None or (until := cpu_times()) is None or until.at <= since.at:
         return 0.0
-    others = (until.busy - since.busy) - (until.own - since.own)
+    others = (until.busy - since.busy) - (until.this_process - since.this_process)
     return max(0.0, others / (until.at - since.at))
 
 
-def beside(taken: float) -> str:
-    """A remark on how much other processes slow a step; empty below ``TOLD`` cores.
+def slowdown_note(taken: float) -> str:
+    """A remark on how much other processes slow a step; empty below ``NOTABLE_CORES`` cores.
 
     Processes that want the same cores get about equal parts (docs/performance.md).
     """
-    if taken < TOLD:
+    if taken < NOTABLE_CORES:
         return ""
     cores = available_cores()
     return (

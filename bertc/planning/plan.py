@@ -115,12 +115,7 @@ def plan(
         reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
     compiled, why = _compilation(resolved, machine, layout)
     reasons += [why] if why else []
-    for stage, fit in zip(resolved.stages, fits, strict=True):
-        if fit.recompute and run.recompute == "auto":
-            reasons.append(
-                f"recompute=on in stage {stage.name}: memory holds the activations of "
-                f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
-            )
+    reasons += _recompute_reasons(resolved, fits)
     chosen = tuple(
         _microbatch(stage, fit.examples, layout.world)
         for stage, fit in zip(resolved.stages, fits, strict=True)
@@ -141,6 +136,17 @@ def plan(
 _UNTRIED = (
     "bertc has not been run on this device yet; python -m tests.bench.gpu --device mps checks it"
 )
+
+
+def _recompute_reasons(resolved: Resolved, fits: tuple[Fit, ...]) -> list[str]:
+    if resolved.run.recompute != "auto":
+        return []
+    return [
+        f"recompute=on in stage {stage.name}: memory holds the activations of "
+        f"{fit.kept} examples, or of {fit.examples} whose layers are computed twice"
+        for stage, fit in zip(resolved.stages, fits, strict=True)
+        if fit.recompute
+    ]
 
 
 def _refuse_on_mps(resolved: Resolved) -> None:
@@ -216,9 +222,9 @@ def _pays_compiling(resolved: Resolved) -> bool:
     return 6 * weights * tokens >= COMPILING_PAYS_FLOPS
 
 
-def choose(
+def choose_fit(
     stage: Stage,
-    asked: Literal["auto", "on", "off"],
+    setting: Literal["auto", "on", "off"],
     device: DeviceKind,
     kept: int,
     recomputed: int,
@@ -228,7 +234,7 @@ def choose(
     Layers are recomputed if too few examples fit otherwise to keep the device busy.
     """
     enough = stage.microbatch or min(stage.batch, -(-EFFICIENT_TOKENS[device] // stage.seq))
-    if asked == "on" or (asked == "auto" and kept < enough and recomputed > kept):
+    if setting == "on" or (setting == "auto" and kept < enough and recomputed > kept):
         return Fit(recomputed, kept, recompute=True)
     return Fit(kept, kept, recompute=False)
 

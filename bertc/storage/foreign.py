@@ -7,7 +7,7 @@ from bertc.diagnostics import BertcError, DataError
 
 
 @contextmanager
-def told_as(message: str, help: str) -> Iterator[None]:
+def as_data_error(message: str, help: str) -> Iterator[None]:
     """Raise a DataError in place of any error of the library that the block calls.
 
     A damaged file makes libraries raise anything: KeyError, UnicodeDecodeError, bare Exception, or

@@ -26,7 +26,7 @@ _SPEC_TEXT = re.compile(r"[={}\"'#,\s]")
 
 
 @dataclass(frozen=True)
-class Place:
+class SpecLocation:
     """The location of a spec: name in messages, title, file, and the folders for its bases.
 
     ``text`` is the spec itself if it is no file; ``span`` is where another spec extends it.
@@ -58,7 +58,7 @@ class UnreadableError(Exception):
     """A file that is not text, or too large for a spec."""
 
 
-def find(spec: str) -> Place:
+def find(spec: str) -> SpecLocation:
     """Resolve a SPEC argument: standard input, a shipped name, a file, or the text itself.
 
     Raises:
@@ -67,16 +67,16 @@ def find(spec: str) -> Place:
     """
     shipped, here = shipped_specs(), working_folder()
     if spec == STANDARD_INPUT:
-        return Place("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
+        return SpecLocation("<stdin>", "spec", None, here, here, _standard_input(sys.stdin))
     if spec in shipped:
         return shipped_place(spec)
     short = len(spec) < 4096 and "\n" not in spec and "\0" not in spec
     if short and spec and os.path.lexists(spec):
         path = Path(spec)
-        return Place(spec, path.stem, path, path.parent, path.parent)
+        return SpecLocation(spec, path.stem, path, path.parent, path.parent)
     short_spec, path_like = spec[:60], short and spec.endswith(SUFFIX) and "=" not in spec
     if not path_like and (not spec or _SPEC_TEXT.search(spec)):
-        return Place("<spec>", "spec", None, here, here, spec)
+        return SpecLocation("<spec>", "spec", None, here, here, spec)
     if sibling := _similar_sibling(spec):
         raise MissingInputError(f"there is no spec {short_spec}", f"did you mean {sibling}?")
     if path_like or "/" in spec or os.sep in spec:
@@ -98,11 +98,11 @@ def _similar_sibling(spec: str) -> str:
     return str(path.with_name(near)) if near else ""
 
 
-def shipped_place(name: str, span: Span | None = None) -> Place:
+def shipped_place(name: str, span: Span | None = None) -> SpecLocation:
     """The location of a shipped spec."""
     specs = folder("specs")
     # The name in messages is no path: the reader's folder has no such file.
-    return Place(f"shipped {name}", name, shipped_specs()[name], specs, specs, span=span)
+    return SpecLocation(f"shipped {name}", name, shipped_specs()[name], specs, specs, span=span)
 
 
 def read_file(path: Path) -> str:
@@ -161,7 +161,7 @@ def format_file(file: Path, write: bool) -> bool:
         SpecError: if its text has mistakes.
     """
     standard = str(file) == STANDARD_INPUT
-    place = Place(str(file), file.stem, None if standard else file, file.parent, file.parent)
+    place = SpecLocation(str(file), file.stem, None if standard else file, file.parent, file.parent)
     text = _standard_input(sys.stdin) if standard else place.read()
     canonical = format_text(text, "<stdin>" if standard else str(file))
     if write and standard:

@@ -10,11 +10,11 @@ from bertc.diagnostics import Diagnostics, Fix, Note, Span, UsageError, listed, 
 from bertc.ir.program.written import Program
 from bertc.resources import shipped_specs
 from bertc.storage.paths import real_path, working_folder
-from bertc.syntax.files import SUFFIX, Place, UnreadableError, find, read_file, shipped_place
+from bertc.syntax.files import SUFFIX, SpecLocation, UnreadableError, find, read_file, shipped_place
 from bertc.syntax.lowering.lower import lower_tree
 from bertc.syntax.read.parse import OVERRIDE, parse
 from bertc.syntax.read.scan import MOST_MISTAKES
-from bertc.syntax.read.tree import Extends, Text, Tree
+from bertc.syntax.read.tree import Extends, String, Tree
 from bertc.syntax.write.show import quoted
 
 DEEPEST_BASE = 16
@@ -65,7 +65,7 @@ def lower(tree: Tree, diagnostics: Diagnostics | None = None) -> list[Program]:
     """
     report = Diagnostics() if diagnostics is None else diagnostics
     here = working_folder()
-    place = Place(tree.source.name, "spec", None, here, here)
+    place = SpecLocation(tree.source.name, "spec", None, here, here)
     base = _Bases(here, report).of(tree, here, [place])
     programs = lower_tree(tree, report, "spec", base)
     if diagnostics is None:
@@ -80,7 +80,7 @@ class _Bases:
         self.root = root
         self.diagnostics = diagnostics
 
-    def of(self, tree: Tree, here: Path, chain: list[Place]) -> Program | None:
+    def of(self, tree: Tree, here: Path, chain: list[SpecLocation]) -> Program | None:
         """The base of a tree with its own bases; None if it has none or it is wrong."""
         extends = [item for item in tree.items if isinstance(item, Extends)]
         if not extends:
@@ -99,7 +99,9 @@ class _Bases:
             return None
         return self.program(place, extends[0], chain)
 
-    def program(self, place: Place, extends: Extends, chain: list[Place]) -> Program | None:
+    def program(
+        self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]
+    ) -> Program | None:
         assert place.path is not None, "a base is a file"
         try:
             text = read_file(place.path)
@@ -120,9 +122,9 @@ class _Bases:
             return None
         return programs[0]
 
-    def find(self, extends: Extends, here: Path) -> Place | None:
+    def find(self, extends: Extends, here: Path) -> SpecLocation | None:
         target = extends.target
-        if not isinstance(target, Text):
+        if not isinstance(target, String):
             if target.text in shipped_specs():
                 return shipped_place(target.text, extends.span)
             self.no_shipped(extends)
@@ -140,7 +142,9 @@ class _Bases:
                 help="copy it beside the spec",
             )
             return None
-        return Place(target.value, target.value, path, path.parent, self.root, span=extends.span)
+        return SpecLocation(
+            target.value, target.value, path, path.parent, self.root, span=extends.span
+        )
 
     def no_file(self, written: str, span: Span, path: Path) -> None:
         wrong = "" if path.suffix == SUFFIX else f"; a spec ends in {SUFFIX}"
@@ -171,7 +175,7 @@ class _Bases:
             fix=Fix(extends.target.span, near) if near else None,
         )
 
-    def sound(self, place: Place, extends: Extends, chain: list[Place]) -> bool:
+    def sound(self, place: SpecLocation, extends: Extends, chain: list[SpecLocation]) -> bool:
         """True unless the chain of bases has a cycle or is too long, which is reported."""
         assert place.path is not None, "a base is a file"
         for earlier in chain:

@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 
-from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.diagnostics import DataError
 
-Given = str | int | float | tuple[str, ...]
+AnswerValue = str | int | float | tuple[str, ...]
 """An answer: a label, the number of a choice, a score, a tag for each word, or a text.
 
 The text of a span is "" for no answer.
 """
 
 
-def gold(example: Example) -> Given:
+def gold(example: Example) -> AnswerValue:
     """The gold answer; for a question the tuple of all right answers.
 
     Raises:
@@ -27,24 +34,24 @@ def gold(example: Example) -> Given:
     return known
 
 
-def _known(example: Example) -> Given | None:
+def _known(example: Example) -> AnswerValue | None:
     match example:
-        case Labelled():
+        case LabelledExample():
             return example.label
-        case Scored():
+        case ScoredExample():
             return example.score
-        case Chosen():
+        case ChoiceExample():
             return example.right
-        case Tagged():
+        case TaggedExample():
             return example.tags if example.tags or not example.words else None
-        case Asked():
+        case QuestionExample():
             if example.answered is None or (example.answered and not example.answers):
                 return None
             return tuple(text for text, _ in example.answers)
 
 
-def asked(examples: Sequence[Example]) -> list[Asked]:
+def questions_of(examples: Sequence[Example]) -> list[QuestionExample]:
     """The same examples, typed as questions about passages."""
-    questions = [example for example in examples if isinstance(example, Asked)]
+    questions = [example for example in examples if isinstance(example, QuestionExample)]
     assert len(questions) == len(examples), "only questions about passages have spans"
     return questions

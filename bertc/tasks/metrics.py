@@ -16,12 +16,14 @@ from bertc.diagnostics import DataError
 from bertc.ir.learning.answer import Labels, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Metric
-from bertc.tasks.gold import Given, asked, gold
+from bertc.tasks.gold import AnswerValue, gold, questions_of
 from bertc.tasks.reading import agreement
 from bertc.tasks.tagged import span_f1
 
 
-def judge(task: AnyTask, examples: Sequence[Example], answers: Sequence[Given]) -> dict[str, float]:
+def judge(
+    task: AnyTask, examples: Sequence[Example], answers: Sequence[AnswerValue]
+) -> dict[str, float]:
     """Score answers by each of ``task.metrics``: 0 to 1, MCC and correlations -1 to 1.
 
     MCC and correlations are undefined if all answers, or all gold answers, are the same. They count
@@ -36,14 +38,14 @@ def judge(task: AnyTask, examples: Sequence[Example], answers: Sequence[Given]) 
         )
     assert len(examples) == len(answers), f"{len(answers)} answers to {len(examples)} examples"
     if isinstance(task.answer, Span):
-        values = agreement(asked(examples), _texts(answers), task.answer.unanswerable)
+        values = agreement(questions_of(examples), _texts(answers), task.answer.unanswerable)
         return {metric: float(values[metric].mean()) for metric in task.metrics}
     right = [gold(example) for example in examples]
     return {metric: _value(metric, task, right, answers) for metric in task.metrics}
 
 
 def _value(
-    metric: Metric, task: AnyTask, right: Sequence[Given], answers: Sequence[Given]
+    metric: Metric, task: AnyTask, right: Sequence[AnswerValue], answers: Sequence[AnswerValue]
 ) -> float:
     match metric:
         case "accuracy":
@@ -65,7 +67,7 @@ def _value(
     assert_never(metric)
 
 
-def _accuracy(right: Sequence[Given], answers: Sequence[Given]) -> float:
+def _accuracy(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
     """The fraction of examples, for tags of words, that are right; 0 if there are none."""
     from torchmetrics.functional.classification import multiclass_accuracy
 
@@ -77,17 +79,17 @@ def _accuracy(right: Sequence[Given], answers: Sequence[Given]) -> float:
     return float(multiclass_accuracy(answers_n, right_n, num_classes=classes, average="micro"))
 
 
-def _f1(right: Sequence[Given], answers: Sequence[Given], positive: str) -> float:
+def _f1(right: Sequence[AnswerValue], answers: Sequence[AnswerValue], positive: str) -> float:
     """F1 of one label; 0 if neither side has it, as in scikit-learn."""
     from torchmetrics.functional.classification import binary_f1_score
 
-    def is_it(labels: Sequence[Given]) -> Tensor:
+    def is_it(labels: Sequence[AnswerValue]) -> Tensor:
         return torch.tensor([int(label == positive) for label in labels])
 
     return float(binary_f1_score(is_it(answers), is_it(right)))
 
 
-def _mcc(right: Sequence[Given], answers: Sequence[Given]) -> float:
+def _mcc(right: Sequence[AnswerValue], answers: Sequence[AnswerValue]) -> float:
     """Matthews' correlation; for three or more labels Gorodkin's R_K."""
     from torchmetrics.functional.classification import multiclass_matthews_corrcoef
 
@@ -117,7 +119,9 @@ def _ranks(values_n: Tensor) -> Tensor:
     return torch.from_numpy((last_k - (count_k - 1) / 2)[kind_n])
 
 
-def _numbered(right: Sequence[Given], answers: Sequence[Given]) -> tuple[Tensor, Tensor, int]:
+def _numbered(
+    right: Sequence[AnswerValue], answers: Sequence[AnswerValue]
+) -> tuple[Tensor, Tensor, int]:
     """Both sides as class indices, and the number of classes, at least 2.
 
     An answer that is no gold label is a class of its own, and so is wrong.
@@ -133,14 +137,14 @@ def _words(right: list[tuple[str, ...]], answers: list[tuple[str, ...]]) -> tupl
     return list(chain.from_iterable(right)), list(chain.from_iterable(answers))
 
 
-def _numbers(values: Sequence[Given]) -> Tensor:
+def _numbers(values: Sequence[AnswerValue]) -> Tensor:
     numbers = [float(value) for value in values if not isinstance(value, tuple)]
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def _tags(values: Sequence[Given]) -> list[tuple[str, ...]]:
+def _tags(values: Sequence[AnswerValue]) -> list[tuple[str, ...]]:
     return [value for value in values if isinstance(value, tuple)]
 
 
-def _texts(values: Sequence[Given]) -> list[str]:
+def _texts(values: Sequence[AnswerValue]) -> list[str]:
     return [value for value in values if isinstance(value, str)]

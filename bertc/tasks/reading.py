@@ -11,20 +11,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.layouts.example import Asked
+from bertc.data.layouts.example import QuestionExample
 from bertc.tasks.gold import gold
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def words(text: str) -> list[str]:
+def answer_words(text: str) -> list[str]:
     """The words compared in an answer: lower case, without ASCII punctuation and articles."""
     return ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split()
 
 
 def agreement(
-    questions: Sequence[Asked], answers: Sequence[str], unanswerable: bool
+    questions: Sequence[QuestionExample], answers: Sequence[str], unanswerable: bool
 ) -> dict[str, NDArray[np.float64]]:
     """``em`` and ``squad_f1`` (q,) of each answer against its nearest gold answer.
 
@@ -36,17 +36,17 @@ def agreement(
         DataError: if a question has no gold answer.
     """
     pairs = [
-        _nearest(_right(question, unanswerable), words(answer))
+        _nearest(_right(question, unanswerable), answer_words(answer))
         for question, answer in zip(questions, answers, strict=True)
     ]
     em_q, f1_q = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     return {"em": em_q, "squad_f1": f1_q}
 
 
-def _right(question: Asked, unanswerable: bool) -> list[list[str]]:
+def _right(question: QuestionExample, unanswerable: bool) -> list[list[str]]:
     known = gold(question)
     assert isinstance(known, tuple), "a question has a tuple of answers"
-    right = [words(text) for text in known]
+    right = [answer_words(text) for text in known]
     if unanswerable:
         right = [answer for answer in right if answer]
     return right or [[]]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating]
 Ints = NDArray[np.integer]
-Place = tuple[int, ...]
+ArrayIndex = tuple[int, ...]
 
 NOWHERE = 1e6
 """Null odds if no window has any text; stands for the unbounded number of the official scripts."""
@@ -34,7 +34,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AnswerCandidate:
     """A possible answer, with its probability among the candidates; "" means no answer."""
 
     text: str
@@ -54,7 +54,7 @@ class Decoded:
     text: str
     likeliest: str
     odds: float | None
-    best: tuple[Candidate, ...]
+    best: tuple[AnswerCandidate, ...]
 
 
 def decode_plain(
@@ -172,7 +172,7 @@ def _most_context(windows: Sequence[Window], offsets_ws2: Ints) -> NDArray[np.bo
     return text_ws & most_ws
 
 
-def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[float, Place]]:
+def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[float, ArrayIndex]]:
     """Finite scores with their indices, in descending order; ties in order of index.
 
     The highest ``at_once`` are sorted first, the rest only when the caller needs more.
@@ -191,7 +191,7 @@ def _descending(scores: NDArray[np.float64], at_once: int) -> Iterator[tuple[flo
 
 
 def _distinct(
-    passage: str, offsets_ws2: Ints, scored_places: Iterator[tuple[float, Place]], best: int
+    passage: str, offsets_ws2: Ints, scored_places: Iterator[tuple[float, ArrayIndex]], best: int
 ) -> list[tuple[float, str]]:
     """The ``best`` first distinct texts, each with its highest score."""
     texts: dict[str, float] = {}
@@ -210,7 +210,7 @@ def _decoded(scored: list[tuple[float, str]], odds: float | None, threshold: flo
     score_b = np.array([score for score, _ in scored])
     share_b = np.exp(score_b - score_b.max(initial=-np.inf))
     best = tuple(
-        Candidate(text, score, float(probability))
+        AnswerCandidate(text, score, float(probability))
         for (score, text), probability in zip(scored, share_b / share_b.sum(), strict=True)
     )
     text = likeliest if odds is None or odds <= threshold else ""

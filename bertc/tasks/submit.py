@@ -6,7 +6,7 @@ from statistics import mean
 
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.task import GlueName
-from bertc.tasks.gold import Given
+from bertc.tasks.gold import AnswerValue
 from bertc.tasks.spans import Decoded
 
 GLUE_FILES: dict[GlueName, str] = {
@@ -38,7 +38,9 @@ GLUE_METRICS: dict[GlueName, tuple[str, ...]] = {
 """The metrics that the leaderboard ranks by; AX is shown there and does not count."""
 
 
-def glue(task: GlueName, answers: Sequence[Given], mismatched: bool = False) -> dict[str, str]:
+def glue(
+    task: GlueName, answers: Sequence[AnswerValue], mismatched: bool = False
+) -> dict[str, str]:
     """The file for gluebenchmark.com, name to text, from one answer for each row of a test part.
 
     Labels are spelled as in the task's own files. Scores of STS-B are clipped to 0 to 5.
@@ -48,7 +50,7 @@ def glue(task: GlueName, answers: Sequence[Given], mismatched: bool = False) -> 
     return {name: "\n".join(["index\tprediction", *rows, ""])}
 
 
-def _spelled(answer: Given) -> str:
+def _spelled(answer: AnswerValue) -> str:
     return answer if isinstance(answer, str) else f"{min(max(answer, 0.0), 5.0):.3f}"
 
 

@@ -6,16 +6,16 @@ from typing import Any, Literal, get_args
 LARGEST_FILE_BYTES = 256 * 2**20
 FILE_NAMES = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 
-Kind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
+TokenizerKind = Literal["written", "bert", "roberta", "albert", "xlnet", "xlm-roberta"]
 """Ways to make a tokenizer.
 
 ``written`` takes tokenizer.json as it stands; the others are built anew from their tokens, as the
 classes of transformers 5 do even beside a tokenizer.json.
 """
 
-ALL: tuple[Kind, ...] = get_args(Kind)
+ALL: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 
-CLASSES: Mapping[str, Kind] = {
+KIND_OF_CLASS: Mapping[str, TokenizerKind] = {
     "BertTokenizer": "bert",
     "ElectraTokenizer": "bert",
     "MobileBertTokenizer": "bert",
@@ -28,7 +28,7 @@ CLASSES: Mapping[str, Kind] = {
 }
 """The kind of each class that bertc reads; ``Fast`` after its name is ignored."""
 
-OF_MODELS: Mapping[str, str] = {
+CLASS_OF_MODEL_TYPE: Mapping[str, str] = {
     "bert": "BertTokenizer",
     "electra": "BertTokenizer",
     "roberta": "RobertaTokenizer",
@@ -38,7 +38,7 @@ OF_MODELS: Mapping[str, str] = {
 }
 """The default class of each model_type, for folders that name none."""
 
-FILES: Mapping[Kind, tuple[str, ...]] = {
+FILES_OF_KIND: Mapping[TokenizerKind, tuple[str, ...]] = {
     "written": FILE_NAMES,
     "bert": ("tokenizer.json", "vocab.txt"),
     "roberta": ("tokenizer.json", "vocab.json"),
@@ -48,10 +48,10 @@ FILES: Mapping[Kind, tuple[str, ...]] = {
 }
 """The files of each kind; the first that exists is read."""
 
-NAMED = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+TOKEN_ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """The special tokens with a name, in the order in which they are added."""
 
-DEFAULTS: Mapping[Kind, Mapping[str, str]] = {
+DEFAULT_TOKENS: Mapping[TokenizerKind, Mapping[str, str]] = {
     "written": {},
     "bert": {
         "unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]",
@@ -77,7 +77,7 @@ DEFAULTS: Mapping[Kind, Mapping[str, str]] = {
 
 XLNET_EXTRA = ("<eop>", "<eod>")
 
-OPTIONS: Mapping[Kind, Mapping[str, bool | None]] = {
+OPTIONS: Mapping[TokenizerKind, Mapping[str, bool | None]] = {
     "written": {},
     "bert": {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True},
     "roberta": {"add_prefix_space": False, "trim_offsets": True},
@@ -87,7 +87,7 @@ OPTIONS: Mapping[Kind, Mapping[str, bool | None]] = {
 }
 """The settings of tokenizer_config.json that each kind follows, with their defaults."""
 
-ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
+SINGLE_VALUES: Mapping[str, tuple[Any, tuple[TokenizerKind, ...]]] = {
     "split_special_tokens": (False, ALL),
     "fast_tokenizer_files": ([], ALL),
     "keep_accents": (False, ("xlnet",)),
@@ -95,7 +95,7 @@ ONLY: Mapping[str, tuple[Any, tuple[Kind, ...]]] = {
 }
 """Settings of which bertc follows one value only: that value, and the kinds that have them."""
 
-KEPT = (
+PASSED_ON = (
     "model_max_length", "padding_side", "truncation_side", "model_input_names",
     "clean_up_tokenization_spaces", "do_lower_case",
 )  # fmt: skip

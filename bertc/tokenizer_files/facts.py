@@ -13,20 +13,20 @@ from bertc.diagnostics import DataError, MissingInputError
 from bertc.storage.json_file import shown
 from bertc.storage.paths import is_file, is_folder
 from bertc.tokenizer_files.classes import (
-    CLASSES,
-    DEFAULTS,
+    CLASS_OF_MODEL_TYPE,
+    DEFAULT_TOKENS,
     FILE_NAMES,
-    FILES,
-    KEPT,
-    NAMED,
-    OF_MODELS,
-    ONLY,
+    FILES_OF_KIND,
+    KIND_OF_CLASS,
     OPTIONS,
+    PASSED_ON,
+    SINGLE_VALUES,
+    TOKEN_ROLES,
     XLNET_EXTRA,
-    Kind,
+    TokenizerKind,
 )
 from bertc.tokenizer_files.special_words import (
-    Word,
+    SpecialToken,
     extra_words,
     read_object,
     special_words,
@@ -40,24 +40,26 @@ from bertc.tokenizer_files.special_words import (
 class TokenizerFacts:
     """The facts about a tokenizer before its vocabulary is read from ``file``.
 
-    ``named`` has special tokens by role, ``extra`` more of them, ``added`` tokens by id, ``kept``
-    the settings that are passed on.
+    ``named`` has special tokens by role, ``extra`` more of them, ``added`` tokens by id,
+    ``passed_on`` settings for other readers.
     """
 
     file: Path
-    kind: Kind
+    kind: TokenizerKind
     options: Mapping[str, bool | None]
     unknown: int
-    named: Mapping[str, Word]
-    extra: tuple[Word, ...] | None
-    added: Mapping[int, Word]
-    kept: Mapping[str, Any]
+    named: Mapping[str, SpecialToken]
+    extra: tuple[SpecialToken, ...] | None
+    added: Mapping[int, SpecialToken]
+    passed_on: Mapping[str, Any]
 
     @property
     def lower(self) -> bool:
         """True if text becomes lower case, as far as files other than tokenizer.json say."""
         default = self.kind in ("bert", "albert", "written")
-        return self.options.get("do_lower_case", self.kept.get("do_lower_case", default)) is True
+        return (
+            self.options.get("do_lower_case", self.passed_on.get("do_lower_case", default)) is True
+        )
 
 
 def read_facts(path: Path) -> TokenizerFacts:
@@ -83,9 +85,11 @@ def read_facts(path: Path) -> TokenizerFacts:
         for name, default in OPTIONS[kind].items()
     }
     settings, added = special_words(folder, config, file)
-    named = {role: Word(token, {"special": True}) for role, token in DEFAULTS[kind].items()}
+    named = {
+        role: SpecialToken(token, {"special": True}) for role, token in DEFAULT_TOKENS[kind].items()
+    }
     by_name = {word.content: word for word in added.values()}
-    for role in NAMED:
+    for role in TOKEN_ROLES:
         if f"{role}_token" in settings:
             setting = settings[f"{role}_token"]
             named.pop(role, None)
@@ -100,7 +104,7 @@ def read_facts(path: Path) -> TokenizerFacts:
         named,
         _extra(folder, kind, settings, file),
         added,
-        _kept(kind, config),
+        _settings_passed_on(kind, config),
     )
 
 
@@ -108,23 +112,23 @@ def _class(config: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     """The class that a folder names, else that of its model type; empty if neither is known."""
     named = config.get("tokenizer_class") or model.get("tokenizer_class")
     if named is None and (layout := model.get("model_type")):
-        named = OF_MODELS.get(str(layout), f"that of {layout}")
+        named = CLASS_OF_MODEL_TYPE.get(str(layout), f"that of {layout}")
     return str(named or "").removesuffix("Fast")
 
 
-def _kind(path: Path, named: str) -> Kind:
+def _kind(path: Path, named: str) -> TokenizerKind:
     if not named or not is_folder(path):
         return "written"
-    if named not in CLASSES:
+    if named not in KIND_OF_CLASS:
         raise DataError(
             f"{path}: its tokenizer is {shown(named)}, which bertc does not read",
-            help=f"bertc reads {', '.join(CLASSES)}; a tokenizer.json that is named itself, as in "
-            'vocab="folder/tokenizer.json", is read as it is written',
+            help=f"bertc reads {', '.join(KIND_OF_CLASS)}; a tokenizer.json that is named itself, "
+            'as in vocab="folder/tokenizer.json", is read as it is written',
         )
-    return CLASSES[named]
+    return KIND_OF_CLASS[named]
 
 
-def _file(path: Path, kind: Kind) -> Path:
+def _file(path: Path, kind: TokenizerKind) -> Path:
     """The vocabulary file at a path, or inside it if it is a folder."""
     if not is_folder(path):
         if not is_file(path):
@@ -132,16 +136,16 @@ def _file(path: Path, kind: Kind) -> Path:
                 f"{path}: there is no such file", f"name a folder or one of {', '.join(FILE_NAMES)}"
             )
         return path
-    for name in FILES[kind]:
+    for name in FILES_OF_KIND[kind]:
         if is_file(path / name):
             return path / name
     raise MissingInputError(
-        f"{path} has no {', '.join(FILES[kind])}",
+        f"{path} has no {', '.join(FILES_OF_KIND[kind])}",
         help="copy the tokenizer's files into it: without them nothing can be read",
     )
 
 
-def _kind_of_file(file: Path, named: str) -> Kind:
+def _kind_of_file(file: Path, named: str) -> TokenizerKind:
     """The kind of a single file, or of one in a folder that names no class."""
     match file.suffix:
         case ".txt":
@@ -151,8 +155,8 @@ def _kind_of_file(file: Path, named: str) -> Kind:
     return "roberta" if file.name == "vocab.json" else "written"
 
 
-def _refuse(folder: Path, kind: Kind, config: Mapping[str, Any], file: Path) -> None:
-    for name, (only, kinds) in ONLY.items():
+def _refuse(folder: Path, kind: TokenizerKind, config: Mapping[str, Any], file: Path) -> None:
+    for name, (only, kinds) in SINGLE_VALUES.items():
         value = config.get(name)
         if kind in kinds and value is not None and value != only:
             raise DataError(
@@ -176,15 +180,17 @@ def _option(folder: Path, name: str, value: Any) -> bool | None:
 
 
 def _extra(
-    folder: Path, kind: Kind, settings: Mapping[str, Any], file: Path
-) -> tuple[Word, ...] | None:
+    folder: Path, kind: TokenizerKind, settings: Mapping[str, Any], file: Path
+) -> tuple[SpecialToken, ...] | None:
     """Further special tokens; None where spiece.model lists them."""
     words = extra_words(folder, settings)
     if words is None and file.suffix != ".model":
-        return tuple(Word(token, {"special": True}) for token in XLNET_EXTRA if kind == "xlnet")
+        return tuple(
+            SpecialToken(token, {"special": True}) for token in XLNET_EXTRA if kind == "xlnet"
+        )
     return words
 
 
-def _kept(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: config[name] for name in KEPT if name in config}
-    return {"padding_side": "left", **kept} if kind == "xlnet" else kept
+def _settings_passed_on(kind: TokenizerKind, config: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {name: config[name] for name in PASSED_ON if name in config}
+    return {"padding_side": "left", **settings} if kind == "xlnet" else settings

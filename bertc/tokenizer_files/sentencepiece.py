@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 UNIGRAM_MODEL = 1
 """TrainerSpec.ModelType of a unigram model."""
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+PIECE_NORMAL, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER_DEFINED = 1, 2, 3, 4
 """Values of SentencePiece.Type."""
 
 
@@ -43,7 +43,7 @@ def _read(content: bytes) -> SentencePieceModel:
             if not isinstance(text, bytes) or not isinstance(score, bytes):
                 raise ValueError("a piece without text")
             pieces.append((text.decode(), struct.unpack("<f", score)[0]))
-            types.append(int(parts.get(3, NORMAL)))
+            types.append(int(parts.get(3, PIECE_NORMAL)))
         elif number == 2 and isinstance(value, bytes):
             trainer = dict(_fields(value))
             kind, unknown = int(trainer.get(3, UNIGRAM_MODEL)), int(trainer.get(40, 0))

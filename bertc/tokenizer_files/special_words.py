@@ -8,11 +8,11 @@ from typing import Any
 from bertc.diagnostics import DataError
 from bertc.storage.json_file import read_json, shown
 from bertc.storage.paths import is_taken
-from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, NAMED
+from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, TOKEN_ROLES
 
 
 @dataclass(frozen=True)
-class Word:
+class SpecialToken:
     """A token that is never split: content and flags of an ``AddedToken`` of tokenizers."""
 
     content: str
@@ -31,7 +31,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def special_words(
     folder: Path, config: Mapping[str, Any], file: Path
-) -> tuple[Mapping[str, Any], dict[int, Word]]:
+) -> tuple[Mapping[str, Any], dict[int, SpecialToken]]:
     """The settings that name special tokens, and the added tokens by their id.
 
     Where tokenizer_config.json lists the added tokens, no other file is read.
@@ -45,12 +45,12 @@ def special_words(
             for number, word in listed.items()
         }
     settings = {**config, **read_object(folder / "special_tokens_map.json")}
-    special = [_content(settings.get(f"{role}_token")) for role in NAMED]
+    special = [_content(settings.get(f"{role}_token")) for role in TOKEN_ROLES]
     added = {}
     for content, number in read_object(folder / "added_tokens.json").items():
         known = content in special
         flags = {"special": known, "normalized": not known}
-        added[_id(folder, number)] = Word(content, flags)
+        added[_id(folder, number)] = SpecialToken(content, flags)
     if file.name == "tokenizer.json":
         words = read_object(file).get("added_tokens") or []
         for word in words if isinstance(words, list) else [words]:
@@ -69,14 +69,14 @@ def _id(folder: Path, number: Any) -> int:
     return token_id(folder, "added token's id", number)
 
 
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def _content(value: Any) -> str | None:
     return value.get("content") if isinstance(value, dict) else value
 
 
-def word_of(folder: Path, value: Any, special: bool) -> Word:
+def word_of(folder: Path, value: Any, special: bool) -> SpecialToken:
     """A token from its entry in a file: text alone, or an object with flags.
 
     Raises:
@@ -87,19 +87,19 @@ def word_of(folder: Path, value: Any, special: bool) -> Word:
         raise unreadable(folder, "special token", value, "a token")
     flags = {"special": True} if special else {}
     if isinstance(value, dict):
-        flags |= {name: value[name] for name in FLAGS if isinstance(value.get(name), bool)}
+        flags |= {name: value[name] for name in TOKEN_FLAGS if isinstance(value.get(name), bool)}
         if special:
             flags["special"] = True
-    return Word(content, flags)
+    return SpecialToken(content, flags)
 
 
-def extra_words(folder: Path, settings: Mapping[str, Any]) -> tuple[Word, ...] | None:
+def extra_words(folder: Path, settings: Mapping[str, Any]) -> tuple[SpecialToken, ...] | None:
     """Further special tokens, with a role of their own or none; None if no file lists any."""
     extra = settings.get("extra_special_tokens") or settings.get("additional_special_tokens")
     with_roles = [
         value
         for name, value in settings.items()
-        if name.endswith("_token") and name[:-6] not in NAMED and isinstance(value, str)
+        if name.endswith("_token") and name[:-6] not in TOKEN_ROLES and isinstance(value, str)
     ]
     if extra is None and not with_roles:
         return None

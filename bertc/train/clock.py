@@ -7,7 +7,13 @@ from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
 from bertc.host.display import WORTH_TELLING, Standing, peak_memory_bytes
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.planning.cores import TOLD, available_cores, now, taken_by_others, waiting_is_told
+from bertc.planning.cores import (
+    NOTABLE_CORES,
+    available_cores,
+    cpu_times,
+    taken_by_others,
+    waiting_is_configured,
+)
 from bertc.train.session import Session
 
 FORWARD = 1 / 3
@@ -63,7 +69,7 @@ class Clock:
     def _begin(self) -> None:
         progress = self._session.progress
         self._steps, self._tokens, self._seconds = progress.step, progress.tokens, progress.seconds
-        self._moment = now()
+        self._moment = cpu_times()
 
     def show(self, stage: Stage, loss: float) -> None:
         """Show where the run stands, if it is time to."""
@@ -89,9 +95,9 @@ class Clock:
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
         told = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
         taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
-        if taken >= TOLD:
+        if taken >= NOTABLE_CORES:
             told += f"; other processes take {taken:.1f} of {available_cores()} cores"
-            if not waiting_is_told():
+            if not waiting_is_configured():
                 told += ", which are shared better when stopped and resumed"
         self._session.display.note(told)
 

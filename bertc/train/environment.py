@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import torch
 
-from bertc.data import Corpus
+from bertc.data import PreparedCorpus
 from bertc.estimate.units import duration_text
 from bertc.host.display import WORTH_TELLING, Display
 from bertc.host.machine import cost_here, detect
@@ -28,7 +28,7 @@ def note_beginning(
     spec_text: str,
     lock: Lock | None,
     plan: Plan,
-    corpus: Corpus,
+    corpus: PreparedCorpus,
     source: Source | None,
     display: Display,
 ) -> None:
@@ -53,7 +53,7 @@ def note_beginning(
 
 
 def tell_time(
-    resolved: Resolved, plan: Plan, corpus: Corpus, display: Display, world: World
+    resolved: Resolved, plan: Plan, corpus: PreparedCorpus, display: Display, world: World
 ) -> None:
     """Say what a run is expected to take before it begins."""
     time = cost_here(resolved, corpus, world).time
@@ -62,7 +62,9 @@ def tell_time(
         display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
 
 
-def _surroundings(resolved: Resolved, plan: Plan, corpus: Corpus, source: Source | None) -> Lock:
+def _surroundings(
+    resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None
+) -> Lock:
     """What decides the result beside the program."""
     return Lock(
         resolved=resolved.fingerprint(),

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from torch import Tensor
 
-from bertc.compress import WeightMap, fit, refusal, told_otherwise
+from bertc.compress import WeightMap, changed_answers, fit, refusal
 from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import read_model
@@ -104,7 +104,7 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
     kinds = [term.name for term in new.terms()]
     missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
-    changed = told_otherwise(old, new)
+    changed = changed_answers(old, new)
     reasons = {
         title: f"its {title} head tells {_tells(there)}, and this one {_tells(here)}"
         for title, (there, here) in changed.items()

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertc.data import Corpus, prepare
+from bertc.data import PreparedCorpus, prepare
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.engines import Engine, gathered, held, make_engine
 from bertc.distributed.process_group import Ranks
@@ -44,7 +44,7 @@ class Session:
 
     resolved: Resolved
     folder: RunFolder
-    corpus: Corpus
+    corpus: PreparedCorpus
     tables: Tables
     plan: Plan
     device: torch.device
@@ -260,7 +260,7 @@ def _taken_up(
     return taken_up(memory, stage, ranks.rows(stage.batch), state.model.compute_dtype, device)
 
 
-def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> Corpus:
+def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> PreparedCorpus:
     """The text, made ready by the first process and opened by the others.
 
     Then by one on each machine, in case they have no disk in common.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.data import Corpus, Silent, prepare
+from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
 from bertc.host.heap import kept_memory
 from bertc.objectives import corrupt, mask_key
@@ -40,7 +40,7 @@ def best(batches: int, tokens: int, work: Callable[[], object]) -> float:
     return round(batches * tokens / min(seconds) / 1e6, 1)
 
 
-def measure(corpus: Corpus) -> dict[str, float]:
+def measure(corpus: PreparedCorpus) -> dict[str, float]:
     """Rates of one stage."""
     stage, data, cpu = corpus.resolved.stages[0], corpus.stage(0), torch.device("cpu")
     tables, key = vocabulary_tables(corpus.vocabulary, cpu), mask_key(corpus.resolved.run.seed)

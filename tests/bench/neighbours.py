@@ -96,7 +96,7 @@ def counting(number: int) -> Iterator[float]:
     busy = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
     try:
         time.sleep(0.2)
-        since = cores.now()
+        since = cores.cpu_times()
         time.sleep(0.3)
         yield cores.taken_by_others(since)
     finally:

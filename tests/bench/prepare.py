@@ -25,7 +25,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bertc.data import Silent, prepare
-from bertc.data.sources.sentences import split
+from bertc.data.sources.sentences import split_sentences
 from bertc.diagnostics import Diagnostics
 from bertc.passes import resolve
 from bertc.syntax import load
@@ -138,7 +138,7 @@ def fastest(tokenizer: Tokenizer, documents: list[str]) -> tuple[str, int]:
 def cut(documents: list[str], how: str) -> list[str]:
     """The texts in pieces for the bare tokenizer."""
     if how == "sentences":
-        return [sentence for text in documents for sentence in split(text, "split")]
+        return [sentence for text in documents for sentence in split_sentences(text, "split")]
     return [paragraph for text in documents for paragraph in text.split("\n\n")]
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import transformers
 
 from bertc.data import Vocabulary, encode, vocabulary_of
-from bertc.data.layouts.example import Labelled
+from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.diagnostics import BertcError
@@ -95,7 +95,7 @@ def differing(found: Vocabulary, theirs: Any, lines: Sequence[str]) -> tuple[int
         part = list(lines[at : at + AT_ONCE])
         half = len(part) // 2
         for texts in ((part,), (part[:half], part[half : 2 * half])):
-            examples = [Labelled("", each, None) for each in zip(*texts, strict=True)]
+            examples = [LabelledExample("", each, None) for each in zip(*texts, strict=True)]
             made = encode(TASK, examples, found, LONGEST, 256)
             wanted = theirs(*texts, return_token_type_ids=True)
             for row, (start, end) in enumerate(zip(made.begins, made.begins[1:], strict=False)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertc.data import Corpus, Silent, prepare
+from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
 from bertc.ir.program.resolved import Resolved
 from bertc.passes import resolve
@@ -15,7 +15,7 @@ from bertc.syntax import load
 
 WORDS = "hen duck goose barn yard egg corn lake reed wing feather cluck quack nest straw".split()  # noqa: SIM905
 
-Make = Callable[..., Corpus]
+Make = Callable[..., PreparedCorpus]
 
 
 def document(number: int, sentences: int) -> str:
@@ -50,7 +50,7 @@ def made(farm: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Prepare the farm, or other data, for a program; all share one cache."""
     cache = tmp_path_factory.mktemp("cache")
 
-    def make(*settings: str, data: str = "") -> Corpus:
+    def make(*settings: str, data: str = "") -> PreparedCorpus:
         steps = "" if any("steps=" in part for part in settings) else "steps=40"
         program = resolved(f"data={data or json.dumps(str(farm))} {steps}", *settings)
         return prepare(program, cache, Silent())

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bertc.data import Corpus, RawBatch
+from bertc.data import PreparedCorpus, RawBatch
 from bertc.data.batches.order import permute
 
-Make = Callable[..., Corpus]
+Make = Callable[..., PreparedCorpus]
 FORMATS = [
     "segment-pair", "sentence-pair", "full-sentences", "blocks", "doc-sentences", "single-segment",
 ]  # fmt: skip

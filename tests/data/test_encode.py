@@ -11,7 +11,13 @@ import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples.task import cut, gather, in_order_of_length
 from bertc.data.examples.task_sets import read_tasks, unread
-from bertc.data.layouts.example import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer
@@ -62,7 +68,7 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
     """Also where they are cut: the library's longest_first takes from the longer text."""
     draw = random.Random(3)
     examples = [
-        Labelled(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
+        LabelledExample(str(n), (text(draw, 1, 20), text(draw, 1, 20)), draw.choice("xy"))
         for n in range(200)
     ]
     rows = encode(Classify(train="-", labels=("x", "y")), examples, bert, 16, 2)
@@ -92,7 +98,10 @@ def test_specials_of_other_families(tokenizer):
     )
     vocabulary = from_tokenizer(tokenizer, "test")
     assert template_of(vocabulary).last
-    examples = [Labelled("0", ("w1 w2", "w3"), "x"), Labelled("1", ("w1 w2 w4", "w3"), None)]
+    examples = [
+        LabelledExample("0", ("w1 w2", "w3"), "x"),
+        LabelledExample("1", ("w1 w2 w4", "w3"), None),
+    ]
     task = Classify(train="-", labels=("x", "y"))
     rows = encode(task, examples, vocabulary, 16, 3)
     assert read(rows, vocabulary, 0)[0] == "w1 w2 [SEP] w3 [SEP] [CLS]"
@@ -103,7 +112,7 @@ def test_specials_of_other_families(tokenizer):
 
 
 def test_an_encoder_without_segments_reads_none(bert):
-    examples = [Scored("0", ("w1", "w2"), 2.5)]
+    examples = [ScoredExample("0", ("w1", "w2"), 2.5)]
     rows = encode(Regress(train="-"), examples, bert, 16, 1)
     assert not rows.segment_ids.any()
     assert rows.targets.tolist() == [[2.5]]
@@ -119,7 +128,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
         begin = len(" ".join(words[:first])) + (first > 0)
         answer = (" ".join(words[first:last]), begin)
         passage, question = " ".join(words), text(draw, 1, 9)
-        examples.append(Asked(str(number), passage, question, (answer,), True))
+        examples.append(QuestionExample(str(number), passage, question, (answer,), True))
     task = Read(train="-", stride=7, question=6)
     rows = encode(task, examples, bert, 24, 2)
     assert (rows.lengths <= 24).all()
@@ -145,7 +154,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
 
 
 def test_first_pieces_of_words(bert):
-    examples = [Tagged("0", ("w1", "w2", "\u0301", "w3"), ("O", "X", "O", "X"))]
+    examples = [TaggedExample("0", ("w1", "w2", "\u0301", "w3"), ("O", "X", "O", "X"))]
     rows = encode(Tag(train="-", labels=("O", "X")), examples, bert, 5, 2)
     assert read(rows, bert, 0)[0].startswith("[CLS] w1 w2")
     assert rows.words[:2].tolist() == [1, 2]
@@ -160,7 +169,7 @@ def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():
     vocabulary = from_tokenizer(learn(ByteBpe(size=280), lines), "test")
     for line in lines:
         words = tuple(line.split())
-        example = Tagged("0", words, ("O",) * len(words))
+        example = TaggedExample("0", words, ("O",) * len(words))
         rows = encode(Tag(train="-", labels=("O", "X")), [example], vocabulary, 64, 2)
         wanted = vocabulary.tokenizer.encode(" ".join(words))
         assert rows.token_ids.tolist() == wanted.ids
@@ -170,8 +179,8 @@ def test_words_of_byte_level_vocabularies_keep_the_spaces_between_them():
 
 def test_choices_are_rows_of_one_example(bert):
     examples = [
-        Chosen("0", "w1 w2", "w3 _ w4", ("w5", "w6"), 1),
-        Chosen("1", "", "w3", ("w5", "w6", "w7"), 0),
+        ChoiceExample("0", "w1 w2", "w3 _ w4", ("w5", "w6"), 1),
+        ChoiceExample("1", "", "w3", ("w5", "w6", "w7"), 0),
     ]
     task = Choose(train="-", choices=("a", "b", "c"), question=3)
     rows = encode(task, examples, bert, 16, 2)
@@ -185,8 +194,8 @@ def test_choices_are_rows_of_one_example(bert):
 
 def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
     examples = [
-        Chosen("0", "w1 w2 w3", "w4 w5", ("w6 w7", "w8"), 1),
-        Chosen("1", "", "w3", ("w5", "w6"), 0),
+        ChoiceExample("0", "w1 w2 w3", "w4 w5", ("w6 w7", "w8"), 1),
+        ChoiceExample("1", "", "w3", ("w5", "w6"), 0),
     ]
     task = Choose(train="-", choices=("a", "b"), question=3, first="choice", keeps="beginning")
     rows = encode(task, examples, bert, 16, 2)
@@ -201,7 +210,9 @@ def test_tasks_are_drawn_by_their_size(bert, smoothing):
     draw = random.Random(1)
 
     def task_set(name, size):
-        examples = [Labelled(str(n), (text(draw, 1, 9),), draw.choice("xy")) for n in range(size)]
+        examples = [
+            LabelledExample(str(n), (text(draw, 1, 9),), draw.choice("xy")) for n in range(size)
+        ]
         task = Classify(train="-", name=name, labels=("x", "y"))
         return TaskSet(task, encode(task, examples, bert, 16, 2), {})
 
@@ -224,7 +235,7 @@ def test_tasks_are_drawn_by_their_size(bert, smoothing):
 
 def test_a_batch_is_the_same_however_it_is_cut(bert):
     draw = random.Random(2)
-    examples = [Labelled(str(n), (text(draw, 1, 14),), "x") for n in range(50)]
+    examples = [LabelledExample(str(n), (text(draw, 1, 14),), "x") for n in range(50)]
     task = Classify(train="-", labels=("x", "y"))
     own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
     data = TaskData(bert, 3, 8, 16, (own,), 1.0)
@@ -242,7 +253,7 @@ def test_a_batch_is_the_same_however_it_is_cut(bert):
 
 def test_all_rows_are_read_once_in_order_of_length(bert):
     draw = random.Random(4)
-    examples = [Labelled(str(n), (text(draw, 1, 14),), None) for n in range(77)]
+    examples = [LabelledExample(str(n), (text(draw, 1, 14),), None) for n in range(77)]
     task = Classify(train="-", labels=("x", "y"))
     own = TaskSet(task, encode(task, examples, bert, 16, 2), {})
     batches = list(in_order_of_length(own, own.train, 160, 32, 0))
@@ -279,14 +290,15 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
 def test_a_question_that_is_cut_names_its_own_limit(bert):
     asked = Read(train="-", question=3)
     questions = [
-        Asked(str(n), "w1 w2 w3", text, (), False) for n, text in enumerate(("a", "a " * 9))
+        QuestionExample(str(n), "w1 w2 w3", text, (), False)
+        for n, text in enumerate(("a", "a " * 9))
     ]
     rows = encode(asked, questions, bert, 16, 2)
     assert unread(asked, rows, 2, "training ", 16) == [
         "the questions of 1 of 2 training examples are cut to 3 tokens (question=)"
     ]
     chosen = Choose(train="-", passage="p", question=2)
-    example = Chosen("0", "w1 w2", "a b", ("a", "b"), 0)
+    example = ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)
     rows = encode(chosen, [example], bert, 32, 2)
     assert (rows.cut, rows.asked_cut) == (0, 1), "one example, though both its choices are"
 
@@ -295,7 +307,7 @@ def test_words_that_are_not_read_say_why(bert):
     tagged = Tag(train="-", labels=("x", "y"))
     lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
-    rows = encode(tagged, [Tagged("0", lone, ())], bert, 6, 2)
+    rows = encode(tagged, [TaggedExample("0", lone, ())], bert, 6, 2)
     assert unread(tagged, rows, 1, "dev ", 6) == [
         "1 of 1 dev examples are cut to 6 tokens",
         "3 words of 1 dev examples are beyond the 6 tokens of a row, and answered unread",

@@ -10,17 +10,17 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bertc.data import Corpus, Silent, prepare
+from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.data.batches.smoothing import draw_weights, proportioned, texts_of
 from bertc.data.rows.sample import sample
-from bertc.data.sources.source import Text, open_source
+from bertc.data.sources.source import CorpusText, open_source
 from bertc.data.vocab.learned import bert_tokenizer, learn
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.data import Files, Parallel, Share, WordPiece
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax import format_text
 
-Make = Callable[..., Corpus]
+Make = Callable[..., PreparedCorpus]
 PAIRS = [
     ("the hen is red", "la poule est rouge"),
     ("a duck", "un canard"),
@@ -122,7 +122,7 @@ def several(tmp_path: Path) -> dict[str, str]:
 SETTINGS = "vocab=wordpiece(300) seq=16 batch=8 holdout=0.1"
 
 
-def drawn(corpus: Corpus, steps: int = 300) -> Counter[tuple[str, str]]:
+def drawn(corpus: PreparedCorpus, steps: int = 300) -> Counter[tuple[str, str]]:
     """How many rows were drawn of each language, or direction."""
     names = (*corpus.resolved.languages, "")
     batch = corpus.stage(0).train(0, steps=steps)
@@ -146,11 +146,11 @@ def test_sampling_follows_the_power_of_the_share(
 
 def test_pairs_are_smoothed_by_themselves_and_weights_multiply() -> None:
     texts = [
-        (1.0, Text(Files(path="a", language="en"))),
-        (2.0, Text(Files(path="b", language="en"))),
-        (1.0, Text(Files(path="c", language="fr"))),
-        (1.0, Text(Parallel(sides=(("en", "a"), ("fr", "b"))))),
-        (1.0, Text(Parallel(sides=(("en", "a"), ("sw", "b"))))),
+        (1.0, CorpusText(Files(path="a", language="en"))),
+        (2.0, CorpusText(Files(path="b", language="en"))),
+        (1.0, CorpusText(Files(path="c", language="fr"))),
+        (1.0, CorpusText(Parallel(sides=(("en", "a"), ("fr", "b"))))),
+        (1.0, CorpusText(Parallel(sides=(("en", "a"), ("sw", "b"))))),
     ]
     tokens = [100, 50, 20, 160, 40]
     assert draw_weights(texts, tokens, 1) == (1, 2, 1, 1, 1)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from bertc.data import Corpus, RawBatch
-from bertc.data.batches.packs import Packs, fit
+from bertc.data import PreparedCorpus, RawBatch
+from bertc.data.batches.packs import Packs, best_fit
 
-Make = Callable[..., Corpus]
+Make = Callable[..., PreparedCorpus]
 SETTINGS = "vocab=wordpiece(200) seq=64 batch=8 pack=true"
 FORMATS = ["segment-pair", "sentence-pair", "doc-sentences", "single-segment"]
 
@@ -20,7 +20,7 @@ def same(one: RawBatch, other: RawBatch) -> bool:
 @pytest.mark.parametrize(("room", "most"), [(128, 16), (64, 3), (16, 16), (9, 1)])
 def test_examples_fit_each_once(room: int, most: int) -> None:
     sizes = np.random.default_rng(room).integers(3, room + 1, 5000).tolist()
-    packs = fit(sizes, room, most)
+    packs = best_fit(sizes, room, most)
     assert sorted(i for pack in packs for i in pack) == list(range(5000))
     assert all(len(pack) <= most for pack in packs)
     assert max(sum(sizes[i] for i in pack) for pack in packs) <= room
@@ -28,7 +28,7 @@ def test_examples_fit_each_once(room: int, most: int) -> None:
 
 def test_rows_of_natural_lengths_are_nearly_full() -> None:
     lengths = np.random.default_rng(0).lognormal(4, 0.8, 20_000).astype(int).clip(5, 256)
-    packs = fit(lengths.tolist(), 256, 32)
+    packs = best_fit(lengths.tolist(), 256, 32)
     assert lengths.sum() / (256 * len(packs)) > 0.98
 
 

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertc.data import Corpus, Silent, prepare
+from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.data.cache import store
-from bertc.data.cache.store import obtain, verify
+from bertc.data.cache.store import obtain, verify_folder
 from bertc.data.rows.sample import sample
-from bertc.data.rows.tokenise import part_of
-from bertc.data.sources.sentences import split
+from bertc.data.rows.tokenise import part_of_document
+from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import open_source
 from bertc.diagnostics import CannotWriteError, DataError
 from bertc.ir.data import Files
 from bertc.ir.program.resolved import Resolved
 
-Make = Callable[..., Corpus]
+Make = Callable[..., PreparedCorpus]
 Program = Callable[..., Resolved]
 
 
@@ -52,8 +52,8 @@ def test_tokens_are_those_of_the_sentences(made: Make, farm: Path, vocab: str) -
     (source,) = corpus.stage(0).train_sources
     expected = []
     for text, _, _, _ in open_source(Files(path=str(farm))).read():
-        if part_of(text.encode(), 0.3) == "train":
-            for place, sentence in enumerate(split(text, "split")):
+        if part_of_document(text.encode(), 0.3) == "train":
+            for place, sentence in enumerate(split_sentences(text, "split")):
                 spaced = f" {sentence}" if vocab.startswith("bpe") and place else sentence
                 encoding = corpus.vocabulary.tokenizer.encode(spaced, add_special_tokens=False)
                 expected += encoding.ids
@@ -94,7 +94,7 @@ def test_a_part_is_always_held_out(
     )
     facts = corpus.facts[0]
     assert facts["train"]["sentences"] + facts["heldout"]["sentences"] == sum(
-        len(split(text, "split")) for text in texts
+        len(split_sentences(text, "split")) for text in texts
     )
     assert facts["heldout"]["sentences"] == pytest.approx(heldout, abs=1)
     assert facts["train"]["sentences"] == pytest.approx(train, abs=2)
@@ -160,7 +160,7 @@ def test_damage_is_detected_and_repaired(
         batch = prepare(asked, tmp_path, notes).stage(0).train(3)
         assert any("damaged" in note for note in notes.notes), path
         assert np.array_equal(batch.token_ids, good.token_ids)
-        verify(path.parent)
+        verify_folder(path.parent)
 
 
 def test_damage_of_large_files_is_found_by_verify(
@@ -175,7 +175,7 @@ def test_damage_of_large_files_is_found_by_verify(
     obtain(tmp_path / "x", make, Silent())
     damage(tmp_path / "x" / "large", "flip")
     with pytest.raises(DataError, match="is damaged"):
-        verify(tmp_path / "x")
+        verify_folder(tmp_path / "x")
 
 
 class Stop(Exception):

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from bertc.data.sources import docstrings, source, streams
-from bertc.data.sources.sentences import split
+from bertc.data.sources.sentences import split_sentences
 from bertc.data.sources.source import open_source
 from bertc.diagnostics import BertcError, DataError, MissingInputError
 from bertc.ir.data import Docstrings, Files, Hf
@@ -87,7 +87,10 @@ def test_lines_are_sentences_and_blank_lines_part_documents(tmp_path: Path) -> N
     path = tmp_path / "a.txt"
     path.write_text("\n\nOne hen. Here.\nTwo\r\n \nThree\n\n\n", encoding="utf-8")
     read = documents(path, sentences="lines")
-    assert [split(text, "lines") for text in read] == [["One hen. Here.", "Two"], ["Three"]]
+    assert [split_sentences(text, "lines") for text in read] == [
+        ["One hen. Here.", "Two"],
+        ["Three"],
+    ]
 
 
 def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,13 +104,17 @@ def test_long_documents_come_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
         assert [p.first for p in pieces] == [True] + [False] * (len(pieces) - 1)
         assert len(pieces) > 10
         assert "".join(p.text for p in pieces) == text
-        sentences = [s for p in pieces for s in split(p.text, "split")]
-        assert sentences == split(text, "split")
+        sentences = [s for p in pieces for s in split_sentences(p.text, "split")]
+        assert sentences == split_sentences(text, "split")
 
 
 def test_a_blank_line_ends_a_sentence() -> None:
     text = "A heading\r\n \r\nDr. Hen  came at\nnoon. Then she left."
-    assert split(text, "split") == ["A heading", "Dr. Hen came at noon.", "Then she left."]
+    assert split_sentences(text, "split") == [
+        "A heading",
+        "Dr. Hen came at noon.",
+        "Then she left.",
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.en", "corpus", "notes.md.gz", "a.txt"])

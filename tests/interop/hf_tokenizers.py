@@ -13,7 +13,12 @@ from tokenizers import AddedToken
 
 from bertc.data.vocab.learned import learn
 from bertc.ir.data import ByteBpe, Unigram, WordPiece
-from bertc.tokenizer_files.sentencepiece import CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from bertc.tokenizer_files.sentencepiece import (
+    PIECE_CONTROL,
+    PIECE_NORMAL,
+    PIECE_UNKNOWN,
+    PIECE_USER_DEFINED,
+)
 
 LAYOUTS = {
     "BertTokenizer": "bert",
@@ -22,11 +27,16 @@ LAYOUTS = {
     "XLNetTokenizer": "xlnet",
     "XLMRobertaTokenizer": "bert",
 }
-ALBERT_FIRST = [("<pad>", CONTROL), ("<unk>", UNKNOWN)]
-ALBERT_FIRST += [(name, CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
-XLNET_FIRST = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL), ("<cls>", CONTROL)]
-XLNET_FIRST += [("<sep>", CONTROL), ("<pad>", CONTROL), ("<mask>", CONTROL)]
-XLNET_FIRST += [("<eod>", USER_DEFINED), ("<eop>", USER_DEFINED)]
+ALBERT_FIRST = [("<pad>", PIECE_CONTROL), ("<unk>", PIECE_UNKNOWN)]
+ALBERT_FIRST += [(name, PIECE_CONTROL) for name in ("[CLS]", "[SEP]", "[MASK]")]
+XLNET_FIRST = [
+    ("<unk>", PIECE_UNKNOWN),
+    ("<s>", PIECE_CONTROL),
+    ("</s>", PIECE_CONTROL),
+    ("<cls>", PIECE_CONTROL),
+]
+XLNET_FIRST += [("<sep>", PIECE_CONTROL), ("<pad>", PIECE_CONTROL), ("<mask>", PIECE_CONTROL)]
+XLNET_FIRST += [("<eod>", PIECE_USER_DEFINED), ("<eop>", PIECE_USER_DEFINED)]
 
 Piece = tuple[str, float, int]
 
@@ -75,8 +85,8 @@ class Words:
         """A spiece.model that begins with some tokens."""
         taken = {piece for piece, _ in first}
         pieces = [(piece, 0.0, kind) for piece, kind in first]
-        pieces += [(p, score, NORMAL) for p, score in self.unigram if p not in taken]
-        unknown = next(n for n, (_, kind) in enumerate(first) if kind == UNKNOWN)
+        pieces += [(p, score, PIECE_NORMAL) for p, score in self.unigram if p not in taken]
+        unknown = next(n for n, (_, kind) in enumerate(first) if kind == PIECE_UNKNOWN)
         # Any map of characters will do; this one is empty.
         return sentencepiece(pieces, unknown)
 
@@ -154,9 +164,9 @@ class Folder:
 
         model = read_sentencepiece((folder / "spiece.model").read_bytes())
         added = [
-            AddedToken(piece, normalized=False, special=kind == CONTROL)
+            AddedToken(piece, normalized=False, special=kind == PIECE_CONTROL)
             for (piece, _), kind in zip(model.pieces, model.types, strict=True)
-            if kind in (CONTROL, USER_DEFINED)
+            if kind in (PIECE_CONTROL, PIECE_USER_DEFINED)
         ]
         return getattr(transformers, self.cls)(
             vocab=model.pieces,

@@ -10,7 +10,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.data import TaskSet, encode, vocabulary_of
-from bertc.data.layouts.example import Labelled
+from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import from_tokenizer
@@ -64,7 +64,7 @@ def words() -> Words:
 def rows(found: Any, *texts: str) -> tuple[list[int], list[int]]:
     """Token ids and segments of the row that a task reads."""
     task = Classify(train="-", labels=("x", "y"))
-    made = encode(task, [Labelled("0", texts, "x")], found, 512, 256)
+    made = encode(task, [LabelledExample("0", texts, "x")], found, 512, 256)
     return made.token_ids.tolist(), made.segment_ids.tolist()
 
 
@@ -129,7 +129,7 @@ def test_an_imported_xlnet_answers_as_its_class_does(words: Words, tmp_path: Pat
     stage = model.resolved.stages[0]
     (task,) = stage.tasks
     pairs = list(zip(ODD[:6], ODD[6:12], strict=True))
-    examples = [Labelled(str(n), pair, None) for n, pair in enumerate(pairs)]
+    examples = [LabelledExample(str(n), pair, None) for n, pair in enumerate(pairs)]
     made = encode(task, examples, found, 512, stage.encoder.kinds_of_segments)
     own = TaskSet(task, made, {})
     answers = answer(model, stage, own, examples, made, found.pad)

@@ -192,7 +192,7 @@ def test_threads_change_no_bit() -> None:
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
-    told = library.load.__wrapped__
+    told = library.load_library.__wrapped__
     monkeypatch.setattr(library.shutil, "which", lambda name: None)
     assert told("fp32") == (None, "no C compiler (cc) is installed")
     monkeypatch.setattr(library.shutil, "which", lambda name: "/bin/false")

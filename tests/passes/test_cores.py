@@ -64,7 +64,7 @@ def test_what_others_take_is_what_is_busy_beside_this_process(machine, monkeypat
         machine("proc/stat", "cpu 1 2 3\n" + "\n".join(lines) + "\nintr 5\n")
 
     stat(0, 0, 0)
-    before = cores.Moment(0.0, cores.time.process_time(), 100.0)
+    before = cores.CpuTimes(0.0, cores.time.process_time(), 100.0)
     stat(3 * ticks, 1 * ticks, 9 * ticks)  # the third core is not for this process
     monkeypatch.setattr(cores.time, "monotonic", lambda: 102.0)
     monkeypatch.setattr(cores.time, "process_time", lambda: before.own + 1.0)
@@ -72,23 +72,23 @@ def test_what_others_take_is_what_is_busy_beside_this_process(machine, monkeypat
 
 
 def test_where_the_system_does_not_tell_nothing_is_taken(machine):
-    assert cores.now() is None
+    assert cores.cpu_times() is None
     assert cores.taken_by_others(None) == 0
 
 
 def test_a_real_neighbour_is_seen():
-    if cores.now() is None:
+    if cores.cpu_times() is None:
         pytest.skip("this system does not tell")
     program = "import sys; sys.stdin.read(1)\nfor _ in range(10**7): pass"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as process:
-        before = cores.now()
+        before = cores.cpu_times()
         process.communicate(b"x")
     assert cores.taken_by_others(before) > 0
 
 
 def test_little_that_others_take_is_not_told(monkeypatch):
     monkeypatch.setattr(cores, "available_cores", lambda: 4)
-    assert cores.beside(0.2) == ""
-    assert cores.beside(2.0) == (
+    assert cores.slowdown_note(0.2) == ""
+    assert cores.slowdown_note(2.0) == (
         "Other processes take 2.0 of 4 cores now: beside them it takes about 1.5 times as long."
     )

@@ -10,7 +10,7 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 from bertc.passes import complete
 from bertc.planning import Fit, Machine, plan
-from bertc.planning.plan import choose, largest_divisor
+from bertc.planning.plan import choose_fit, largest_divisor
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:
@@ -182,7 +182,7 @@ def test_layers_are_recomputed_where_too_little_fits(
     extra: str, kept: int, recomputed: int, expected: Fit
 ) -> None:
     resolved = resolve(f"batch=48 seq=512 steps=100 {extra}")
-    fit = choose(resolved.stages[0], resolved.run.recompute, "cpu", kept, recomputed)
+    fit = choose_fit(resolved.stages[0], resolved.run.recompute, "cpu", kept, recomputed)
     assert fit == expected
     if fit.examples:
         reasons = plan(resolved, CPU, (fit,)).reasons

@@ -9,7 +9,7 @@ import pytest
 
 from bertc.diagnostics import BertcError, CannotWriteError, DataError, MissingInputError
 from bertc.storage import durable, paths
-from bertc.storage.foreign import told_as
+from bertc.storage.foreign import as_data_error
 from bertc.storage.json_file import read_json
 from bertc.storage.plain_file import read_bytes, read_text, size_bytes
 
@@ -130,7 +130,7 @@ def test_a_panic_of_another_language_is_told_as_any_error() -> None:
     class PanicException(BaseException):  # as pyo3 raises it
         pass
 
-    with pytest.raises(DataError, match="no text"), told_as("no text", "some text"):
+    with pytest.raises(DataError, match="no text"), as_data_error("no text", "some text"):
         raise PanicException("likelihood is NAN")
-    with pytest.raises(KeyboardInterrupt), told_as("no text", "some text"):
+    with pytest.raises(KeyboardInterrupt), as_data_error("no text", "some text"):
         raise KeyboardInterrupt

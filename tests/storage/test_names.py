@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bertc import api
-from bertc.data.layouts.example import Labelled
-from bertc.data.layouts.labels import MOST_LABELS, found_labels
+from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.labels import MAX_LABELS, found_labels
 from bertc.diagnostics import BertcError, DataError, SpecError
 from bertc.interop.task_config import tasks_beside
 from bertc.ir.learning.custom_task import Classify
@@ -57,7 +57,7 @@ def test_more_choices_than_a_head_has_are_a_mistake() -> None:
 
 
 def test_more_labels_than_are_told_apart() -> None:
-    rows = [Labelled(str(n), ("a",), f"name {n}") for n in range(MOST_LABELS + 1)]
+    rows = [LabelledExample(str(n), ("a",), f"name {n}") for n in range(MAX_LABELS + 1)]
     with pytest.raises(DataError, match="10,001 labels"):
         found_labels(Classify(train="train.tsv"), rows)
 

@@ -12,17 +12,17 @@ from bertc import passes, syntax
 from bertc.diagnostics import Diagnostics
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, default_source
 from bertc.syntax.read.shapes import (
-    Bounds,
-    Choice,
-    Either,
-    Kinds,
-    Real,
-    Several,
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    Limits,
+    ListShape,
+    RealShape,
     Shape,
-    Summed,
-    Truth,
-    Whole,
-    Words,
+    SumShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
     arguments,
     required,
     setting_shape,
@@ -36,25 +36,25 @@ TEXT = PATH.read_text(encoding="utf-8")
 def allowed(shape: Shape) -> str:
     """What may be written, in a table's cell."""
     match shape:
-        case Whole():
+        case WholeShape():
             return "whole number" + limits(shape.bounds)
-        case Real():
+        case RealShape():
             return "number" + limits(shape.bounds)
-        case Truth():
+        case TruthShape():
             return "`true` `false`"
-        case Words():
+        case TextShape():
             return "text"
-        case Choice() | Kinds():
+        case ChoiceShape() | KindShape():
             return " ".join(f"`{option}`" for option in shape.options)
-        case Several():
+        case ListShape():
             return f"list of {shape.length or ''} {allowed(shape.item)}".replace("  ", " ")
-        case Summed():
+        case SumShape():
             return "sum of " + allowed(shape.inner)
-        case Either():
+        case EitherShape():
             return " or ".join(map(allowed, shape.options))
 
 
-def limits(bounds: Bounds) -> str:
+def limits(bounds: Limits) -> str:
     signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
     words = [
         f"{sign} {getattr(bounds, name):,}"
@@ -81,13 +81,13 @@ def settings_table() -> str:
 def kinds(shape: Shape) -> dict[str, type]:
     """Kinds a shape allows, and those their arguments allow."""
     match shape:
-        case Kinds():
+        case KindShape():
             found = dict(shape.options) if shape.named else {}
             for node in shape.options.values():
                 for inner in arguments(node).values():
                     found |= {k: v for k, v in kinds(inner).items() if k not in found}
             return found
-        case Summed():
+        case SumShape():
             return kinds(shape.inner)
     return {}
 

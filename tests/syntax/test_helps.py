@@ -18,7 +18,15 @@ from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Span, SpecError, cod
 from bertc.ir.base import Node
 from bertc.ir.program.settings import Settings, aliases
 from bertc.ir.program.written import Program
-from bertc.syntax.read.shapes import Either, Kinds, Several, Shape, Summed, arguments, setting_shape
+from bertc.syntax.read.shapes import (
+    EitherShape,
+    KindShape,
+    ListShape,
+    Shape,
+    SumShape,
+    arguments,
+    setting_shape,
+)
 from bertc.syntax.read.tree import Block, Name, Setting
 from bertc.syntax.write.show import show_value
 from tests.syntax.test_golden import CASES
@@ -209,13 +217,13 @@ WRONG_ARGUMENTS = ("zzz", "-1", "2M", '"text"', "[1, 2, 3]", "1.5")
 
 def kinds(shape: Shape) -> Mapping[str, type[Node]]:
     match shape:
-        case Kinds():
+        case KindShape():
             return shape.options
-        case Summed():
+        case SumShape():
             return kinds(shape.inner)
-        case Several():
+        case ListShape():
             return kinds(shape.item)
-        case Either():
+        case EitherShape():
             return {name: node for each in shape.options for name, node in kinds(each).items()}
     return {}
 

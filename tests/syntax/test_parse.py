@@ -4,8 +4,8 @@ import pytest
 
 from bertc import syntax
 from bertc.diagnostics import Diagnostics, SpecError
-from bertc.syntax.read.numbers import UNITS, NotANumberError, read_number, show_number
-from bertc.syntax.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, Sum, Text
+from bertc.syntax.read.numbers import NUMBER_UNITS, NotANumberError, read_number, show_number
+from bertc.syntax.read.tree import Block, Extends, Grid, Name, Ratio, Scaled, Setting, String, Sum
 
 FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 
@@ -56,14 +56,16 @@ def test_not_numbers(text: str) -> None:
 
 
 def test_every_unit_is_read() -> None:
-    assert all(read_number(f"2{unit}") == float(2 * factor) for unit, factor in UNITS.items())
+    assert all(
+        read_number(f"2{unit}") == float(2 * factor) for unit, factor in NUMBER_UNITS.items()
+    )
 
 
 def test_forms_of_values() -> None:
     assert isinstance(value("80/10/10"), Ratio)
     assert isinstance(value("{a, b, c}"), Grid)
     assert value("segment-pair") == Name(_anywhere(), "segment-pair")
-    assert value("'a\\'b\\n\\u{1F600}'") == Text(_anywhere(), "a'b\n\U0001f600")
+    assert value("'a\\'b\\n\\u{1F600}'") == String(_anywhere(), "a'b\n\U0001f600")
     assert value("rtd*50 + mlm") == value("50*rtd + mlm")
     total = value("0.7*files('x') + docstrings")
     assert isinstance(total, Sum)

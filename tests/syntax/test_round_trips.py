@@ -16,17 +16,17 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.syntax.lowering.convert import Converter
 from bertc.syntax.read.shapes import (
-    Bounds,
-    Choice,
-    Either,
-    Kinds,
-    Real,
-    Several,
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    Limits,
+    ListShape,
+    RealShape,
     Shape,
-    Summed,
-    Truth,
-    Whole,
-    Words,
+    SumShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
     arguments,
     kinds_of,
     required,
@@ -50,13 +50,13 @@ def node_classes(annotation: Any = Settings) -> set[type[Node]]:
 KINDS = sorted(node_classes() - {Settings}, key=lambda node: node.__name__)
 
 
-def integers(bounds: Bounds) -> st.SearchStrategy[int]:
+def integers(bounds: Limits) -> st.SearchStrategy[int]:
     low = bounds.ge if bounds.ge is not None else (bounds.gt or -1000)
     high = bounds.le if bounds.le is not None else (bounds.lt or 1000)
     return st.integers(int(low), int(high))
 
 
-def floats(bounds: Bounds) -> st.SearchStrategy[float]:
+def floats(bounds: Limits) -> st.SearchStrategy[float]:
     low = bounds.ge if bounds.ge is not None else bounds.gt
     high = bounds.le if bounds.le is not None else bounds.lt
     return st.floats(
@@ -71,31 +71,31 @@ def floats(bounds: Bounds) -> st.SearchStrategy[float]:
 
 def values(shape: Shape) -> st.SearchStrategy[Any]:
     match shape:
-        case Whole():
+        case WholeShape():
             return integers(shape.bounds)
-        case Real():
+        case RealShape():
             return floats(shape.bounds)
-        case Truth():
+        case TruthShape():
             return st.booleans()
-        case Words():
+        case TextShape():
             plain = st.characters(exclude_categories=["Cs"])
             return st.text(plain, min_size=max(1, shape.min_length), max_size=12)
-        case Choice():
+        case ChoiceShape():
             return st.sampled_from(shape.options)
-        case Kinds():
+        case KindShape():
             return st.one_of(*[nodes(n) for n in dict.fromkeys(shape.options.values())])
-        case Several():
+        case ListShape():
             count = shape.length
             lists = st.lists(values(shape.item), min_size=count or shape.least, max_size=count or 4)
             return lists.map(tuple)
-        case Summed():
+        case SumShape():
             term = st.builds(
                 lambda weight, inner: shape.node(**{"weight": weight, shape.field: inner}),
                 st.floats(0.001, 1e6),
                 values(shape.inner),
             )
             return st.lists(term, min_size=1, max_size=3).map(tuple)
-        case Either():
+        case EitherShape():
             return st.one_of(*map(values, shape.options))
 
 
@@ -111,7 +111,7 @@ def nodes(draw: st.DrawFn, node: type[Node]) -> Node:
     if node.others:
         names = st.lists(st.sampled_from(["en", "fr", "zh-hans", "pt_br"]), min_size=2, max_size=2)
         both = draw(names.filter(lambda two: len(set(two)) == 2))
-        chosen[node.others] = tuple((name, draw(values(Words(1)))) for name in both)
+        chosen[node.others] = tuple((name, draw(values(TextShape(1)))) for name in both)
         needed = [*needed, node.others]
     if "kind" in node.model_fields:
         chosen["kind"] = draw(st.sampled_from(kinds_of(node)))
@@ -139,10 +139,10 @@ def test_the_walk_finds_the_kinds() -> None:
 def test_every_kind(node: type[Node]) -> None:
     if "weight" in node.model_fields:
         (other,) = (name for name in node.model_fields if name != "weight")
-        shape: Shape = Summed(node, other, arguments(node)[other])
+        shape: Shape = SumShape(node, other, arguments(node)[other])
         strategy = values(shape)
     else:
-        shape = Kinds(dict.fromkeys(kinds_of(node), node), "kind" in node.model_fields)
+        shape = KindShape(dict.fromkeys(kinds_of(node), node), "kind" in node.model_fields)
         strategy = nodes(node)
 
     @settings(max_examples=15, deadline=None, database=None, derandomize=True)

@@ -8,11 +8,17 @@ from scipy import stats
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn import metrics as sklearn_metrics
 
-from bertc.data.layouts.example import Chosen, Example, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.diagnostics import DataError
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Regress, Tag
 from bertc.ir.learning.task import Glue
-from bertc.tasks.gold import Given
+from bertc.tasks.gold import AnswerValue
 from bertc.tasks.metrics import judge
 from bertc.tasks.tagged import span_f1, spans
 
@@ -25,11 +31,11 @@ CASES = range(500)
 
 
 def labelled(labels: list[str]) -> list[Example]:
-    return [Labelled(str(row), ("a",), label) for row, label in enumerate(labels)]
+    return [LabelledExample(str(row), ("a",), label) for row, label in enumerate(labels)]
 
 
 def scored(scores: list[float]) -> list[Example]:
-    return [Scored(str(row), ("a", "b"), score) for row, score in enumerate(scores)]
+    return [ScoredExample(str(row), ("a", "b"), score) for row, score in enumerate(scores)]
 
 
 def drawn(seed: int, kinds: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -122,7 +128,7 @@ def test_spans_of_tags(tags: str, found: set[tuple[str, int, int]]) -> None:
 
 def test_a_word_cut_off_is_wrong() -> None:
     task = Tag(train="x.tsv", labels=("O", "B-X", "I-X"))
-    example = Tagged("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
+    example = TaggedExample("1", ("a", "b", "c", "d"), ("B-X", "I-X", "O", "B-X"))
     assert judge(task, [example], [("B-X", "I-X", "", "")]) == pytest.approx(
         {"span_f1": 2 / 3, "accuracy": 0.5}
     )
@@ -140,12 +146,12 @@ def test_a_word_cut_off_is_wrong() -> None:
         (STSB, scored([1.0, 2.0]), [3.0, 3.0], {"pearson": 0.0, "spearman": 0.0}),
         (STSB, scored([1, 2]), [3, 4], {"pearson": 1.0, "spearman": 1.0}),
         (Regress(train="x"), scored([1, 2]), [4, 3], {"pearson": -1.0, "spearman": -1.0}),
-        (Choose(train="x"), [Chosen("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
+        (Choose(train="x"), [ChoiceExample("1", "", "q", ("a", "b"), 1)], [1], {"accuracy": 1.0}),
         (Classify(train="x", labels=NAMES), labelled(["neutral"]), ["no"], {"accuracy": 0.0}),
     ],
 )
 def test_edges(
-    task: AnyTask, examples: list[Example], answers: list[Given], values: dict[str, float]
+    task: AnyTask, examples: list[Example], answers: list[AnswerValue], values: dict[str, float]
 ) -> None:
     found = judge(task, examples, answers)
     assert tuple(found) == task.metrics
@@ -157,4 +163,4 @@ def test_nothing_is_judged_without_what_is_right() -> None:
     with pytest.raises(DataError, match="no examples to score"):
         judge(COLA, [], [])
     with pytest.raises(DataError, match="`7` has no label"):
-        judge(COLA, [Labelled("7", ("a",), None)], ["0"])
+        judge(COLA, [LabelledExample("7", ("a",), None)], ["0"])

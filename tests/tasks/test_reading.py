@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from torchmetrics.functional.text import squad as torchmetrics_squad
 
-from bertc.data.layouts.example import Asked
+from bertc.data.layouts.example import QuestionExample
 from bertc.diagnostics import DataError
 from bertc.ir.learning.task import Squad
 from bertc.tasks.metrics import judge
@@ -12,8 +12,8 @@ from bertc.tasks.metrics import judge
 WORDS = ("the", "a", "An", "Cat", "cat", "cats", "sat,", "-", "(on)", "naïve", "1,000", "it's")
 
 
-def question(*right: str, key: str = "1") -> Asked:
-    return Asked(key, "", "who?", tuple((text, 0) for text in right), bool(right))
+def question(*right: str, key: str = "1") -> QuestionExample:
+    return QuestionExample(key, "", "who?", tuple((text, 0) for text in right), bool(right))
 
 
 def test_answers_are_judged_as_by_torchmetrics() -> None:
@@ -70,6 +70,6 @@ def test_by_hand(version: int, right: list[str], said: str, em: float, f1: float
 
 
 def test_unknown_answers_are_refused() -> None:
-    unknown = Asked("q7", "", "who?", (), None)
+    unknown = QuestionExample("q7", "", "who?", (), None)
     with pytest.raises(DataError, match="`q7` has no label"):
         judge(Squad(data="x", version=2), [unknown], [""])

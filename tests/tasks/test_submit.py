@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bertc.data.layouts.example import Asked
-from bertc.tasks.spans import Candidate, Decoded
+from bertc.data.layouts.example import QuestionExample
+from bertc.tasks.spans import AnswerCandidate, Decoded
 from bertc.tasks.submit import glue, glue_average, squad
 
 BERT_LARGE = {
@@ -45,8 +45,8 @@ def test_files_of_glue() -> None:
 
 
 def test_files_of_squad() -> None:
-    best = (Candidate("café", 3.0, 0.75), Candidate("", 1.9, 0.25))
-    asked = [Asked(key, "", "?", (), None) for key in ("a", "b")]
+    best = (AnswerCandidate("café", 3.0, 0.75), AnswerCandidate("", 1.9, 0.25))
+    asked = [QuestionExample(key, "", "?", (), None) for key in ("a", "b")]
     decoded = [Decoded("café", "café", -1.1, best), Decoded("", "no", 2.0, ())]
     files = {name: json.loads(text) for name, text in squad(asked, decoded, True).items()}
     assert files == {

@@ -11,7 +11,12 @@ import bertc
 from bertc.data import encode
 from bertc.data.examples.task import MIN_SHARED_ROW_TOKENS, TaskSet, gather, shared
 from bertc.data.examples.task_data import TaskData
-from bertc.data.layouts.example import Asked, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.nn.masks import beginnings
 from bertc.step.step import make_objective
 from bertc.step.task_feed import examples_at_once, to_columns
@@ -38,25 +43,27 @@ def examples(kind, count, longest):
     texts = [text(draw, 1, longest) for _ in range(count)]
     match kind:
         case "labels":
-            return [Labelled(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
+            return [LabelledExample(t, (t, text(draw, 1, 4)), draw.choice("xyz")) for t in texts]
         case "score":
-            return [Scored(t, (t,), draw.random()) for t in texts]
+            return [ScoredExample(t, (t,), draw.random()) for t in texts]
         case "span" | "conditioned":
             return [asked(draw, t, text(draw, 1, 4), kind == "span") for t in texts]
         case _:
             words = [t.split() for t in texts]
-            return [Tagged(str(w), tuple(w), tuple(draw.choices(TAGS, k=len(w)))) for w in words]
+            return [
+                TaggedExample(str(w), tuple(w), tuple(draw.choices(TAGS, k=len(w)))) for w in words
+            ]
 
 
 def asked(draw, passage, question, surely):
     """A question that some words of a passage answer; not surely: or none."""
     if not surely and draw.random() < 0.4:
-        return Asked(passage, passage, question, (), False)
+        return QuestionExample(passage, passage, question, (), False)
     words = passage.split()
     first = draw.randrange(len(words))
     said = " ".join(words[first : first + draw.randint(1, 3)])
     before = len(" ".join(words[:first])) + (first > 0)
-    return Asked(passage, passage, question, ((said, before),), True)
+    return QuestionExample(passage, passage, question, ((said, before),), True)
 
 
 def batches(kind, resolved, vocabulary, longest=24):
@@ -124,7 +131,7 @@ def test_long_examples_have_rows_of_their_own(bert):
     resolved = bertc.resolve(f"{NETWORK} task={TASKS['score']}".replace("seq=48", "seq=90"))
     (task,) = resolved.stages[0].tasks
     words = " ".join(["w1"] * 80)
-    rows = encode(task, [Scored(str(n), (words,), 1.0) for n in range(32)], bert, 90, 2)
+    rows = encode(task, [ScoredExample(str(n), (words,), 1.0) for n in range(32)], bert, 90, 2)
     for count in (1, 2, 31, 32):
         batch = shared(task, rows, np.arange(count), 0)
         assert not batch.shared
@@ -177,7 +184,7 @@ def test_how_many_are_read_together(bert, longest, batch, settings, device, want
     stage = bertc.resolve(spec.replace("seq=48", "seq=256")).stages[0]
     (task,) = stage.tasks
     words = " ".join(["w1"] * (longest - 7))
-    asked = [Asked(str(n), words, "w2 w2 w2 w2", (("w1", 0),), True) for n in range(64)]
+    asked = [QuestionExample(str(n), words, "w2 w2 w2 w2", (("w1", 0),), True) for n in range(64)]
     rows = encode(task, asked, bert, stage.seq, stage.encoder.segments)
     data = TaskData(bert, 0, batch, stage.seq, (TaskSet(task, rows, {}),), 1.0)
     fitting = stage.microbatch or batch

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from bertc.data.batches.packs import Packs, open_packs, write_packs
 from bertc.data.batches.running import RunningData
 from bertc.data.batches.smoothing import draw_weights, orders_of, proportioned, texts_of
-from bertc.data.batches.stage import Drawn, StageData
+from bertc.data.batches.stage import SourceRows, StageData
 from bertc.data.batches.stream_pairs import StreamPairs
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
 from bertc.data.rows.index import Arrangement, open_rows, write_rows
 from bertc.data.rows.tokens import Tokens
-from bertc.data.sources.source import Text
+from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
@@ -48,7 +48,7 @@ class Tokenised:
     counts: NDArray[np.int64]
 
 
-def _weights(stage: Stage, tokenised: dict[Text, Tokenised]) -> tuple[float, ...]:
+def _weights(stage: Stage, tokenised: dict[CorpusText, Tokenised]) -> tuple[float, ...]:
     """Relative weights of a row of each text, in each order."""
     texts = [(weight, text) for weight, text, _ in orders_of(stage)]
     tokens = [int(tokenised[text].facts["train"]["tokens"]) for _, text in texts]
@@ -59,7 +59,7 @@ def arrange(
     stage: Stage,
     resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[Text, Tokenised],
+    tokenised: dict[CorpusText, Tokenised],
     cache: Path,
     progress: Progress,
 ) -> TextData:
@@ -72,21 +72,16 @@ def arrange(
         source = tokenised[text]
         languages = text.languages[::-1] if turned else text.languages
         first, second = (_number(resolved, language) for language in languages)
-        copies: list[NDArray[Any] | Packs] = []
         arrangement = Arrangement(
             stage.format, stage.pairs, stage.seq, seed, 0, text.paired, turned
         )
         max_copies = (static or ROW_COPIES) if arrangement.drawn else 1
-        while len(copies) < max_copies and sum(map(len, copies)) < stage.steps * stage.batch:
-            copy_arrangement = replace(arrangement, copy=len(copies))
-            rows, facts = _arranged(source, "train", copy_arrangement, stage, cache, progress)
-            copies.append(rows)
-            if copy_arrangement.copy == 0:
-                tokens.append(facts["tokens"])
-                lost += facts["lost"]
-        train.append(Drawn(source.train.ids, tuple(copies), (first, second)))
+        copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
+        tokens.append(facts["tokens"])
+        lost += facts["lost"]
+        train.append(SourceRows(source.train.ids, tuple(copies), (first, second)))
         rows, _ = _arranged(source, "heldout", arrangement, stage, cache, progress)
-        heldout.append(Drawn(source.heldout.ids, (rows,), (first, second)))
+        heldout.append(SourceRows(source.heldout.ids, (rows,), (first, second)))
     weights = proportioned(
         _weights(stage, tokenised),
         [drawn.sizes[0] for drawn in train],
@@ -113,6 +108,23 @@ def arrange(
     )
 
 
+def _copies(
+    source: Tokenised,
+    arrangement: Arrangement,
+    max_copies: int,
+    stage: Stage,
+    cache: Path,
+    progress: Progress,
+) -> tuple[list[NDArray[Any] | Packs], dict[str, int]]:
+    """Training rows in as many copies as the stage reads, and the facts of the first copy."""
+    rows, facts = _arranged(source, "train", arrangement, stage, cache, progress)
+    copies = [rows]
+    while len(copies) < max_copies and sum(map(len, copies)) < stage.steps * stage.batch:
+        another = replace(arrangement, copy=len(copies))
+        copies.append(_arranged(source, "train", another, stage, cache, progress)[0])
+    return copies, facts
+
+
 def _number(resolved: Resolved, language: str) -> int:
     """The index of a language of the run; one past the last for text without a language."""
     known = resolved.languages
@@ -123,7 +135,7 @@ def _running(
     stage: Stage,
     resolved: Resolved,
     vocabulary: Vocabulary,
-    tokenised: dict[Text, Tokenised],
+    tokenised: dict[CorpusText, Tokenised],
     static: int,
 ) -> RunningData | StreamPairs:
     """Batches of running text, which needs no arrangement in rows."""

@@ -38,7 +38,7 @@ class RawBatch:
     backward: NDArray[np.uint8]  # (b,) 1 or 0
 
 
-def assemble(
+def assemble_rows(
     ids: NDArray[Any], rows: NDArray[Any], batch: RawBatch, at: list[int], cls: int, sep: int
 ) -> None:
     """Write [CLS] a [SEP], or [CLS] a [SEP] b [SEP], into the rows ``at`` of a padded batch.

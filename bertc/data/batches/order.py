@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from bertc.ir.address import key
 
-ROUNDS = 6
-BLOCK = 8192
+FEISTEL_ROUNDS = 6
+BLOCK_POSITIONS = 8192
 """Positions looked up at once: numpy's overhead is that of a thousand numbers."""
 
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)  # the multipliers of splitmix64's finaliser
@@ -35,7 +35,7 @@ def permute(
         return np.zeros_like(positions)
     bits = (size - 1).bit_length()
     low, high = bits // 2, bits - bits // 2
-    keys = [np.uint64(key(seed, *address, turn)) for turn in range(ROUNDS)]
+    keys = [np.uint64(key(seed, *address, turn)) for turn in range(FEISTEL_ROUNDS)]
     result = positions.astype(np.uint64)
     outside = np.arange(len(result))
     while len(outside):

@@ -14,7 +14,7 @@ from bertc.data.rows.tokens import mapped
 WINDOW_EXAMPLES = 1 << 16
 """Packing window: examples are only packed with others of the same window."""
 
-MEMBERS, ENDS = "members", "ends"
+MEMBERS_FILE, ENDS_FILE = "members", "ends"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,9 @@ class Packs:
 
 def open_packs(folder: Path, rows: NDArray[Any]) -> Packs:
     """The packed rows stored in ``folder``, over the index ``rows``."""
-    return Packs(rows, *(mapped(folder / name, np.dtype("<i8")) for name in (MEMBERS, ENDS)))
+    return Packs(
+        rows, *(mapped(folder / name, np.dtype("<i8")) for name in (MEMBERS_FILE, ENDS_FILE))
+    )
 
 
 def write_packs(
@@ -50,11 +52,11 @@ def write_packs(
     Examples are shuffled first, so that those of one document share a row no more than others.
     """
     count = read = 0
-    with (folder / MEMBERS).open("wb") as members, (folder / ENDS).open("wb") as ends:
+    with (folder / MEMBERS_FILE).open("wb") as members, (folder / ENDS_FILE).open("wb") as ends:
         for start in range(0, len(rows), WINDOW_EXAMPLES):
             positions = np.arange(start, min(start + WINDOW_EXAMPLES, len(rows)), dtype=np.int64)
             drawn = permute(positions, len(rows), seed, "packs", copy)
-            packs = fit(lengths(rows[drawn]).tolist(), seq, texts)
+            packs = best_fit(lengths(rows[drawn]).tolist(), seq, texts)
             members.write(drawn[[i for pack in packs for i in pack]].tobytes())
             sizes = np.array([len(pack) for pack in packs], dtype=np.int64)
             ends.write((read + np.cumsum(sizes)).tobytes())
@@ -62,7 +64,7 @@ def write_packs(
     return {"packs": count, "examples": read}
 
 
-def fit(sizes: list[int], room: int, most: int) -> list[list[int]]:
+def best_fit(sizes: list[int], room: int, most: int) -> list[list[int]]:
     """Best fit: each example joins the fullest row with room for it, or opens a new one."""
     packs: list[list[int]] = []
     open_packs_by_room: list[list[int]] = [[] for _ in range(room)]  # by the room left

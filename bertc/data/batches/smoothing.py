@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from bertc.data.sources.source import Text
+from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Stage
 
 
-def texts_of(stage: Stage) -> list[tuple[float, Text]]:
+def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     """The texts of a stage, with their weights as written.
 
     Parallel text is read in pairs if an objective needs them. Its sides are read on their own, as
@@ -19,16 +19,16 @@ def texts_of(stage: Stage) -> list[tuple[float, Text]]:
     translating = [term.objective.kind for term in stage.objective].count("tlm")
     others = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
-    weighted: list[tuple[float, Text]] = []
+    weighted: list[tuple[float, CorpusText]] = []
     for share, paired in zip(stage.data, parallel, strict=True):
         if not paired or translating:
-            weighted.append((share.weight, Text(share.corpus)))
+            weighted.append((share.weight, CorpusText(share.corpus)))
         if paired and (not translating or (others and all(parallel))):
-            weighted += [(share.weight, Text(share.corpus, side)) for side in (0, 1)]
+            weighted += [(share.weight, CorpusText(share.corpus, side)) for side in (0, 1)]
     return weighted
 
 
-def orders_of(stage: Stage) -> list[tuple[float, Text, bool]]:
+def orders_of(stage: Stage) -> list[tuple[float, CorpusText, bool]]:
     """The texts of a stage with weight and ``turned``: the second text of a row comes first.
 
     With ``both_orders`` each pair is read in either order, with half of its weight.
@@ -59,7 +59,7 @@ def proportioned(
 
 
 def draw_weights(
-    texts: Sequence[tuple[float, Text]], tokens: Sequence[int], exponent: float
+    texts: Sequence[tuple[float, CorpusText]], tokens: Sequence[int], exponent: float
 ) -> tuple[float, ...]:
     """Weights w: drawing in proportion to w x size draws language l with p_l^exponent.
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertc.data.batches.batch import RawBatch, assemble, assemble_packed, empty_batch
-from bertc.data.batches.order import BLOCK, permute
+from bertc.data.batches.batch import RawBatch, assemble_packed, assemble_rows, empty_batch
+from bertc.data.batches.order import BLOCK_POSITIONS, permute
 from bertc.data.batches.packs import Packs
 from bertc.data.vocab.vocabulary import Vocabulary
 
@@ -18,7 +18,7 @@ SOURCE_BITS, COPY_BITS, ROW_BITS = 8, 14, 40
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class SourceRows:
     """A source of a stage: its token ids, and an index of rows for each stored copy.
 
     ``languages`` are the indices of the languages of the first and second text.
@@ -59,8 +59,8 @@ class StageData:
     seed: int
     batch: int
     seq: int
-    train_sources: tuple[Drawn, ...]
-    heldout_sources: tuple[Drawn, ...]
+    train_sources: tuple[SourceRows, ...]
+    heldout_sources: tuple[SourceRows, ...]
     weights: tuple[float, ...]
     tokens: int
     lost: int = 0
@@ -134,13 +134,13 @@ class StageData:
         """The places of positions in the endless sequence of examples; caches the current block."""
         if not len(positions):
             return self._look_up(positions)
-        first, last = int(positions[0]) // BLOCK, int(positions[-1]) // BLOCK
-        if first != last or int(positions.min()) < first * BLOCK:
+        first, last = int(positions[0]) // BLOCK_POSITIONS, int(positions[-1]) // BLOCK_POSITIONS
+        if first != last or int(positions.min()) < first * BLOCK_POSITIONS:
             return self._look_up(positions)
         if self._block is None or self._block[0] != first:
-            block = np.arange(first * BLOCK, (first + 1) * BLOCK)
+            block = np.arange(first * BLOCK_POSITIONS, (first + 1) * BLOCK_POSITIONS)
             self._block = (first, self._look_up(block))
-        chosen, known = positions - first * BLOCK, self._block[1]
+        chosen, known = positions - first * BLOCK_POSITIONS, self._block[1]
         return Places(
             known.sources[chosen], known.epochs[chosen], known.copies[chosen], known.rows[chosen]
         )
@@ -169,7 +169,7 @@ class StageData:
             result.epochs[here], result.copies[here], result.rows[here] = epochs, copies, rows
         return result
 
-    def _gather(self, drawn: tuple[Drawn, ...], places: Places) -> RawBatch:
+    def _gather(self, drawn: tuple[SourceRows, ...], places: Places) -> RawBatch:
         vocabulary = self.vocabulary
         batch = empty_batch(len(places.rows), self.seq, self.texts, vocabulary.pad)
         groups = places.sources << COPY_BITS | places.copies
@@ -183,7 +183,7 @@ class StageData:
                 assemble_packed(source.ids, rows, batch, at[which], vocabulary.cls, vocabulary.sep)
             else:
                 rows = copy[places.rows[at]]
-                assemble(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
+                assemble_rows(source.ids, rows, batch, at.tolist(), vocabulary.cls, vocabulary.sep)
         batch.example_ids[:] = groups << ROW_BITS | places.rows
         batch.copies[:] = (
             places.epochs % self.static_copies if self.static_copies else places.epochs

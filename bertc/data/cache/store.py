@@ -17,7 +17,7 @@ from bertc.storage import durable
 from bertc.storage.paths import is_taken
 from bertc.storage.plain_file import read_text, size_bytes
 
-MANIFEST = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 CHECKED_BYTES = 64 << 20
 """Files up to this size are hashed at every opening; larger ones are checked by size."""
 WAIT_SECONDS = 0.2
@@ -72,7 +72,7 @@ def _made_under_lock(folder: Path, make: Callable[[Path], Facts], progress: Prog
     return facts
 
 
-def verify(folder: Path) -> Facts:
+def verify_folder(folder: Path) -> Facts:
     """The facts of a folder, after checking every byte of it.
 
     Raises:
@@ -91,15 +91,15 @@ def _seal(folder: Path, facts: Facts) -> None:
         files[path.relative_to(folder).as_posix()] = [path.stat().st_size, durable.digest(path)]
     content = json.dumps({"facts": facts, "files": files}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
-    (folder / MANIFEST).write_text(f"{digest}\n{content}\n", encoding="utf-8")
-    durable.sync(folder / MANIFEST)
+    (folder / MANIFEST_FILE).write_text(f"{digest}\n{content}\n", encoding="utf-8")
+    durable.sync(folder / MANIFEST_FILE)
     durable.sync(folder)
 
 
 def _intact(folder: Path, limit_bytes: int | None = CHECKED_BYTES) -> Facts | None:
     """The facts of a folder if its files match its manifest, else None."""
     try:
-        text = read_text(folder / MANIFEST, LARGEST_MANIFEST_BYTES)
+        text = read_text(folder / MANIFEST_FILE, LARGEST_MANIFEST_BYTES)
         digest, content, end = text.split("\n")
         if end or hashlib.sha256(content.encode()).hexdigest() != digest:
             return None

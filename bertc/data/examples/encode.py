@@ -8,8 +8,15 @@ from numpy.typing import NDArray
 from tokenizers import Encoding
 
 from bertc.data.examples.task_rows import RowBuilder, TaskRows
-from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
-from bertc.data.vocab.template import filled
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
+from bertc.data.vocab.template import fill_template
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.learning.answer import Choice, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Read
@@ -27,13 +34,13 @@ def encode(
     if not examples:
         return rows.finish()
     match examples[0]:
-        case Labelled() | Scored():
+        case LabelledExample() | ScoredExample():
             _texts(task, examples, rows)
-        case Chosen():
+        case ChoiceExample():
             _choices(task, examples, rows)
-        case Tagged():
+        case TaggedExample():
             _tagged(task, examples, rows)
-        case Asked():
+        case QuestionExample():
             _windows(task, examples, rows)
         case unreachable:
             assert_never(unreachable)
@@ -44,18 +51,18 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
     """Add single texts and pairs; long pairs lose the last token of the longer text."""
     answer = task.answer
     numbers = {name: i for i, name in enumerate(answer.names)} if isinstance(answer, Labels) else {}
-    texts = [e for e in examples if isinstance(e, Labelled | Scored)]
+    texts = [e for e in examples if isinstance(e, LabelledExample | ScoredExample)]
     firsts = _ids(rows.vocabulary, [e.texts[0] for e in texts])
     seconds = iter(_ids(rows.vocabulary, [e.texts[1] for e in texts if len(e.texts) > 1]))
     for number, (example, first) in enumerate(zip(texts, firsts, strict=True)):
         second = next(seconds) if len(example.texts) > 1 else None
-        if isinstance(example, Labelled):
+        if isinstance(example, LabelledExample):
             target = -1.0 if example.label is None else float(numbers[example.label])
         else:
             target = float("nan") if example.score is None else example.score
         pair = _fit(first, second, rows.room(len(example.texts)))
         rows.cut += pair != (first, second)
-        rows.add(number, filled(rows.template, *pair), (target,))
+        rows.add(number, fill_template(rows.template, *pair), (target,))
 
 
 def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -67,7 +74,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     assert isinstance(task, Race | Choose), "who chooses has choices"
     assert isinstance(task.answer, Choice), "who chooses has choices"
     for number, example in enumerate(examples):
-        assert isinstance(example, Chosen), "examples of a task are of one kind"
+        assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
         right = -1.0 if example.right is None else float(example.right)
         if example.passage:
             gap = "_" in example.question
@@ -91,7 +98,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
             cut_pair = _fit(*pair, rows.room(2))
             shortened |= cut_pair != pair
-            rows.add(number, filled(rows.template, *cut_pair), (right,), there=exists)
+            rows.add(number, fill_template(rows.template, *cut_pair), (right,), there=exists)
         rows.cut += shortened
         rows.asked_cut += question_shortened
 
@@ -102,7 +109,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
     assert isinstance(answer, Tags)
     numbers = {name: i for i, name in enumerate(answer.names)}
     room = rows.room(1)
-    sentences = [e for e in examples if isinstance(e, Tagged)]
+    sentences = [e for e in examples if isinstance(e, TaggedExample)]
     spaced = _keeps_spaces(rows.vocabulary)
     for at in range(0, len(sentences), TEXTS_AT_ONCE):
         part = sentences[at : at + TEXTS_AT_ONCE]
@@ -120,7 +127,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
             rows.blank += [example.words[place] for place in token_less]
             rows.lost += len(example.words) - len(words) - len(token_less)
             rows.cut += len(encoding.ids) > room
-            rows.add(number, filled(rows.template, ids, None), ())
+            rows.add(number, fill_template(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
             places[words] = firsts + len(rows.template.before[0])
@@ -144,7 +151,7 @@ def _as_in_text(words: Sequence[str], spaced: bool) -> list[str]:
 def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
     """Add rows of the question, cut, with windows over all of the passage."""
     assert isinstance(task, Squad | Read)
-    with_question = [e for e in examples if isinstance(e, Asked)]
+    with_question = [e for e in examples if isinstance(e, QuestionExample)]
     passages = list(dict.fromkeys(e.passage for e in with_question))
     encoded = dict(zip(passages, _encodings(rows.vocabulary, passages), strict=True))
     tokens = {
@@ -172,7 +179,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
             end_offsets = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
-                filled(rows.template, question_ids, ids[start:end].tolist()),
+                fill_template(rows.template, question_ids, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
                 np.concatenate([lead_offsets, offsets[start:end], end_offsets]),
                 first=start,
@@ -183,7 +190,7 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
         rows.lost += bool(example.answers) and not answer_read
 
 
-def _answer_tokens(example: Asked, offsets: NDArray[np.int32]) -> tuple[int, int]:
+def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
     """First and last token of the first gold answer; -1, -1 if there is none."""
     if not example.answers:
         return -1, -1

@@ -12,7 +12,7 @@ from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts import judged_parts, part_examples, training_examples
-from bertc.data.layouts.example import Example, Labelled, Scored
+from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError, listed
 from bertc.ir.learning.custom_task import AnyTask
@@ -60,10 +60,10 @@ def _drawn(examples: Sequence[Example], most: int, *address: str) -> Sequence[Ex
 
 def _swapped(example: Example) -> Example:
     match example:
-        case Labelled():
-            return Labelled(f"{example.key}, swapped", example.texts[::-1], example.label)
-        case Scored():
-            return Scored(f"{example.key}, swapped", example.texts[::-1], example.score)
+        case LabelledExample():
+            return LabelledExample(f"{example.key}, swapped", example.texts[::-1], example.label)
+        case ScoredExample():
+            return ScoredExample(f"{example.key}, swapped", example.texts[::-1], example.score)
         case _:
             return example
 
@@ -156,7 +156,7 @@ def unread(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> li
     return notes
 
 
-def digest(data: TaskData) -> str:
+def task_digest(data: TaskData) -> str:
     """sha256 of all training and scored rows."""
     total = hashlib.sha256()
     for task_set in data.sets:

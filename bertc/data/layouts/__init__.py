@@ -9,12 +9,12 @@ from bertc.data.layouts.parts import (
     scored_parts,
     training_examples,
 )
-from bertc.data.layouts.table import named
+from bertc.data.layouts.table import source_name
 
 __all__ = [
     "found_labels",
     "judged_parts",
-    "named",
+    "source_name",
     "part_examples",
     "read_examples",
     "scored_examples",

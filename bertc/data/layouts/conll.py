@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bertc.data.layouts.example import Tagged
-from bertc.data.layouts.find import Part, Parts, files_of, only
+from bertc.data.layouts.example import TaggedExample
+from bertc.data.layouts.find import DataPart, DataParts, files_of, only
 from bertc.data.layouts.table import opened_file
-from bertc.data.sources.cells import known
+from bertc.data.sources.cells import known_label
 from bertc.data.sources.streams import lines
 from bertc.diagnostics import DataError
 from bertc.ir.learning.task import Tagging
@@ -39,17 +39,17 @@ class TaggedWord(NamedTuple):
     line: int
 
 
-def tagging_parts(task: Tagging) -> Parts:
+def tagging_parts(task: Tagging) -> DataParts:
     """The parts of a folder, by the names of its files."""
     files = files_of(task.data)
-    parts: Parts = {}
+    parts: DataParts = {}
     for part, names in _PARTS.items():
         if path := only(files, rf"(?<![a-z])({names})(?![a-z])", task.data):
-            parts[part] = Part(path)
+            parts[part] = DataPart(path)
     return parts
 
 
-def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[Tagged]:
+def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
     """Read the sentences of a file; unless ``labelled``, it may have words only, one a line."""
     read = _conll_u if task.column in CONLL_U else _conll_2003
     sentences = list(read(path, task.column, labelled))
@@ -62,9 +62,9 @@ def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[Tagged]:
             tags = bio(tags)
         if task.labels and all(tags):
             for word, tag in zip(sentence, tags, strict=True):
-                known(tag, task.labels, f"{path}:{word.line}", "tag", LAYOUT_HELP)
+                known_label(tag, task.labels, f"{path}:{word.line}", "tag", LAYOUT_HELP)
         words = tuple(word.text for word in sentence)
-        examples.append(Tagged(str(i), words, tags if all(tags) else ()))
+        examples.append(TaggedExample(str(i), words, tags if all(tags) else ()))
     return examples
 
 

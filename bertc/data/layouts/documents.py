@@ -9,13 +9,13 @@ from bertc.data.layouts.table import opened_file
 from bertc.data.sources.streams import chunks, decode
 from bertc.diagnostics import DataError, listed, nearest
 
-Kind = TypeVar("Kind", str, int, list[Any], dict[str, Any])
+JsonValue = TypeVar("JsonValue", str, int, list[Any], dict[str, Any])
 
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 _DECODER = json.JSONDecoder()
 
 
-def read_json(path: Path) -> Any:
+def read_document(path: Path) -> Any:
     """The value in a JSON file.
 
     Raises:
@@ -57,7 +57,7 @@ def json_values(path: Path) -> Iterator[tuple[str, Any]]:
         at = after
 
 
-def member(thing: Any, name: str, kind: type[Kind], place: str) -> Kind:
+def member(thing: Any, name: str, kind: type[JsonValue], place: str) -> JsonValue:
     """The member of an object, checked to be of a type.
 
     Raises:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledExample:
     """One text or a pair, with its label, None if unknown."""
 
     key: str
@@ -13,7 +13,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredExample:
     """One text or a pair, with its score, None if unknown."""
 
     key: str
@@ -22,7 +22,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChoiceExample:
     """A question with choices; ``right`` is the index of the answer, None if unknown.
 
     ``passage`` is empty if there is none.
@@ -36,7 +36,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedExample:
     """The words of a sentence with their tags; no tags if unknown."""
 
     key: str
@@ -45,7 +45,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionExample:
     """A question about a passage, with all gold answers: (text, first character).
 
     ``answered``: whether the passage has an answer, None if unknown.
@@ -58,4 +58,4 @@ class Asked:
     answered: bool | None
 
 
-Example = Labelled | Scored | Chosen | Tagged | Asked
+Example = LabelledExample | ScoredExample | ChoiceExample | TaggedExample | QuestionExample

@@ -5,20 +5,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from bertc.data.layouts.table import Rows
+from bertc.data.layouts.table import ExampleSource
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.storage.endings import PACKED
 from bertc.storage.paths import is_file, is_folder, user_path
 
 
-class Part(NamedTuple):
+class DataPart(NamedTuple):
     """The source of a part; ``language`` selects rows of a file with several."""
 
-    source: Rows
+    source: ExampleSource
     language: str = ""
 
 
-Parts = dict[str, Part]
+DataParts = dict[str, DataPart]
 """Parts by name: ``train``, ``dev``, ``dev_matched``, ``dev-de``, ``test`` and the like."""
 
 

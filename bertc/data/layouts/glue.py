@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.data.layouts.documents import member, read_json
-from bertc.data.layouts.example import Labelled, Scored
-from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.data.layouts.documents import member, read_document
+from bertc.data.layouts.example import LabelledExample, ScoredExample
+from bertc.data.layouts.find import DataPart, DataParts, files_of, first
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import known, label, number, text
-from bertc.data.sources.tables import Columns, Wanted
+from bertc.data.sources.cells import known_label, label, number, text
+from bertc.data.sources.tables import ColumnNames, ColumnSelection
 from bertc.diagnostics import DataError
 from bertc.ir.learning.task import GLUE_LABELS, Glue
 from bertc.storage.endings import suffix
@@ -26,7 +26,7 @@ _MNLI = (
 )
 _STSB = ("index", "genre", "filename", "year", "old_index", "source1", "source2", *_PAIR, "score")
 
-COLUMNS: dict[str, tuple[Columns, Columns, str]] = {
+TASK_COLUMNS: dict[str, tuple[ColumnNames, ColumnNames, str]] = {
     "cola": (("source", "label", "mark", "sentence"), ("sentence",), "label"),
     "sst2": (("sentence", "label"), ("sentence",), "label"),
     "mrpc": (
@@ -65,13 +65,13 @@ OTHER_NAMES: dict[str, dict[str, str]] = {
 _AX = {"Premise": "sentence1", "Hypothesis": "sentence2", "Label": "label"}
 
 
-def glue_parts(task: Glue) -> Parts:
+def glue_parts(task: Glue) -> DataParts:
     """The official files, compressed or not, and csv files of STS-B in other languages."""
     files = files_of(task.data)
     names = ["train", "dev", "test"]
     if task.task == "mnli":
         names = ["train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"]
-    parts: Parts = {}
+    parts: DataParts = {}
     for name in names:
         stems = [f"{name}.tsv", f"{name}.glue.tsv", f"{name}.subset.json"]
         if task.task == "stsb":
@@ -79,48 +79,48 @@ def glue_parts(task: Glue) -> Parts:
         if task.task == "ax":
             stems = {"dev": ["diagnostic-full.tsv"], "test": ["diagnostic.tsv"]}.get(name, [])
         if path := first(files, stems):
-            parts[name] = Part(path)
+            parts[name] = DataPart(path)
     return parts
 
 
-def read_glue(task: Glue, path: Path, labelled: bool) -> list[Labelled | Scored]:
+def read_glue(task: Glue, path: Path, labelled: bool) -> list[LabelledExample | ScoredExample]:
     """Read the examples of a file; with ``labelled`` each must have its label.
 
     Then rows of MNLI and SNLI without an agreed label, ``-``, are skipped.
     """
     rows = _subset(task, path) if suffix(path) == ".json" else _rows(task, path, labelled)
-    examples: list[Labelled | Scored] = []
+    examples: list[LabelledExample | ScoredExample] = []
     for i, (place, texts, cell) in enumerate(rows):
         if task.task == "stsb":
-            examples.append(Scored(str(i), texts, _score(cell, place, labelled)))
+            examples.append(ScoredExample(str(i), texts, _score(cell, place, labelled)))
         elif not (labelled and cell == "-" and task.task in ("mnli", "ax")):
-            examples.append(Labelled(str(i), texts, _label(task, cell, place, labelled)))
+            examples.append(LabelledExample(str(i), texts, _label(task, cell, place, labelled)))
     return examples
 
 
 def _rows(task: Glue, path: Path, labelled: bool) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    all_columns, texts, label_column = COLUMNS[task.task]
+    all_columns, texts, label_column = TASK_COLUMNS[task.task]
     if suffix(path) == ".csv":
         all_columns = (*_PAIR, "score")
-    wanted = Wanted(
+    selection = ColumnSelection(
         required=(*texts, label_column) if labelled else texts,
         optional=() if labelled else (label_column,),
         unnamed=(all_columns,),
         spellings=_AX if task.task == "ax" else {},
         short=task.task == "qqp",  # the official train.tsv breaks a few rows
     )
-    for place, cells in table(path, wanted):
+    for place, cells in table(path, selection):
         yield place, cells[:-1], cells[-1]
 
 
 def _subset(task: Glue, path: Path) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     """Rows of a JSON object of examples {text_a, text_b, label} by number."""
-    rows = read_json(path)
+    rows = read_document(path)
     if not isinstance(rows, dict):
         raise DataError(f"{path}: not a JSON object", '{"0": {"text_a": ..., "label": ...}, ...}')
     for key, row in rows.items():
         place = f"{path}: {key}"
-        names = ("text_a", "text_b")[: len(COLUMNS[task.task][1])]
+        names = ("text_a", "text_b")[: len(TASK_COLUMNS[task.task][1])]
         texts = tuple(text(member(row, name, str, place), place, name) for name in names)
         yield place, texts, row.get("label")
 
@@ -132,7 +132,7 @@ def _score(cell: Any, place: str, labelled: bool) -> float | None:
 
 
 def _label(task: Glue, cell: Any, place: str, labelled: bool) -> str | None:
-    name = label(cell, place, COLUMNS[task.task][2])
+    name = label(cell, place, TASK_COLUMNS[task.task][2])
     if not labelled and name in WITHHELD:
         return None
-    return known(OTHER_NAMES[task.task].get(name, name), GLUE_LABELS[task.task], place)
+    return known_label(OTHER_NAMES[task.task].get(name, name), GLUE_LABELS[task.task], place)

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from bertc.data.layouts.example import Example, Labelled, Tagged
+from bertc.data.layouts.example import Example, LabelledExample, TaggedExample
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Tagging, names_spans
 
-MOST_LABELS = 10_000
+MAX_LABELS = 10_000
 """Most labels of a task: more are names or texts, and would take minutes to check."""
 
 
@@ -27,18 +27,18 @@ def found_labels(task: AnyTask, examples: Sequence[Example]) -> tuple[str, ...]:
     names: set[str] = set()
     for example in examples:
         match example:
-            case Labelled(label=str(label)):
+            case LabelledExample(label=str(label)):
                 names.add(label)
-            case Tagged(tags=tags):
+            case TaggedExample(tags=tags):
                 names.update(tags)
             case _:
                 pass
     source = task.data if isinstance(task, Tagging) else task.train
     where = f"hf({source.name!r})" if isinstance(source, Hf) else source
-    if len(names) > MOST_LABELS:
+    if len(names) > MAX_LABELS:
         raise DataError(
             f"{where}: {len(names):,} labels in {len(examples):,} examples, at most "
-            f"{MOST_LABELS:,} are supported",
+            f"{MAX_LABELS:,} are supported",
             "name another column; regress learns numbers",
         )
     if len(names) < 2:

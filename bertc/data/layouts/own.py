@@ -6,12 +6,19 @@ from typing import Any
 
 from bertc.data.layouts.conll import bio
 from bertc.data.layouts.documents import member
-from bertc.data.layouts.example import Asked, Chosen, Example, Labelled, Scored, Tagged
-from bertc.data.layouts.find import Part, Parts
-from bertc.data.layouts.squad import checked
-from bertc.data.layouts.table import Rows, table
-from bertc.data.sources.cells import known, label, number, text, texts, words
-from bertc.data.sources.tables import Wanted
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    Example,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
+from bertc.data.layouts.find import DataPart, DataParts
+from bertc.data.layouts.squad import checked_answer
+from bertc.data.layouts.table import ExampleSource, table
+from bertc.data.sources.cells import known_label, label, number, text, texts, words
+from bertc.data.sources.tables import ColumnSelection
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
@@ -21,17 +28,17 @@ from bertc.storage.paths import user_path
 Own = Classify | Regress | Choose | Tag | Read
 
 
-def own_parts(task: Own) -> Parts:
+def own_parts(task: Own) -> DataParts:
     """The parts that the task names."""
     named = {"train": task.train, "dev": task.dev, "test": task.test}
     return {
-        part: Part(rows if isinstance(rows, Hf) else user_path(rows))
+        part: DataPart(rows if isinstance(rows, Hf) else user_path(rows))
         for part, rows in named.items()
         if rows
     }
 
 
-def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
+def read_own(task: Own, source: ExampleSource, labelled: bool) -> list[Example]:
     """Read the examples of a file; with ``labelled`` each must have its answer."""
     match task:
         case Classify():
@@ -46,23 +53,23 @@ def read_own(task: Own, source: Rows, labelled: bool) -> list[Example]:
             return list(_asked(task, source, labelled))
 
 
-def _classified(task: Classify, source: Rows, labelled: bool) -> Iterator[Labelled]:
+def _classified(task: Classify, source: ExampleSource, labelled: bool) -> Iterator[LabelledExample]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
     for key, place, (first, second, cell) in rows:
         name: str | None = label(cell, place, task.label)
         if not name and not labelled:
             name = None
         elif not name or task.labels:
-            name = known(name or "", task.labels, place)
-        yield Labelled(key, _texts(task, first, second, place), name)
+            name = known_label(name or "", task.labels, place)
+        yield LabelledExample(key, _texts(task, first, second, place), name)
 
 
-def _scored(task: Regress, source: Rows, labelled: bool) -> Iterator[Scored]:
+def _scored(task: Regress, source: ExampleSource, labelled: bool) -> Iterator[ScoredExample]:
     rows = _rows(source, (task.text, task.pair), (task.label,), labelled)
     for key, place, (first, second, cell) in rows:
         unknown = not labelled and cell in (None, "")
         score = None if unknown else number(cell, place, task.label)
-        yield Scored(key, _texts(task, first, second, place), score)
+        yield ScoredExample(key, _texts(task, first, second, place), score)
 
 
 def _texts(task: Classify | Regress, first: Any, second: Any, place: str) -> tuple[str, ...]:
@@ -70,7 +77,7 @@ def _texts(task: Classify | Regress, first: Any, second: Any, place: str) -> tup
     return (*texts, text(second, place, task.pair)) if task.pair else texts
 
 
-def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
+def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[ChoiceExample]:
     """Examples with choices, skipping rows without choices or with an answer past the last.
 
     ARC's tables, cut to four choices, have rows of both sorts.
@@ -85,7 +92,7 @@ def _chosen(task: Choose, source: Rows, labelled: bool) -> Iterator[Chosen]:
         if lost and labelled:
             continue
         right = None if lost or not (name or labelled) else _right(name, choices, place)
-        yield Chosen(
+        yield ChoiceExample(
             key,
             text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text),
@@ -134,7 +141,7 @@ def _letter(name: str) -> int:
     return ord(name) - ord("A") if len(name) == 1 and name.isascii() and name.isupper() else -1
 
 
-def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
+def _tagged(task: Tag, source: ExampleSource, labelled: bool) -> Iterator[TaggedExample]:
     rows = _rows(source, (task.words,), (task.tags,), labelled)
     for key, place, (cell, tags_cell) in rows:
         sentence = words(cell, place, task.words)
@@ -149,11 +156,11 @@ def _tagged(task: Tag, source: Rows, labelled: bool) -> Iterator[Tagged]:
             tags = bio(tags)
         for tag in tags:
             if task.labels or not tag:
-                known(tag, task.labels, place, "tag")
-        yield Tagged(key, sentence, tags)
+                known_label(tag, task.labels, place, "tag")
+        yield TaggedExample(key, sentence, tags)
 
 
-def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
+def _asked(task: Read, source: ExampleSource, labelled: bool) -> Iterator[QuestionExample]:
     text_columns = (task.passage, task.text)
     answer_columns = (task.target, task.start)
     rows = _rows(source, text_columns, answer_columns, labelled)
@@ -161,15 +168,15 @@ def _asked(task: Read, source: Rows, labelled: bool) -> Iterator[Asked]:
         context = text(passage, place, task.passage)
         question_text = text(question, place, task.text)
         if answer is None and not labelled:
-            yield Asked(key, context, question_text, (), None)
+            yield QuestionExample(key, context, question_text, (), None)
             continue
         answers = tuple(
-            checked(answer_text, first, context, place)
+            checked_answer(answer_text, first, context, place)
             for answer_text, first in _answers(task, answer, start, place)
         )
         if not answers and not task.unanswerable:
             raise DataError(f"{place}: an empty answer", "unanswerable=true allows them")
-        yield Asked(key, context, question_text, answers, bool(answers))
+        yield QuestionExample(key, context, question_text, answers, bool(answers))
 
 
 def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str, int]]:
@@ -192,10 +199,17 @@ def _answers(task: Read, answer: Any, start: Any, place: str) -> list[tuple[str,
 
 
 def _rows(
-    source: Rows, required: tuple[str, ...], answer_columns: tuple[str, ...], labelled: bool
+    source: ExampleSource,
+    required: tuple[str, ...],
+    answer_columns: tuple[str, ...],
+    labelled: bool,
 ) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
     """Key, place and cells of each row; the key is its ``id``, else its number."""
-    columns = Wanted((*required, *answer_columns)) if labelled else Wanted(required, answer_columns)
+    columns = (
+        ColumnSelection((*required, *answer_columns))
+        if labelled
+        else ColumnSelection(required, answer_columns)
+    )
     if columns.numbered:
         yield from ((str(i), *row) for i, row in enumerate(table(source, columns)))
         return

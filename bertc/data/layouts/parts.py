@@ -5,19 +5,19 @@ from typing import assert_never
 
 from bertc.data.layouts.conll import read_tagging, tagging_parts
 from bertc.data.layouts.example import Example
-from bertc.data.layouts.find import Part, Parts
+from bertc.data.layouts.find import DataPart, DataParts
 from bertc.data.layouts.glue import glue_parts, read_glue
 from bertc.data.layouts.own import own_parts, read_own
 from bertc.data.layouts.race import race_parts, read_race
 from bertc.data.layouts.squad import read_squad, squad_parts
-from bertc.data.layouts.table import named
+from bertc.data.layouts.table import source_name
 from bertc.data.layouts.xnli import read_xnli, xnli_parts
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.storage.paths import is_file, is_taken, user_path
 
-FILES = ("train", "dev", "test")
+CUSTOM_PARTS = ("train", "dev", "test")
 """Parts of custom tasks, each named by an argument."""
 OFFICIAL = {
     "glue": "train.tsv, dev.tsv",
@@ -52,7 +52,7 @@ def judged_parts(task: AnyTask) -> tuple[str, ...]:
     return tuple(name for name in parts if name.startswith("dev"))
 
 
-def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts:
+def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> DataParts:
     """The parts that a model is scored on: ``part`` and its variants (``test-de``), else dev parts.
 
     A single file in place of a folder is a part by its own name. Without dev parts all named files
@@ -65,7 +65,7 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts
     if data and not getattr(task, "dev", "") and is_file(user_path(data)):
         if part:
             raise MissingInputError(f"{data} is one file and has no parts", "leave the part out")
-        return {data: Part(user_path(data))}
+        return {data: DataPart(user_path(data))}
     parts = _parts(task)
     stem = part or "dev"
     chosen = {
@@ -77,15 +77,15 @@ def scored_parts(task: AnyTask, part: str = "", any_file: bool = False) -> Parts
         _part(
             task,
             part,
-            f"--task \"{task.kind}({part}='...')\"" if part in FILES else "check its name",
+            f"--task \"{task.kind}({part}='...')\"" if part in CUSTOM_PARTS else "check its name",
         )
     if chosen or data or not any_file:
         return chosen
     # A custom task calls its first file train; here it is just a named file.
-    return {named(p.source) if name == "train" else name: p for name, p in parts.items()}
+    return {source_name(p.source) if name == "train" else name: p for name, p in parts.items()}
 
 
-def scored_examples(task: AnyTask, part: Part) -> list[Example]:
+def scored_examples(task: AnyTask, part: DataPart) -> list[Example]:
     """The examples of a part to score on, each with its answer.
 
     Raises:
@@ -111,10 +111,10 @@ def read_examples(task: AnyTask, path: Path) -> list[Example]:
     Raises:
         MissingInputError, DataError: as ``part_examples``.
     """
-    return _read(task, Part(path), labelled=False)
+    return _read(task, DataPart(path), labelled=False)
 
 
-def _part(task: AnyTask, name: str, help: str = "") -> Part:
+def _part(task: AnyTask, name: str, help: str = "") -> DataPart:
     """The part of a name; ``help`` says how to name a missing one, by default in the task."""
     parts = _parts(task)
     if name in parts:
@@ -129,7 +129,7 @@ def _part(task: AnyTask, name: str, help: str = "") -> Part:
     raise MissingInputError(f"{task.title}: no part {name!r}{where}{known}", remedy)
 
 
-def _parts(task: AnyTask) -> Parts:
+def _parts(task: AnyTask) -> DataParts:
     match task:
         case Glue():
             return glue_parts(task)
@@ -146,14 +146,16 @@ def _parts(task: AnyTask) -> Parts:
     assert_never(task)
 
 
-def _read(task: AnyTask, part: Part, labelled: bool) -> list[Example]:
+def _read(task: AnyTask, part: DataPart, labelled: bool) -> list[Example]:
     examples = _examples(task, part, labelled)
     if not examples:
-        raise DataError(f"{named(part.source)}:1: no examples in it", "at least one is needed")
+        raise DataError(
+            f"{source_name(part.source)}:1: no examples in it", "at least one is needed"
+        )
     return examples
 
 
-def _examples(task: AnyTask, part: Part, labelled: bool) -> list[Example]:
+def _examples(task: AnyTask, part: DataPart, labelled: bool) -> list[Example]:
     match task:
         case Classify() | Regress() | Choose() | Tag() | Read():
             return read_own(task, part.source, labelled)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bertc.data.layouts.documents import json_values, member
-from bertc.data.layouts.example import Chosen
-from bertc.data.layouts.find import Part, Parts, files_of, first
+from bertc.data.layouts.example import ChoiceExample
+from bertc.data.layouts.find import DataPart, DataParts, files_of, first
 from bertc.data.sources.cells import text, texts
 from bertc.diagnostics import DataError
 from bertc.ir.learning.task import Race
@@ -16,17 +16,17 @@ from bertc.storage.paths import is_file, is_folder
 LETTERS = "ABCD"
 
 
-def race_parts(task: Race) -> Parts:
+def race_parts(task: Race) -> DataParts:
     """The folders ``train``, ``dev`` and ``test``, or files of these names."""
     files = files_of(task.data)
-    parts: Parts = {}
+    parts: DataParts = {}
     for part in ("train", "dev", "test"):
         if path := first(files, (part, f"{part}.jsonl", f"{part}.json", f"{part}.txt")):
-            parts[part] = Part(path)
+            parts[part] = DataPart(path)
     return parts
 
 
-def read_race(path: Path, labelled: bool) -> list[Chosen]:
+def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
     """Read the questions of a folder, or of a file of consecutive JSON objects."""
     examples = []
     for name, place, passage in _passages(path):
@@ -46,7 +46,7 @@ def read_race(path: Path, labelled: bool) -> list[Chosen]:
             if len(choices) != len(LETTERS):
                 raise DataError(f"{place}: {len(choices)} choices in options[{i}], 4 expected")
             right = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
-            examples.append(Chosen(f"{key}-{i}", article, question, choices, right))
+            examples.append(ChoiceExample(f"{key}-{i}", article, question, choices, right))
     return examples
 
 

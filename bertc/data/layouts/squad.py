@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertc.data.layouts.documents import member, read_json
-from bertc.data.layouts.example import Asked
-from bertc.data.layouts.find import Part, Parts, files_of, only, packed
+from bertc.data.layouts.documents import member, read_document
+from bertc.data.layouts.example import QuestionExample
+from bertc.data.layouts.find import DataPart, DataParts, files_of, only, packed
 from bertc.data.sources.cells import text
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.learning.task import Squad
@@ -15,27 +15,27 @@ from bertc.storage.paths import is_file, is_taken, user_path
 AnswerSpans = tuple[tuple[str, int], ...]
 
 
-def squad_parts(task: Squad) -> Parts:
+def squad_parts(task: Squad) -> DataParts:
     """The official files of a folder, or the files that the task names."""
     data = user_path(task.data)
-    parts: Parts = {}
+    parts: DataParts = {}
     if is_file(data):
-        parts["train"] = Part(data)
+        parts["train"] = DataPart(data)
     else:
         files = files_of(task.data)
         version = ("1.1", "2.0")[task.version - 1].replace(".", r"\.")
         for part in ("train", "dev", "test"):
             if path := only(files, packed(rf"{part}-v{version}(\..*)?\.json"), task.data):
-                parts[part] = Part(path)
+                parts[part] = DataPart(path)
     if task.dev:
         dev = user_path(task.dev)
         if not is_taken(dev):
             raise MissingInputError(f"no file {dev}", "check the path")
-        parts["dev"] = Part(dev)
+        parts["dev"] = DataPart(dev)
     return parts
 
 
-def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[Asked]:
+def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[QuestionExample]:
     """Read the questions of a file; with ``labelled`` each has an answer or is marked impossible.
 
     Raises:
@@ -60,11 +60,11 @@ def read_squad(path: Path, unanswerable: bool, labelled: bool) -> list[Asked]:
         if none and labelled and not unanswerable:
             raise DataError(f"{place}: a question without an answer", "version=2 allows them")
         answered = False if none else (bool(answers) or None)
-        examples.append(Asked(key, passage, question_text, answers, answered))
+        examples.append(QuestionExample(key, passage, question_text, answers, answered))
     return examples
 
 
-def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int]:
+def checked_answer(answer: str, start: int, passage: str, place: str) -> tuple[str, int]:
     """An answer and its first character, checked against the passage.
 
     Raises:
@@ -90,7 +90,7 @@ def checked(answer: str, start: int, passage: str, place: str) -> tuple[str, int
 
 def _questions(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The questions, each with its place in the JSON and its passage."""
-    for i, article in enumerate(member(read_json(path), "data", list, str(path))):
+    for i, article in enumerate(member(read_document(path), "data", list, str(path))):
         place = f"{path}: data[{i}]"
         for j, paragraph in enumerate(member(article, "paragraphs", list, place)):
             inner = f"{place}.paragraphs[{j}]"
@@ -108,5 +108,5 @@ def _answers(question: dict[str, Any], passage: str, place: str) -> AnswerSpans:
     for i, answer in enumerate(member(question, "answers", list, place)):
         inner = f"{place}.answers[{i}]"
         start = member(answer, "answer_start", int, inner)
-        answers.append(checked(member(answer, "text", str, inner), start, passage, inner))
+        answers.append(checked_answer(member(answer, "text", str, inner), start, passage, inner))
     return tuple(answers)

@@ -5,17 +5,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from bertc.data.sources.streams import Opened, opened
-from bertc.data.sources.tables import Columns, Row, Wanted, found_at, records
+from bertc.data.sources.streams import OpenFile, opened_stream
+from bertc.data.sources.tables import (
+    ColumnNames,
+    ColumnSelection,
+    TableRow,
+    column_indices,
+    records,
+)
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.storage.endings import FORMATS, PACKED, suffix
 from bertc.storage.paths import is_folder
 
-Rows = Path | Hf
+ExampleSource = Path | Hf
 
 
-def table(source: Rows, wanted: Wanted) -> Iterator[Row]:
+def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRow]:
     """The rows of a table.
 
     Raises:
@@ -23,7 +29,7 @@ def table(source: Rows, wanted: Wanted) -> Iterator[Row]:
         DataError: a column is missing, or the file is damaged; says where.
     """
     if isinstance(source, Hf):
-        yield from _hf(source, wanted)
+        yield from _hf(source, selection)
         return
     if suffix(source) not in FORMATS:
         raise DataError(
@@ -31,7 +37,7 @@ def table(source: Rows, wanted: Wanted) -> Iterator[Row]:
             _format_help(source),
         )
     with opened_file(source) as file:
-        yield from records(file, wanted)
+        yield from records(file, selection)
 
 
 def _format_help(source: Path) -> str:
@@ -42,12 +48,12 @@ def _format_help(source: Path) -> str:
     return f"{read}: name it {source.with_suffix('.tsv').name} if tabs part its columns"
 
 
-def named(source: Rows) -> str:
+def source_name(source: ExampleSource) -> str:
     """The name of a source in messages."""
     return f"hf({source.name!r}, split={source.split})" if isinstance(source, Hf) else str(source)
 
 
-def opened_file(path: Path) -> AbstractContextManager[Opened]:
+def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
     """Open a file, compressed or not, as ``streams.opened`` does.
 
     Raises:
@@ -56,30 +62,30 @@ def opened_file(path: Path) -> AbstractContextManager[Opened]:
     """
     if is_folder(path):
         raise DataError(f"{path} is a folder, not a file", "name a file in it")
-    return opened(path)
+    return opened_stream(path)
 
 
-def _hf(source: Hf, wanted: Wanted) -> Iterator[Row]:
-    from bertc.data.sources.hub import guarded, load
+def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
+    from bertc.data.sources.hub import guarded, load_rows
 
-    rows = load(source)
-    where = named(source)
+    rows = load_rows(source)
+    where = source_name(source)
     with guarded(where):
         names = rows.column_names
-        at = found_at(names, where, wanted)
+        at = column_indices(names, where, selection)
         classes = [_classes(rows.features[names[i]]) if i >= 0 else () for i in at]
         for number, row in enumerate(rows, 1):
             cells = [row[names[i]] if i >= 0 else None for i in at]
             cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
-            yield Row(f"{where}: row {number}", tuple(cells))
+            yield TableRow(f"{where}: row {number}", tuple(cells))
 
 
-def _classes(feature: Any) -> Columns:
+def _classes(feature: Any) -> ColumnNames:
     """The names of a column's labels if the data set stores them as numbers; else empty."""
     return tuple(getattr(getattr(feature, "feature", feature), "names", None) or ())
 
 
-def _class(cell: Any, names: Columns) -> Any:
+def _class(cell: Any, names: ColumnNames) -> Any:
     if isinstance(cell, list):
         return [_class(item, names) for item in cell]
     return None if cell is None or cell < 0 else names[cell]

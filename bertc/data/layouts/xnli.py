@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertc.data.layouts.example import Labelled
-from bertc.data.layouts.find import Part, Parts, files_of, first, packed
+from bertc.data.layouts.example import LabelledExample
+from bertc.data.layouts.find import DataPart, DataParts, files_of, first, packed
 from bertc.data.layouts.glue import WITHHELD
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import known, label, text
-from bertc.data.sources.tables import Row, Wanted
+from bertc.data.sources.cells import known_label, label, text
+from bertc.data.sources.tables import ColumnSelection, TableRow
 from bertc.ir.learning.task import GLUE_LABELS, Xnli
 
-LABELS = GLUE_LABELS["mnli"]
+XNLI_LABELS = GLUE_LABELS["mnli"]
 
 _COLUMNS = ("premise", "hypothesis", "label")
 _SPELLINGS = {
@@ -21,27 +21,27 @@ _SPELLINGS = {
 }  # fmt: skip
 
 
-def xnli_parts(task: Xnli) -> Parts:
+def xnli_parts(task: Xnli) -> DataParts:
     """Files such as ``dev-de.tsv``, or ``xnli.dev.tsv`` with all languages."""
     files = files_of(task.data)
     language = task.language
     train = first(files, (f"train-{language}.tsv", f"multinli.train.{language}.tsv"))
-    parts: Parts = {"train": Part(train)} if train else {}
+    parts: DataParts = {"train": DataPart(train)} if train else {}
     for part in ("dev", "test"):
         for name, path in files.items():
             if match := re.match(packed(rf"{part}-([A-Za-z]+)\.tsv"), name):
-                parts[f"{part}-{match[1]}"] = Part(path)
+                parts[f"{part}-{match[1]}"] = DataPart(path)
         if official := first(files, (f"xnli.{part}.tsv",)):
-            rows = table(official, Wanted(("language",)))
+            rows = table(official, ColumnSelection(("language",)))
             for of_rows in sorted({str(cells[0]) for _, cells in rows}):
-                parts.setdefault(f"{part}-{of_rows}", Part(official, of_rows))
+                parts.setdefault(f"{part}-{of_rows}", DataPart(official, of_rows))
     dev_part = f"dev-{language}"
     if not train and dev_part in parts:
         parts["train"] = parts.pop(dev_part)
     return parts
 
 
-def read_xnli(path: Path, language: str, labelled: bool) -> list[Labelled]:
+def read_xnli(path: Path, language: str, labelled: bool) -> list[LabelledExample]:
     """Read the examples of a file, or of its rows in one language.
 
     With ``labelled`` each must have its label; rows without an agreed one, ``-``, are skipped.
@@ -56,21 +56,21 @@ def read_xnli(path: Path, language: str, labelled: bool) -> list[Labelled]:
             for cell_text, column in zip(texts, _COLUMNS[:2], strict=True)
         )
         if not labelled and name in WITHHELD:
-            examples.append(Labelled(str(i), pair, None))
+            examples.append(LabelledExample(str(i), pair, None))
             continue
         name = "contradiction" if name == "contradictory" else name
-        examples.append(Labelled(str(i), pair, known(name, LABELS, place)))
+        examples.append(LabelledExample(str(i), pair, known_label(name, XNLI_LABELS, place)))
     return examples
 
 
-def _rows(path: Path, language: str, labelled: bool) -> Iterator[Row]:
+def _rows(path: Path, language: str, labelled: bool) -> Iterator[TableRow]:
     texts, label_column = _COLUMNS[:2], _COLUMNS[2:]
     required, optional = (_COLUMNS, ()) if labelled else (texts, label_column)
     unnamed = (_COLUMNS,) if labelled else (_COLUMNS, texts)
     if language:
         required = ("language", *required)
-    for place, cells in table(path, Wanted(required, optional, unnamed, _SPELLINGS)):
+    for place, cells in table(path, ColumnSelection(required, optional, unnamed, _SPELLINGS)):
         if not language:
-            yield Row(place, cells)
+            yield TableRow(place, cells)
         elif cells[0] == language:
-            yield Row(place, cells[1:])
+            yield TableRow(place, cells[1:])

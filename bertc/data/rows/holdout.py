@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertc.data.rows.tokens import FILES, DType, Tokens, open_tokens
+from bertc.data.rows.tokens import TOKEN_FILES, DType, Tokens, open_tokens
 
 MAX_LAST_DOCUMENT_FRACTION = 0.1
 """The last document is held out whole up to this fraction of all tokens."""
@@ -18,7 +18,7 @@ def ensure_both_parts(
     Needs at least two sentences in both parts together; two documents if they stay ``whole``.
     """
     if not len(open_tokens(folder, "train", dtype).ids):
-        for name in FILES:
+        for name in TOKEN_FILES:
             spare = folder / f"spare.{name}"
             (folder / f"train.{name}").rename(spare)
             (folder / f"heldout.{name}").rename(folder / f"train.{name}")

@@ -39,8 +39,8 @@ A row without a second text has b_length 0.
 TRANSLATION = 2
 """The pair label of a sentence and its translation."""
 
-ROWS_AT_ONCE = 1 << 16
-FILE = "rows"
+BLOCK_ROWS = 1 << 16
+ROWS_FILE = "rows"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]
     rng = random.Random(key(how.seed, "rows", how.copy))
     fitting = Fitting(how.seq - 3 if how.format.kind in PAIRED else how.seq - 2, rng)
     count = tokens_in_rows = 0
-    with (folder / FILE).open("wb") as file:
+    with (folder / ROWS_FILE).open("wb") as file:
         for block in _blocks(tokens, how, fitting):
             file.write(block.tobytes())
             count += len(block)
@@ -90,7 +90,7 @@ def write_rows(folder: Path, tokens: Tokens, how: Arrangement) -> dict[str, int]
 
 def open_rows(folder: Path) -> NDArray[Any]:
     """The index as a read-only array of ``ROW``."""
-    return mapped(folder / FILE, ROW)
+    return mapped(folder / ROWS_FILE, ROW)
 
 
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
@@ -105,7 +105,7 @@ def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDAr
         yield from _even(tokens, fitting.room)
         return
     rows = _rows(tokens, how, fitting)
-    while block := list(itertools.islice(rows, ROWS_AT_ONCE)):
+    while block := list(itertools.islice(rows, BLOCK_ROWS)):
         yield np.array(block, dtype=ROW)
 
 
@@ -114,8 +114,8 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
 
     Documents with another number of sentences are skipped: one of theirs had no tokens.
     """
-    for begin in range(0, len(tokens.documents) - 1, ROWS_AT_ONCE):
-        firsts = np.array(tokens.documents[begin : begin + ROWS_AT_ONCE + 1])
+    for begin in range(0, len(tokens.documents) - 1, BLOCK_ROWS):
+        firsts = np.array(tokens.documents[begin : begin + BLOCK_ROWS + 1])
         first = firsts[:-1][np.diff(firsts) == 2]
         block = np.zeros(len(first), dtype=ROW)
         block["a"], block["b"] = tokens.sentences[first], tokens.sentences[first + 1]
@@ -183,8 +183,8 @@ def _even(tokens: Tokens, room: int) -> Iterator[NDArray[Any]]:
     The last row overlaps the one before. A part shorter than a row is repeated.
     """
     total = len(tokens.ids) - 1  # a row ends with a separator of its own
-    for start in range(0, max(total, 1), room * ROWS_AT_ONCE):
-        starts = np.arange(start, min(total, start + room * ROWS_AT_ONCE), room)
+    for start in range(0, max(total, 1), room * BLOCK_ROWS):
+        starts = np.arange(start, min(total, start + room * BLOCK_ROWS), room)
         starts = np.minimum(starts, max(0, total - room))
         yield _running(starts, starts + room)
 

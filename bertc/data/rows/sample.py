@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from bertc.data.cache.progress import Progress
-from bertc.data.sources.sentences import split
-from bertc.data.sources.source import Source
+from bertc.data.sources.sentences import split_sentences
+from bertc.data.sources.source import TextSource
 from bertc.ir.data import Sentences
 
 SAMPLE_CHARACTERS = 64 << 20
@@ -14,7 +14,7 @@ _HASHES = 1 << 64
 
 
 def sample(
-    sources: Sequence[tuple[str, Source]],
+    sources: Sequence[tuple[str, TextSource]],
     progress: Progress,
     smoothing: float = 1.0,
     most: int = SAMPLE_CHARACTERS,
@@ -41,7 +41,9 @@ def sample(
             progress.advance(amount)
         progress.end()
     sentences = [
-        (name, sentence) for _, text, how, name in entries for sentence in split(text, how)
+        (name, sentence)
+        for _, text, how, name in entries
+        for sentence in split_sentences(text, how)
     ]
     return _thinned(sentences, smoothing)
 

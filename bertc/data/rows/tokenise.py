@@ -17,9 +17,9 @@ from tokenizers import Tokenizer
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.workers import processes, spread
 from bertc.data.rows.holdout import ensure_both_parts
-from bertc.data.rows.tokens import PARTS, TokenWriter, open_tokens, token_dtype
-from bertc.data.sources.sentences import split
-from bertc.data.sources.source import Source
+from bertc.data.rows.tokens import SPLITS, TokenWriter, open_tokens, token_dtype
+from bertc.data.sources.sentences import split_sentences
+from bertc.data.sources.source import TextSource
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError
 from bertc.ir.data import Sentences
@@ -42,7 +42,7 @@ class _Batch:
 
 
 def tokenise(
-    folder: Path, source: Source, vocabulary: Vocabulary, holdout: float, progress: Progress
+    folder: Path, source: TextSource, vocabulary: Vocabulary, holdout: float, progress: Progress
 ) -> dict[str, Any]:
     """Write the training and held-out parts of a source into ``folder`` in bounded memory.
 
@@ -54,7 +54,7 @@ def tokenise(
     """
     dtype = token_dtype(vocabulary.size)
     digest = hashlib.sha256()
-    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in PARTS}
+    writers = {part: TokenWriter(folder, part, dtype, vocabulary.sep) for part in SPLITS}
     progress.begin(f"tokenising {source.name}", source.total, source.unit)
     try:
         encode = _Encode(vocabulary.tokenizer.to_str(), source.sentences)
@@ -80,11 +80,13 @@ def tokenise(
     return _facts(folder, source, vocabulary, digest.hexdigest())
 
 
-def _facts(folder: Path, source: Source, vocabulary: Vocabulary, content: str) -> dict[str, Any]:
+def _facts(
+    folder: Path, source: TextSource, vocabulary: Vocabulary, content: str
+) -> dict[str, Any]:
     """Counts of the finished parts; writes the training tokens' counts to ``train.counts``."""
     dtype = token_dtype(vocabulary.size)
     facts: dict[str, Any] = {"name": source.name, "content": content}
-    for part in PARTS:
+    for part in SPLITS:
         tokens = open_tokens(folder, part, dtype)
         facts[part] = {
             "tokens": tokens.count,
@@ -133,7 +135,7 @@ class _Encode:
         return self.sentences != "whole" and continues_with_space(self._tokenizer)
 
     def __call__(self, pieces: list[tuple[str, bool]]) -> _Encoded:
-        split_pieces = [split(text, self.sentences) for text, _ in pieces]
+        split_pieces = [split_sentences(text, self.sentences) for text, _ in pieces]
         sentences = [
             f" {sentence}" if self._spaced and (inside or place) else sentence
             for (_, inside), of_piece in zip(pieces, split_pieces, strict=True)
@@ -147,7 +149,7 @@ class _Encode:
 
 
 def _batches(
-    source: Source, holdout: float, digest: Any
+    source: TextSource, holdout: float, digest: Any
 ) -> Iterator[tuple[_Batch, list[tuple[str, bool]]]]:
     """Batches of about ``BATCH_CHARACTERS``: bookkeeping, and pieces (text, inside)."""
     batch, pieces, characters = _Batch(), list[tuple[str, bool]](), 0
@@ -156,7 +158,7 @@ def _batches(
         raw = text.encode("utf-8", "surrogatepass")
         digest.update(b"\0" * first + raw)
         if first:
-            part, inside = part_of(kin.encode() or raw, holdout), False
+            part, inside = part_of_document(kin.encode() or raw, holdout), False
         batch.runs.append((first, part))
         batch.amount += amount
         pieces.append((text, inside))
@@ -168,7 +170,7 @@ def _batches(
     yield batch, pieces
 
 
-def part_of(text: bytes, holdout: float) -> str:
+def part_of_document(text: bytes, holdout: float) -> str:
     """The part of a document, by the hash of the first piece of its text."""
     digest = hashlib.blake2b(text, digest_size=8, person=b"holdout").digest()
     return "heldout" if int.from_bytes(digest, "little") < holdout * 2**64 else "train"

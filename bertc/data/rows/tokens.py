@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-PARTS = ("train", "heldout")
-FILES = ("ids", "sentences", "documents")
+SPLITS = ("train", "heldout")
+TOKEN_FILES = ("ids", "sentences", "documents")
 SENTENCES_AT_ONCE = 1 << 20
 
 DType = type[np.uint16] | type[np.uint32]
@@ -109,7 +109,7 @@ class TokenWriter:
 
     def __init__(self, folder: Path, part: str, dtype: DType, separator: int) -> None:
         self._ids, self._sentences, self._documents = (
-            (folder / f"{part}.{name}").open("wb") for name in FILES
+            (folder / f"{part}.{name}").open("wb") for name in TOKEN_FILES
         )
         self._dtype = dtype
         self._separator = separator

@@ -45,7 +45,7 @@ def label(cell: Any, place: str, column: str) -> str:
     raise DataError(f"{place}: {column!r} is {_kind(cell)}, a label expected")
 
 
-def known(
+def known_label(
     name: str, labels: Sequence[str], place: str, what: str = "label", layout: str = ""
 ) -> str:
     """Check that a label is known; ``layout`` is the help for files of another layout.

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from bertc.data.cache.workers import processes, spread
-from bertc.data.sources.source import Piece, Source, whole
+from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.diagnostics import MissingInputError
 from bertc.ir.data import Docstrings
 
@@ -31,7 +31,7 @@ SKIPPED = {"site-packages", "dist-packages", "__pycache__", "test", "tests", "id
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def open_docstrings(corpus: Docstrings) -> Source:
+def open_docstrings(corpus: Docstrings) -> TextSource:
     """Open the documentation strings of the named packages, or of all.
 
     Raises:
@@ -45,7 +45,7 @@ def open_docstrings(corpus: Docstrings) -> Source:
             "name the top-level module as in an import statement, or write data=docstrings",
         )
     total = sum(size for _, _, size in files)
-    return Source(
+    return TextSource(
         name="docstrings" + (f"({', '.join(corpus.packages)})" if corpus.packages else ""),
         identity=("docstrings", *((f, size, p.stat().st_mtime_ns) for p, f, size in files)),
         sentences="split",
@@ -91,7 +91,7 @@ def _documents(files: list[tuple[Path, str, int]]) -> Iterator[Piece]:
             for size, texts in zip(sizes, documents, strict=True):
                 amount += size
                 if text := "\n\n".join(_new(texts, seen)):
-                    yield from whole(text, amount)
+                    yield from pieces_of_text(text, amount)
                     amount = 0
     if amount:
         yield Piece("", True, amount)

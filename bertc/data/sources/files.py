@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from bertc.data.sources.cells import text
-from bertc.data.sources.source import Piece, Source, whole
+from bertc.data.sources.source import Piece, TextSource, pieces_of_text
 from bertc.data.sources.streams import (
     LONGEST_LINE_BYTES,
-    Opened,
+    OpenFile,
     chunks,
     decode,
     lines,
-    opened,
+    opened_stream,
 )
-from bertc.data.sources.tables import Columns, Wanted, records
+from bertc.data.sources.tables import ColumnNames, ColumnSelection, records
 from bertc.diagnostics import DataError, MissingColumnError, MissingInputError
 from bertc.ir.data import Files, Sentences
 from bertc.passes.inputs import instead_of
@@ -29,19 +29,19 @@ SAMPLED_BYTES = 1 << 16
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 
 
-def open_files(corpus: Files) -> Source:
+def open_files(corpus: Files) -> TextSource:
     """Open the files that match the glob, in order of name.
 
     Raises:
         MissingInputError: no file matches.
         DataError: a file's ending is of neither text nor rows of columns.
     """
-    paths = found(corpus.path)
+    paths = matching_files(corpus.path)
     sizes = [path.stat().st_size for path in paths]
     packed = any(path.suffix in (*PACKED, ".parquet") for path in paths)
-    return Source(
+    return TextSource(
         name=corpus.path,
-        identity=("files", corpus.column, corpus.sentences, *(identity(p) for p in paths)),
+        identity=("files", corpus.column, corpus.sentences, *(file_identity(p) for p in paths)),
         sentences=corpus.sentences,
         total=sum(sizes),
         unit="bytes",
@@ -50,7 +50,7 @@ def open_files(corpus: Files) -> Source:
     )
 
 
-def found(name: str) -> list[Path]:
+def matching_files(name: str) -> list[Path]:
     """The files that match a glob, in order of name.
 
     Raises:
@@ -66,12 +66,12 @@ def found(name: str) -> list[Path]:
     return paths
 
 
-def columned(path: Path) -> bool:
+def has_columns(path: Path) -> bool:
     """True if the file has rows of columns; else it is plain text."""
     return suffix(path) in FORMATS
 
 
-def identity(path: Path) -> tuple[object, ...]:
+def file_identity(path: Path) -> tuple[object, ...]:
     """Values that change when the file does.
 
     Raises:
@@ -92,30 +92,30 @@ def identity(path: Path) -> tuple[object, ...]:
 
 def _read(paths: list[Path], column: str, sentences: Sentences) -> Iterator[Piece]:
     for path in paths:
-        with opened(path) as file:
-            if not columned(path):
+        with opened_stream(path) as file:
+            if not has_columns(path):
                 yield from _lines(file) if sentences == "lines" else _text(file)
                 continue
             try:
                 for (cell,) in rows(file, (column,)):
-                    yield from whole(cell, file.amount())
+                    yield from pieces_of_text(cell, file.amount())
             except MissingColumnError as error:
                 help = f'files("{path.name}", column=...) names the column of the text'
                 raise DataError(error.message, f"{help}: {error.help}") from None
 
 
-def rows(file: Opened, columns: Columns) -> Iterator[Columns]:
+def rows(file: OpenFile, columns: ColumnNames) -> Iterator[ColumnNames]:
     """The cells of some columns, row by row; an absent cell is an empty text.
 
     Raises:
         DataError: a row lacks one, or the file is damaged; says where.
     """
-    for row in records(file, Wanted(required=columns)):
+    for row in records(file, ColumnSelection(required=columns)):
         cells = zip(row.cells, columns, strict=True)
         yield tuple("" if cell is None else text(cell, row.place, name) for cell, name in cells)
 
 
-def _text(file: Opened) -> Iterator[Piece]:
+def _text(file: OpenFile) -> Iterator[Piece]:
     """A text file as one document; pieces end at a blank line, else a line, else a space."""
     first, line, rest = True, 1, b""
     for chunk in chunks(file):
@@ -131,7 +131,7 @@ def _text(file: Opened) -> Iterator[Piece]:
         yield Piece(decode(rest, file.path, line), first, file.amount())
 
 
-def _lines(file: Opened) -> Iterator[Piece]:
+def _lines(file: OpenFile) -> Iterator[Piece]:
     """A file in BERT's input format: a sentence a line, blank lines between documents."""
     block: list[str] = []
     characters, first = 0, True

@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertc.data.sources.source import Piece, Source, whole
-from bertc.data.sources.streams import chunks, opened
+from bertc.data.sources.source import Piece, TextSource, pieces_of_text
+from bertc.data.sources.streams import chunks, opened_stream
 from bertc.diagnostics import DataError, MissingInputError, listed
 from bertc.ir.data import Hf
 from bertc.storage.endings import PACKED, suffix
-from bertc.storage.foreign import told_as
+from bertc.storage.foreign import as_data_error
 from bertc.storage.paths import is_folder, is_taken
 from bertc.storage.plain_file import size_bytes
 
-ROWS_AT_ONCE = 256
+BATCH_ROWS = 256
 _NULL_ROW = re.compile(rb"(?m)^\s*null\s*$")
 _UNKNOWN = re.compile(
     r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
@@ -24,14 +24,14 @@ _UNKNOWN = re.compile(
 """The errors of ``datasets`` for an unknown split or configuration, with those there are."""
 
 
-def open_hf(corpus: Hf) -> Source:
+def open_hf(corpus: Hf) -> TextSource:
     """Open a data set; it is downloaded from the hub unless ``HF_HUB_OFFLINE`` is set.
 
     Raises:
         MissingInputError: it is not there, or cannot be reached.
         DataError: it is damaged, or has no such configuration, split or column of text.
     """
-    rows = load(corpus)
+    rows = load_rows(corpus)
     where = f"hf({corpus.name!r}, split={corpus.split})"
     with guarded(where):
         names, count = list(rows.column_names), int(rows.num_rows)
@@ -46,7 +46,7 @@ def open_hf(corpus: Hf) -> Source:
     has_size = isinstance(stated_bytes, int) and stated_bytes > 0
     with guarded(where):
         column = rows.select_columns([corpus.column])
-    return Source(
+    return TextSource(
         name=where,
         identity=("hf", corpus.model_dump(mode="json", exclude={"language"}), count, *stored),
         sentences=corpus.sentences,
@@ -64,13 +64,13 @@ def _stored(name: str) -> tuple[str, int, int]:
 
 def guarded(where: str) -> AbstractContextManager[None]:
     """A context that reports errors of ``datasets`` and pyarrow as damaged files."""
-    return told_as(
+    return as_data_error(
         f"{where} cannot be read: its files are damaged, or none of a data set",
         "copy or save it again; files of text and tables are also read by files(...)",
     )
 
 
-def load(corpus: Hf) -> Any:
+def load_rows(corpus: Hf) -> Any:
     """Load the rows of a split.
 
     Raises:
@@ -83,7 +83,7 @@ def load(corpus: Hf) -> Any:
     if is_folder(folder):
         _refuse_odd_files(folder)
     if _saved(folder):
-        with guarded(where), _silent(datasets):
+        with guarded(where), _quiet(datasets):
             saved = datasets.load_from_disk(corpus.name)
         if not isinstance(saved, datasets.DatasetDict):
             return saved
@@ -92,7 +92,7 @@ def load(corpus: Hf) -> Any:
         return saved[corpus.split]
     if is_folder(folder):
         _refuse_null_rows(folder)
-    with guarded(where), _silent(datasets):
+    with guarded(where), _quiet(datasets):
         try:
             return datasets.load_dataset(corpus.name, corpus.config or None, split=corpus.split)
         except (FileNotFoundError, ConnectionError):
@@ -108,7 +108,7 @@ def load(corpus: Hf) -> Any:
 
 
 @contextmanager
-def _silent(datasets: Any) -> Iterator[None]:
+def _quiet(datasets: Any) -> Iterator[None]:
     """A context without progress bars and without the library's log messages."""
     bars_disabled, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
@@ -152,7 +152,7 @@ def _refuse_null_rows(folder: Path) -> None:
         if suffix(path) not in (".json", ".jsonl") or path.suffix not in (*PACKED, suffix(path)):
             continue
         rest = b""
-        with opened(path) as file:
+        with opened_stream(path) as file:
             for chunk in chunks(file):
                 whole_lines, ended, rest = (rest + chunk).rpartition(b"\n")
                 _refuse_null(whole_lines, path)
@@ -171,9 +171,9 @@ def _documents(rows: Any, column: str, where: str) -> Iterator[Piece]:
         for text in batch[column]:
             if text is not None and not isinstance(text, str):
                 raise DataError(f"{where}: column {column!r} does not hold text")
-            yield from whole(text or "", 1)
+            yield from pieces_of_text(text or "", 1)
 
 
 def _batches(rows: Any, where: str) -> Iterator[Any]:
     with guarded(where):
-        yield from rows.iter(batch_size=ROWS_AT_ONCE)
+        yield from rows.iter(batch_size=BATCH_ROWS)

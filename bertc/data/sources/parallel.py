@@ -6,16 +6,16 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from bertc.data.sources.files import columned, found, identity, rows
-from bertc.data.sources.source import Piece, Source
-from bertc.data.sources.streams import Opened, lines, opened
+from bertc.data.sources.files import file_identity, has_columns, matching_files, rows
+from bertc.data.sources.source import Piece, TextSource
+from bertc.data.sources.streams import OpenFile, lines, opened_stream
 from bertc.diagnostics import DataError
 from bertc.ir.data import Parallel
 
 Both = tuple[str, str]
 
 
-def open_parallel(corpus: Parallel, side: int | None) -> Source:
+def open_parallel(corpus: Parallel, side: int | None) -> TextSource:
     """Open parallel text: a document of two sentences for each pair, or one ``side`` of it.
 
     Raises:
@@ -25,16 +25,16 @@ def open_parallel(corpus: Parallel, side: int | None) -> Source:
     languages, wheres = zip(*corpus.sides, strict=True)
     paths = [_only(corpus.path)] if corpus.path else [_only(where) for where in wheres]
     for path in paths:
-        if columned(path) != bool(corpus.path):
+        if has_columns(path) != bool(corpus.path):
             raise DataError(
                 f"{path}: " + ("text has no columns" if corpus.path else "a file of columns"),
                 'pairs(en="a.en", fr="a.fr") reads lines, '
                 'pairs("a.tsv", en="english", fr="french") columns',
             )
     size_bytes = sum(path.stat().st_size for path in paths)
-    return Source(
+    return TextSource(
         name=_name(languages, wheres, corpus.path, side),
-        identity=("pairs", corpus.path and list(wheres), side, *(identity(p) for p in paths)),
+        identity=("pairs", corpus.path and list(wheres), side, *(file_identity(p) for p in paths)),
         sentences="lines",
         total=size_bytes,
         unit="bytes",
@@ -56,7 +56,7 @@ def _only(pattern: str) -> Path:
     Raises:
         DataError: there are several, so nothing says which lines belong together.
     """
-    paths = found(pattern)
+    paths = matching_files(pattern)
     if len(paths) > 1:
         raise DataError(f"{pattern}: {len(paths)} files", "name one file for each language")
     return paths[0]
@@ -65,7 +65,7 @@ def _only(pattern: str) -> Path:
 def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator[Piece]:
     """Pairs without an empty side; one side is held out together with its pair."""
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(opened(path)) for path in paths]
+        files = [stack.enter_context(opened_stream(path)) for path in paths]
         both = rows(files[0], columns) if columns else _aligned(files)
         for pair in both:
             first, second = (" ".join(text.split()) for text in pair)
@@ -75,7 +75,7 @@ def _read(paths: list[Path], columns: Both | None, side: int | None) -> Iterator
                 yield Piece(chosen, True, sum(file.amount() for file in files), text)
 
 
-def _aligned(files: list[Opened]) -> Iterator[Both]:
+def _aligned(files: list[OpenFile]) -> Iterator[Both]:
     """Pairs of corresponding lines of two files.
 
     Raises:

@@ -10,7 +10,7 @@ _LINE_END = re.compile(r"\r\n?|\x0b|\x0c|\x85|\u2028")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\u2029")
 
 
-def split(text: str, how: Sentences) -> list[str]:
+def split_sentences(text: str, how: Sentences) -> list[str]:
     """The non-empty sentences of a text, white space inside normalised to single spaces.
 
     A blank line always ends a sentence; English rules decide the rest. With ``lines`` each line is

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     kin: str = ""
 
 
-class Text(NamedTuple):
+class CorpusText(NamedTuple):
     """The text to read from a corpus: all of it, or one side of parallel text."""
 
     corpus: Corpus
@@ -43,7 +43,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class TextSource:
     """An opened corpus, which can be read repeatedly with the same result.
 
     ``identity`` has values that change with the content; ``total`` is the sum of the pieces'
@@ -63,7 +63,7 @@ class Source:
     paired: bool = False
 
 
-def open_source(corpus: Corpus, side: int | None = None) -> Source:
+def open_source(corpus: Corpus, side: int | None = None) -> TextSource:
     """Open a corpus, or one side of a parallel one, without reading its text.
 
     Raises:
@@ -90,7 +90,7 @@ def open_source(corpus: Corpus, side: int | None = None) -> Source:
     assert_never(corpus)
 
 
-def whole(text: str, amount: int) -> Iterator[Piece]:
+def pieces_of_text(text: str, amount: int) -> Iterator[Piece]:
     """The pieces of a document in memory; ``amount`` is counted with the first."""
     first, start = True, 0
     while start < len(text) or first:

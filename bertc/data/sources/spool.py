@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
-from bertc.data.sources.source import Piece, Source
+from bertc.data.sources.source import Piece, TextSource
 
-FILE = "text.jsonl"
+TEXT_FILE = "text.jsonl"
 
 
-def spooled(source: Source, cache: Path, progress: Progress) -> Source:
+def spooled(source: TextSource, cache: Path, progress: Progress) -> TextSource:
     """The same source, read from a copy in the cache if it is slow."""
     if not source.slow:
         return source
@@ -24,15 +24,15 @@ def spooled(source: Source, cache: Path, progress: Progress) -> Source:
         total=facts["bytes"],
         unit="bytes",
         text_bytes=facts["bytes"],
-        read=partial(_read, folder / FILE),
+        read=partial(_read, folder / TEXT_FILE),
     )
 
 
-def _write(source: Source, progress: Progress, folder: Path) -> dict[str, int]:
+def _write(source: TextSource, progress: Progress, folder: Path) -> dict[str, int]:
     """Write a JSON line [starts a document, text] for each piece."""
     size_bytes = 0
     progress.begin(f"reading {source.name}", source.total, source.unit)
-    with (folder / FILE).open("w", encoding="ascii") as file:
+    with (folder / TEXT_FILE).open("w", encoding="ascii") as file:
         for text, first, amount, _ in source.read():
             size_bytes += file.write(json.dumps([first, text]) + "\n")
             progress.advance(amount)

@@ -15,7 +15,7 @@ LONGEST_LINE_BYTES = 64 << 20
 """Longest line that is read: it has to fit in memory several times."""
 
 
-class Opened:
+class OpenFile:
     """An open file: ``stream`` has its decompressed bytes, ``amount`` counts those read on disk."""
 
     def __init__(self, path: Path, raw: BinaryIO, stream: BinaryIO) -> None:
@@ -37,7 +37,7 @@ class Opened:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Opened]:
+def opened_stream(path: Path) -> Iterator[OpenFile]:
     """Open a plain, gzip or zstandard file for reading.
 
     Raises:
@@ -46,7 +46,7 @@ def opened(path: Path) -> Iterator[Opened]:
     """
     with plain_file.opened(path) as raw:
         try:
-            yield Opened(path, raw, _unpacked(path, raw))
+            yield OpenFile(path, raw, _unpacked(path, raw))
         except (EOFError, zlib.error, OSError):
             raise DataError(
                 f"cannot unpack {path}: it is damaged, cut short, or not what its ending says",
@@ -66,7 +66,7 @@ def _unpacked(path: Path, raw: BinaryIO) -> BinaryIO:
             return raw
 
 
-def lines(file: Opened) -> Iterator[tuple[int, str]]:
+def lines(file: OpenFile) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file, numbered from 1, without line ends.
 
     Raises:
@@ -88,7 +88,7 @@ def lines(file: Opened) -> Iterator[tuple[int, str]]:
         yield number + 1, decode(rest, file.path, number + 1).removesuffix("\r")
 
 
-def chunks(file: Opened) -> Iterator[bytes]:
+def chunks(file: OpenFile) -> Iterator[bytes]:
     """The bytes of a file in chunks of about ``PIECE_BYTES``."""
     while chunk := file.stream.read(PIECE_BYTES):
         yield chunk

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bertc.data.sources.streams import LONGEST_LINE_BYTES, Opened, lines
+from bertc.data.sources.streams import LONGEST_LINE_BYTES, OpenFile, lines
 from bertc.diagnostics import DataError, MissingColumnError, listed, nearest
 from bertc.storage.endings import PACKED, suffix
-from bertc.storage.foreign import told_as
+from bertc.storage.foreign import as_data_error
 
-Columns = tuple[str, ...]
+ColumnNames = tuple[str, ...]
 Record = tuple[int, list[str]]
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row: its place, and its cells of the wanted columns; None if absent or null."""
 
     place: str
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ColumnSelection:
     """The columns to read from a table.
 
     ``unnamed`` has the names of all columns for files without a header, one tuple for each number
@@ -34,9 +34,9 @@ class Wanted:
     ``short``, else refused.
     """
 
-    required: Columns
-    optional: Columns = ()
-    unnamed: tuple[Columns, ...] = ()
+    required: ColumnNames
+    optional: ColumnNames = ()
+    unnamed: tuple[ColumnNames, ...] = ()
     spellings: Mapping[str, str] = field(default_factory=dict)
     short: bool = False
 
@@ -46,7 +46,7 @@ class Wanted:
         return all(name.isdecimal() for name in (*self.required, *self.optional) if name)
 
 
-def records(file: Opened, wanted: Wanted) -> Iterator[Row]:
+def records(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     """The rows of a .tsv, .csv, .jsonl or .parquet file; cells of .tsv and .csv are text.
 
     Raises:
@@ -54,23 +54,23 @@ def records(file: Opened, wanted: Wanted) -> Iterator[Row]:
     """
     match suffix(file.path):
         case ".tsv":
-            return _fields(_tabs(file), file.path, wanted)
+            return _fields(_tabs(file), file.path, selection)
         case ".csv":
-            return _fields(_commas(file), file.path, wanted)
+            return _fields(_commas(file), file.path, selection)
         case ".jsonl":
-            return _jsonl(file, wanted)
+            return _jsonl(file, selection)
         case _:
-            return _parquet(file, wanted)
+            return _parquet(file, selection)
 
 
-def _tabs(file: Opened) -> Iterator[Record]:
+def _tabs(file: OpenFile) -> Iterator[Record]:
     """Records of a .tsv file, split at tabs; quotes have no meaning, as in GLUE's files."""
     for number, line in lines(file):
         if line:
             yield number, line.split("\t")
 
 
-def _commas(file: Opened) -> Iterator[Record]:
+def _commas(file: OpenFile) -> Iterator[Record]:
     csv.field_size_limit(LONGEST_LINE_BYTES)
     reader = csv.reader((line + "\n" for _, line in lines(file)), strict=True)
     begins = 1
@@ -86,63 +86,67 @@ def _commas(file: Opened) -> Iterator[Record]:
         ) from None
 
 
-def _fields(records: Iterator[Record], path: Path, wanted: Wanted) -> Iterator[Row]:
+def _fields(
+    records: Iterator[Record], path: Path, selection: ColumnSelection
+) -> Iterator[TableRow]:
     first = next(records, None)
     if first is None:
         raise DataError(f"{path}:1: the file is empty", "a table with a row for each example")
     begins, fields = first
     where = str(path)
-    names = _names(fields, f"{path}:{begins}", wanted)
-    at = found_at(names, f"{path}:{begins}", wanted)
+    names = _names(fields, f"{path}:{begins}", selection)
+    at = column_indices(names, f"{path}:{begins}", selection)
     if names is not fields:
-        yield Row(f"{path}:{begins}", tuple(fields[i] if i >= 0 else None for i in at))
+        yield TableRow(f"{path}:{begins}", tuple(fields[i] if i >= 0 else None for i in at))
     for number, fields in records:
         if len(fields) != len(names):
-            if wanted.short and len(fields) < len(names):
+            if selection.short and len(fields) < len(names):
                 continue
             raise DataError(
                 f"{path}:{number}: {len(fields)} columns, line {begins} has {len(names)}",
                 "each row needs a field for every column",
             )
-        yield Row(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
+        yield TableRow(f"{where}:{number}", tuple([fields[i] if i >= 0 else None for i in at]))
 
 
-def _names(fields: list[str], place: str, wanted: Wanted) -> Sequence[str]:
+def _names(fields: list[str], place: str, selection: ColumnSelection) -> Sequence[str]:
     """The names of the columns: the first line, if it has them."""
-    if wanted.numbered:
+    if selection.numbered:
         return [str(number) for number in range(len(fields))]
-    official = {*wanted.required, *wanted.optional, *wanted.spellings}.union(*wanted.unnamed)
-    if not wanted.unnamed or official & set(fields):
+    official = {*selection.required, *selection.optional, *selection.spellings}.union(
+        *selection.unnamed
+    )
+    if not selection.unnamed or official & set(fields):
         return fields
-    for names in wanted.unnamed:
+    for names in selection.unnamed:
         if len(names) == len(fields):
             return names
-    named = wanted.unnamed[0]
+    named = selection.unnamed[0]
     raise DataError(
         f"{place}: {len(fields)} columns without names, {len(named)} expected",
         f"the columns are {listed(named)}",
     )
 
 
-def found_at(names: Sequence[str], place: str, wanted: Wanted) -> list[int]:
+def column_indices(names: Sequence[str], place: str, selection: ColumnSelection) -> list[int]:
     """The indices of the wanted columns, -1 for an optional one that is absent.
 
     Raises:
         MissingColumnError: a required one is missing; lists those there are.
     """
-    spelled = [wanted.spellings.get(name, name) for name in names]
-    for name in wanted.required:
+    spelled = [selection.spellings.get(name, name) for name in names]
+    for name in selection.required:
         if name and name not in spelled:
             near = nearest(name, spelled)
             raise MissingColumnError(
                 f"{place}: no column {name!r}; there are {listed(names) or 'none'}",
                 f"the nearest is {near!r}" if near else "name one of those",
             )
-    columns = (*wanted.required, *wanted.optional)
+    columns = (*selection.required, *selection.optional)
     return [spelled.index(name) if name and name in spelled else -1 for name in columns]
 
 
-def _jsonl(file: Opened, wanted: Wanted) -> Iterator[Row]:
+def _jsonl(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     for number, line in lines(file):
         if not line.strip():
             continue
@@ -155,11 +159,11 @@ def _jsonl(file: Opened, wanted: Wanted) -> Iterator[Row]:
         if not isinstance(row, dict):
             raise DataError(f"{place}: not a JSON object", "one JSON object a line")
         names = list(row)
-        at = found_at(names, place, wanted)
-        yield Row(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
+        at = column_indices(names, place, selection)
+        yield TableRow(place, tuple([row[names[i]] if i >= 0 else None for i in at]))
 
 
-def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
+def _parquet(file: OpenFile, selection: ColumnSelection) -> Iterator[TableRow]:
     from pyarrow import parquet
 
     with tempfile.TemporaryFile() as plain:
@@ -167,10 +171,12 @@ def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
         if file.path.suffix in PACKED:  # the format is read from its end
             shutil.copyfileobj(file.stream, plain)
             stream = plain
-        with told_as(f"{file.path}: not a whole Parquet file", "copy it again, or write it again"):
+        with as_data_error(
+            f"{file.path}: not a whole Parquet file", "copy it again, or write it again"
+        ):
             table = parquet.ParquetFile(stream)
             names = table.schema_arrow.names
-            at = found_at(names, str(file.path), wanted)
+            at = column_indices(names, str(file.path), selection)
             columns = [names[i] for i in at if i >= 0]
             number = 0
             for batch in table.iter_batches(batch_size=256, columns=columns):
@@ -178,4 +184,4 @@ def _parquet(file: Opened, wanted: Wanted) -> Iterator[Row]:
                 for row in batch.to_pylist():
                     number += 1
                     cells = tuple(row[names[i]] if i >= 0 else None for i in at)
-                    yield Row(f"{file.path}: row {number}", cells)
+                    yield TableRow(f"{file.path}: row {number}", cells)

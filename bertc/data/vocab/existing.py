@@ -37,7 +37,9 @@ def load_vocabulary(node: TokenizerFile, rows: int = 0) -> Vocabulary:
     named = {role: word.content for role, word in facts.named.items()}
     spiece = facts.file.with_name("spiece.model")
     files = {spiece.name: read_bytes(spiece, LARGEST_FILE_BYTES)} if is_file(spiece) else {}
-    vocabulary = from_tokenizer(tokenizer, str(facts.file), named, facts.kept, extra_files=files)
+    vocabulary = from_tokenizer(
+        tokenizer, str(facts.file), named, facts.passed_on, extra_files=files
+    )
     if rows and vocabulary.size > rows:
         raise DataError(
             f"{facts.file} has {vocabulary.size:,} tokens, the model only {rows:,}: token "

@@ -19,7 +19,7 @@ from tokenizers import (
 
 from bertc.diagnostics import DataError
 from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece, Words
-from bertc.storage.foreign import told_as
+from bertc.storage.foreign import as_data_error
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALBERT_SPECIALS = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # ALBERT: pad 0, unk 1
@@ -221,7 +221,7 @@ def _unigram(node: Unigram, texts: Sequence[str]) -> Tokenizer:
         special_tokens=list(ALBERT_SPECIALS),
         show_progress=False,
     )
-    with told_as(
+    with as_data_error(
         "no unigram vocabulary can be learned from this text: its likelihood is no number",
         "vocab=wordpiece or vocab=bpe, or text without very long words",
     ):

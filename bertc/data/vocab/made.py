@@ -21,15 +21,15 @@ from tokenizers import (
 
 from bertc.diagnostics import DataError
 from bertc.passes.vocabulary import sentencepiece_model, word_list
-from bertc.storage.foreign import told_as
+from bertc.storage.foreign import as_data_error
 from bertc.storage.plain_file import read_text
-from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, NAMED, Kind
+from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, TOKEN_ROLES, TokenizerKind
 from bertc.tokenizer_files.facts import TokenizerFacts
-from bertc.tokenizer_files.sentencepiece import CONTROL, UNKNOWN, USER_DEFINED
-from bertc.tokenizer_files.special_words import Word, read_object
+from bertc.tokenizer_files.sentencepiece import PIECE_CONTROL, PIECE_UNKNOWN, PIECE_USER_DEFINED
+from bertc.tokenizer_files.special_words import SpecialToken, read_object
 
 BLANK = "\u2581"
-UNKNOWN_IDS: Mapping[Kind, int] = {"albert": 1, "xlm-roberta": 3}
+UNKNOWN_IDS: Mapping[TokenizerKind, int] = {"albert": 1, "xlm-roberta": 3}
 """The id of the unknown piece by class, whatever the vocabulary says."""
 COPY_AGAIN_HELP = "copy it again from its source"
 
@@ -60,7 +60,7 @@ def make_tokenizer(facts: TokenizerFacts) -> Tokenizer:
 
 def _as_written(facts: TokenizerFacts) -> Tokenizer:
     text = read_text(facts.file, LARGEST_FILE_BYTES)
-    with told_as(f"{facts.file}: not a tokenizer.json", COPY_AGAIN_HELP):
+    with as_data_error(f"{facts.file}: not a tokenizer.json", COPY_AGAIN_HELP):
         return Tokenizer.from_str(text)
 
 
@@ -88,7 +88,7 @@ def _roberta(facts: TokenizerFacts) -> Tokenizer:
     else:
         ids = _ids(facts, read_object(facts.file))
         merges = _merges(facts, _merge_lines(facts.file.with_name("merges.txt")))
-    with told_as(f"{facts.file}: its merges are not of its tokens", COPY_AGAIN_HELP):
+    with as_data_error(f"{facts.file}: its merges are not of its tokens", COPY_AGAIN_HELP):
         bpe = models.BPE(ids, merges, continuing_subword_prefix="", end_of_word_suffix="")
     tokenizer = Tokenizer(bpe)
     spaced = bool(facts.options["add_prefix_space"])
@@ -102,7 +102,7 @@ def _merge_lines(file: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#version")]
 
 
-def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
+def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[SpecialToken, ...]]:
     extra, unknown = facts.extra or (), UNKNOWN_IDS.get(facts.kind, facts.unknown)
     if facts.file.name == "tokenizer.json":
         pieces = _pieces(facts, _model(facts, "Unigram")["vocab"])
@@ -112,7 +112,7 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
         pieces, charsmap = model.pieces, model.charsmap
         if facts.kind == "xlnet":
             unknown = model.unknown
-        unlike = [n for n, kind in enumerate(model.types) if kind == UNKNOWN and n != unknown]
+        unlike = [n for n, kind in enumerate(model.types) if kind == PIECE_UNKNOWN and n != unknown]
         if unlike:
             raise DataError(
                 f"{facts.file}: its unknown piece has id {unlike[0]}, and {facts.kind}'s class "
@@ -121,11 +121,11 @@ def _unigram(facts: TokenizerFacts) -> tuple[Tokenizer, tuple[Word, ...]]:
             )
         if facts.extra is None:
             extra = tuple(
-                Word(piece, {"normalized": False, "special": kind == CONTROL})
+                SpecialToken(piece, {"normalized": False, "special": kind == PIECE_CONTROL})
                 for (piece, _), kind in zip(pieces, model.types, strict=True)
-                if kind in (CONTROL, USER_DEFINED)
+                if kind in (PIECE_CONTROL, PIECE_USER_DEFINED)
             )
-    with told_as(f"{facts.file}: not a unigram vocabulary", COPY_AGAIN_HELP):
+    with as_data_error(f"{facts.file}: not a unigram vocabulary", COPY_AGAIN_HELP):
         tokenizer = Tokenizer(models.Unigram(pieces, unk_id=unknown, byte_fallback=False))
         if steps := _normal(facts, charsmap):
             tokenizer.normalizer = normalizers.Sequence(steps)
@@ -162,7 +162,9 @@ def _charsmap(normalizer: Any) -> bytes:
     steps = normalizer.get("normalizers") if normalizer.get("type") == "Sequence" else [normalizer]
     for step in steps or ():
         if isinstance(step, dict) and step.get("type") == "Precompiled":
-            with told_as("a tokenizer.json with a damaged map of characters", COPY_AGAIN_HELP):
+            with as_data_error(
+                "a tokenizer.json with a damaged map of characters", COPY_AGAIN_HELP
+            ):
                 return base64.b64decode(str(step.get("precompiled_charsmap") or ""))
     return b""
 
@@ -215,11 +217,11 @@ def _name(facts: TokenizerFacts, role: str) -> str:
     return facts.named[role].content
 
 
-def _add(tokenizer: Tokenizer, facts: TokenizerFacts, extra: tuple[Word, ...]) -> None:
+def _add(tokenizer: Tokenizer, facts: TokenizerFacts, extra: tuple[SpecialToken, ...]) -> None:
     """Add the added tokens by id, then special ones, in the order of TokenizersBackend."""
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     added = [facts.added[number] for number in sorted(facts.added)]
-    named = [facts.named[role] for role in NAMED if role in facts.named]
+    named = [facts.named[role] for role in TOKEN_ROLES if role in facts.named]
     known_or_added, in_order = known | {word.content for word in added}, added
     for word in (*named, *extra):
         if word.content not in known_or_added:
@@ -247,7 +249,7 @@ def _refuse_nameless(tokenizer: Tokenizer, facts: TokenizerFacts) -> None:
             )
 
 
-def _token(word: Word, special: bool) -> AddedToken:
+def _token(word: SpecialToken, special: bool) -> AddedToken:
     flags = dict(word.flags)
     if special:
         flags["special"] = True

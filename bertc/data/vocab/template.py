@@ -59,7 +59,7 @@ def _around(
     )
 
 
-def filled(
+def fill_template(
     template: Template, first: Sequence[int], second: Sequence[int] | None
 ) -> list[tuple[Sequence[int], Sequence[int]]]:
     """Put one text or two into the template: token ids and segment ids, part by part."""

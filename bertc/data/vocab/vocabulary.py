@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, processors
 
 from bertc.diagnostics import DataError
 
-Family = Literal["bert", "roberta", "albert"]
+TokenizerFamily = Literal["bert", "roberta", "albert"]
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("[PAD]", "<pad>"),
@@ -41,7 +41,7 @@ class Vocabulary:
     """
 
     tokenizer: Tokenizer
-    family: Family
+    family: TokenizerFamily
     size: int
     pad: int
     unk: int
@@ -53,7 +53,7 @@ class Vocabulary:
     unigram: NDArray[np.float64]  # (size,)
     bos: int | None = None
     eos: int | None = None
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    passed_on: Mapping[str, Any] = field(default_factory=dict)
     """Settings of tokenizer_config.json that change no token."""
     extra_files: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class Vocabulary:
         }
         if self.family == "roberta":
             config["model_input_names"] = ["input_ids", "attention_mask"]
-        config |= self.kept
+        config |= self.passed_on
         _write_json(folder / "tokenizer_config.json", config)
         _write_json(folder / "special_tokens_map.json", names)
         model = json.loads(self.tokenizer.to_str())["model"]
@@ -106,7 +106,7 @@ def from_tokenizer(
     tokenizer: Tokenizer,
     name: str,
     named: Mapping[str, str] | None = None,
-    kept: Mapping[str, Any] | None = None,
+    passed_on: Mapping[str, Any] | None = None,
     extra_files: Mapping[str, bytes] | None = None,
 ) -> Vocabulary:
     """The vocabulary of a tokenizer; ``named`` has special tokens by role.
@@ -136,7 +136,7 @@ def from_tokenizer(
         unigram=np.zeros(size),
         bos=known.get("bos"),
         eos=known.get("eos"),
-        kept=kept or {},
+        passed_on=passed_on or {},
         extra_files=extra_files or {},
         **roles,
     )
@@ -151,7 +151,7 @@ def _role(role: str, ids: Mapping[str, int], name: str) -> int:
     )
 
 
-def _family(model: str, ids: Mapping[str, int]) -> Family:
+def _family(model: str, ids: Mapping[str, int]) -> TokenizerFamily:
     if model == "BPE":
         return "roberta"
     return "bert" if model == "WordPiece" else "albert"

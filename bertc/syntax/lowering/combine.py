@@ -13,7 +13,7 @@ from bertc.syntax.write.show import show_value
 
 
 @dataclass
-class Axis:
+class GridAxis:
     """A setting as written, with its typed values: several if it is a grid."""
 
     setting: str
@@ -30,9 +30,9 @@ class Scope:
     name: str = ""
     span: Span | None = None
     label: Span | None = None
-    axes: dict[str, Axis] = field(default_factory=dict)
+    axes: dict[str, GridAxis] = field(default_factory=dict)
 
-    def choice(self, axis: Axis, value: Given) -> str:
+    def choice(self, axis: GridAxis, value: Given) -> str:
         """The name of a choice in that of a point of the grid: ``E=64``, ``long.seq=512``."""
         prefix = f"{self.name}." if self.name else ""
         text = show_value(value.value, setting_shape(axis.setting))

@@ -12,20 +12,20 @@ from pydantic import ValidationError
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
 from bertc.syntax.lowering import mistakes
-from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, described
+from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, describe_value
 from bertc.syntax.lowering.unknown_argument import unknown_argument
 from bertc.syntax.read.scan import MOST_MISTAKES
 from bertc.syntax.read.shapes import (
-    Choice,
-    Either,
-    Kinds,
-    Real,
-    Several,
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    ListShape,
+    RealShape,
     Shape,
-    Summed,
-    Truth,
-    Whole,
-    Words,
+    SumShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
     arguments,
     required,
 )
@@ -37,8 +37,8 @@ from bertc.syntax.read.tree import (
     Ratio,
     Scaled,
     Series,
+    String,
     Sum,
-    Text,
     Value,
 )
 
@@ -56,7 +56,7 @@ def _unnamed(value: Value | None) -> bool:
 def _as_items(value: Value) -> str:
     """A value as the items of a list; a string is split at its commas."""
     text = value.span.text
-    if not isinstance(value, Text) or "," not in text:
+    if not isinstance(value, String) or "," not in text:
         return text
     return ", ".join(f"{text[0]}{part.strip()}{text[0]}" for part in text[1:-1].split(","))
 
@@ -74,21 +74,21 @@ class Converter:
         """Convert a value; returns BAD after reporting a mistake."""
         self.parts[place] = value.span
         match shape:
-            case Whole() | Real() | Truth() | Words() | Choice():
+            case WholeShape() | RealShape() | TruthShape() | TextShape() | ChoiceShape():
                 return self.scalars.read(value, shape, self._slot(place, value))
-            case Kinds():
+            case KindShape():
                 return self._kinds(value, shape, place)
-            case Several():
+            case ListShape():
                 return self._several(value, shape, place)
-            case Summed() if isinstance(value, Series) and value.items:
+            case SumShape() if isinstance(value, Series) and value.items:
                 mistakes.list_of_terms(value, Slot(self.name, f"{self.name} = "), self.diagnostics)
                 return BAD
-            case Summed():
+            case SumShape():
                 terms = value.terms if isinstance(value, Sum) else (value,)
                 return self._all(
                     self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
                 )
-            case Either():
+            case EitherShape():
                 return self.convert(value, _option(value, shape), place)
 
     def _slot(self, place: ValuePath, value: Value | None = None) -> Slot:
@@ -108,13 +108,13 @@ class Converter:
 
     # ---- nodes
 
-    def _kinds(self, value: Value, shape: Kinds, place: ValuePath) -> Any:
+    def _kinds(self, value: Value, shape: KindShape, place: ValuePath) -> Any:
         match value:
             case Name() | Call():
                 return self._named(value, shape, place)
             case Number() if node := shape.bare("bare_number"):
                 return self._bare(value, node, node.bare_number, place)
-            case Text() if node := shape.bare("bare_string"):
+            case String() if node := shape.bare("bare_string"):
                 return self._bare(value, node, node.bare_string, place)
             case Ratio() if not shape.named:
                 (node,) = shape.options.values()
@@ -130,7 +130,7 @@ class Converter:
         parts = tuple(Argument(part.span, None, part) for part in value.parts)
         return self._build(node, value, "", parts, place)
 
-    def _named(self, value: Name | Call, shape: Kinds, place: ValuePath) -> Any:
+    def _named(self, value: Name | Call, shape: KindShape, place: ValuePath) -> Any:
         """Build a node by the name of its kind, with or without arguments."""
         name = value if isinstance(value, Name) else value.name
         call_arguments = value.arguments if isinstance(value, Call) else ()
@@ -139,7 +139,7 @@ class Converter:
             return self._build(node, value, name.text if shape.named else "", call_arguments, place)
         for whole in shape.options.values():
             inner = arguments(whole).get(whole.shorthand)
-            if isinstance(inner, Kinds) and name.text in inner.options:
+            if isinstance(inner, KindShape) and name.text in inner.options:
                 part = self.convert(value, inner, (*place, whole.shorthand))
                 return BAD if part is BAD else whole(**{whole.shorthand: part})
         mistakes.unknown_kind(name, value, shape, self._slot(place, value), self.diagnostics)
@@ -182,7 +182,7 @@ class Converter:
                 others += [(name, BAD)] if name not in shapes else []
             else:
                 by_name[name] = argument
-                part = self.convert(argument.value, shapes.get(name, Words()), (*place, name))
+                part = self.convert(argument.value, shapes.get(name, TextShape()), (*place, name))
                 if name in shapes:
                     fields[name] = part
                 else:
@@ -217,15 +217,16 @@ class Converter:
 
     # ---- lists and sums
 
-    def _several(self, value: Value, shape: Several, place: ValuePath) -> Any:
+    def _several(self, value: Value, shape: ListShape, place: ValuePath) -> Any:
         slot, count = self._slot(place, value), shape.length
         if isinstance(value, Number) and value.value is None:
             return BAD
         if not isinstance(value, Series):
             text = f"[{_as_items(value)}]"
+            expected = f"a list{f' of {count}' if count else ''}"
             self.diagnostics.error(
                 "E108",
-                f"`{slot.name}` is a list{f' of {count}' if count else ''}, not {described(value)}",
+                f"`{slot.name}` is {expected}, not {describe_value(value)}",
                 value.span,
                 help=slot.prefix + (text if count is None and len(text) < 60 else "[...]"),
                 fix=Fix(value.span, text) if count is None else None,
@@ -251,7 +252,7 @@ class Converter:
                 break
         return BAD if any(item is BAD for item in items) else tuple(items)
 
-    def _term(self, value: Value, shape: Summed, place: ValuePath) -> Any:
+    def _term(self, value: Value, shape: SumShape, place: ValuePath) -> Any:
         """Convert a summand, with or without a weight before or after it."""
         weight: Any = 1.0
         inner = value
@@ -269,15 +270,15 @@ class Converter:
         return shape.node(**{"weight": weight, shape.field: part})
 
 
-def _option(value: Value, shape: Either) -> Shape:
+def _option(value: Value, shape: EitherShape) -> Shape:
     """The option that fits the form of a value."""
     for option in shape.options:
         match option:
-            case Several() if isinstance(value, Series):
+            case ListShape() if isinstance(value, Series):
                 return option
-            case Kinds() if isinstance(value, Call):
+            case KindShape() if isinstance(value, Call):
                 return option
-            case Real() if isinstance(value, Number) and not (
+            case RealShape() if isinstance(value, Number) and not (
                 isinstance(value.value, int) and not value.percent
             ):
                 return option

@@ -11,13 +11,13 @@ MOST_POINTS = 1_000
 """Most programs that a grid may have."""
 
 
-def points(value: Value) -> int:
+def num_points(value: Value) -> int:
     """The number of values that a written value stands for; at least 1."""
     match value:
         case Grid():
-            return sum(points(choice) for choice in value.choices)
+            return sum(num_points(choice) for choice in value.choices)
         case _:
-            return prod(points(part) for part in _parts(value)[0])
+            return prod(num_points(part) for part in _parts(value)[0])
 
 
 def alternatives(value: Value) -> list[Value]:

@@ -10,9 +10,9 @@ from itertools import islice
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Given, Origin, OriginKind, Program
-from bertc.syntax.lowering.combine import Axis, Scope, combined, too_many_points
+from bertc.syntax.lowering.combine import GridAxis, Scope, combined, too_many_points
 from bertc.syntax.lowering.convert import Converter
-from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, points
+from bertc.syntax.lowering.grids import MOST_POINTS, alternatives, num_points
 from bertc.syntax.lowering.scalars import BAD
 from bertc.syntax.lowering.unknown import SpecContext, unknown_setting
 from bertc.syntax.read.scan import MOST_MISTAKES
@@ -103,10 +103,10 @@ class _Lowering:
         if axis.choices or origin == "written":
             scope.axes[setting] = axis
 
-    def axis(self, item: Setting, setting: str, origin: OriginKind) -> Axis:
-        axis = Axis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
-        if points(item.value) > MOST_POINTS:
-            too_many_points(points(item.value), item.span, self.diagnostics)
+    def axis(self, item: Setting, setting: str, origin: OriginKind) -> GridAxis:
+        axis = GridAxis(setting, item.name.text, item.span, [], isinstance(item.value, Grid))
+        if num_points(item.value) > MOST_POINTS:
+            too_many_points(num_points(item.value), item.span, self.diagnostics)
             return axis
         values = alternatives(item.value)
         axis.grid = axis.grid or len(values) > 1
@@ -251,7 +251,7 @@ class _Lowering:
             fix=Fix(item.span, ""),
         )
 
-    def twice(self, item: Setting, first: Axis) -> None:
+    def twice(self, item: Setting, first: GridAxis) -> None:
         also = "" if item.name.text == first.written else f", as `{first.written}`"
         self.diagnostics.error(
             "E102",

@@ -4,13 +4,13 @@ import os
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node
-from bertc.syntax.lowering.scalars import Slot, described
-from bertc.syntax.lowering.unknown_argument import in_line, removal
+from bertc.syntax.lowering.scalars import Slot, describe_value
+from bertc.syntax.lowering.unknown_argument import removal, rest_of_line
 from bertc.syntax.read.parse import OVERRIDE
 from bertc.syntax.read.shapes import (
-    Choice,
-    Kinds,
-    Whole,
+    ChoiceShape,
+    KindShape,
+    WholeShape,
     arguments,
     required,
 )
@@ -21,16 +21,16 @@ from bertc.syntax.read.tree import (
     Ratio,
     Scaled,
     Series,
+    String,
     Sum,
-    Text,
     Value,
 )
 
 
-def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics) -> None:
+def wrong_form(value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics) -> None:
     """Report a value that is no kind where a kind is expected."""
     instead, help = "", ""
-    if isinstance(value, Text):
+    if isinstance(value, String):
         instead = nearest(value.value, shape.options)
     elif isinstance(value, Sum | Scaled):
         help = "only objective and data are sums"
@@ -40,7 +40,7 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
         instead = _taking_number(value, shape)
     diagnostics.error(
         "E108",
-        f"`{slot.name}` cannot be {described(value)}",
+        f"`{slot.name}` cannot be {describe_value(value)}",
         value.span,
         notes=(Note(f"it is one of: {listed(shape.options)}"),),
         help=slot.prefix + instead if instead else help,
@@ -49,7 +49,7 @@ def wrong_form(value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics)
 
 
 def unknown_kind(
-    name: Name, value: Value, shape: Kinds, slot: Slot, diagnostics: Diagnostics
+    name: Name, value: Value, shape: KindShape, slot: Slot, diagnostics: Diagnostics
 ) -> None:
     """Report a word that names no kind, or a path without quotes."""
     if shape.bare("bare_string") and os.path.lexists(name.text):
@@ -64,7 +64,7 @@ def unknown_kind(
         name.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"it is one of: {listed(known)}"),),
-        help=slot.prefix + (near + in_line(name, value) if near else inside)
+        help=slot.prefix + (near + rest_of_line(name, value) if near else inside)
         if near or inside
         else "",
         fix=Fix(name.span, near) if near else None,
@@ -156,7 +156,7 @@ def product_of_terms(value: Scaled, diagnostics: Diagnostics) -> None:
     text = f"{value.factor.span.text} + {value.term.span.text}"
     diagnostics.error(
         "E108",
-        f"a weight is a number, not {described(value.factor)}",
+        f"a weight is a number, not {describe_value(value.factor)}",
         value.factor.span,
         label="terms are joined by +",
         help=text if len(text) <= 80 else "join the two by +",
@@ -164,23 +164,23 @@ def product_of_terms(value: Scaled, diagnostics: Diagnostics) -> None:
     )
 
 
-def _taking_number(value: Number, shape: Kinds) -> str:
+def _taking_number(value: Number, shape: KindShape) -> str:
     """A kind whose one needed argument is a number, such as ``groups(4)`` for 4."""
     for kind, node in shape.options.items():
         needed = required(node)
         if value.value == 0 and "none" in shape.options:
             return "none"
-        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], Whole):
+        if len(needed) == 1 and isinstance(arguments(node)[needed[0]], WholeShape):
             return f"{kind}({value.text})" if isinstance(value.value, int) else ""
     return ""
 
 
-def _taking_word(word: str, shape: Kinds) -> str:
+def _taking_word(word: str, shape: KindShape) -> str:
     """A kind whose first argument is the word, such as ``glue(mrpc, data=...)`` for mrpc."""
     for kind, node in shape.options.items():
         first = next(iter(node.positional), "")
         options = arguments(node).get(first)
-        if isinstance(options, Choice) and word in options.options:
+        if isinstance(options, ChoiceShape) and word in options.options:
             others = (f"{name}=..." for name in required(node) if name != first)
             return f"{kind}({', '.join((word, *others))})"
     return ""

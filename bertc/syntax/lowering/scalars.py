@@ -5,8 +5,26 @@ from typing import Any, Final, assert_never
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.syntax.read.numbers import show_number
-from bertc.syntax.read.shapes import Bounds, Choice, Real, Truth, Whole, Words
-from bertc.syntax.read.tree import Call, Grid, Name, Number, Ratio, Scaled, Series, Sum, Text, Value
+from bertc.syntax.read.shapes import (
+    ChoiceShape,
+    Limits,
+    RealShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
+)
+from bertc.syntax.read.tree import (
+    Call,
+    Grid,
+    Name,
+    Number,
+    Ratio,
+    Scaled,
+    Series,
+    String,
+    Sum,
+    Value,
+)
 
 BAD: Final = object()
 """The result of converting a wrong value, which has been reported."""
@@ -38,30 +56,35 @@ class Scalars:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self.diagnostics = diagnostics
 
-    def read(self, value: Value, shape: Whole | Real | Truth | Words | Choice, slot: Slot) -> Any:
+    def read(
+        self,
+        value: Value,
+        shape: WholeShape | RealShape | TruthShape | TextShape | ChoiceShape,
+        slot: Slot,
+    ) -> Any:
         """Convert a scalar; returns BAD after reporting a mistake."""
         if isinstance(value, Number) and value.value is None:
             return BAD  # reported when it was read
         match shape:
-            case Whole():
+            case WholeShape():
                 return self._whole(value, shape, slot)
-            case Real():
+            case RealShape():
                 if not isinstance(value, Number) or value.value is None:
                     return self._not_a(value, "a number", slot)
                 return self._within(value, float(value.value), shape.bounds, slot)
-            case Truth():
+            case TruthShape():
                 if isinstance(value, Name) and value.text in ("true", "false"):
                     return value.text == "true"
                 return self._choose(value, ("true", "false"), slot)
-            case Words():
+            case TextShape():
                 return self._words(value, shape, slot)
-            case Choice():
+            case ChoiceShape():
                 if isinstance(value, Name) and value.text in shape.options:
                     return value.text
                 return self._choose(value, shape.options, slot)
         assert_never(shape)
 
-    def _whole(self, value: Value, shape: Whole, slot: Slot) -> Any:
+    def _whole(self, value: Value, shape: WholeShape, slot: Slot) -> Any:
         if not isinstance(value, Number) or value.value is None:
             return self._not_a(value, "a whole number", slot)
         if isinstance(value.value, int) and not value.percent:
@@ -77,7 +100,7 @@ class Scalars:
         )
         return BAD
 
-    def _within(self, value: Number, number: int | float, bounds: Bounds, slot: Slot) -> Any:
+    def _within(self, value: Number, number: int | float, bounds: Limits, slot: Slot) -> Any:
         limit = _broken(number, bounds)
         if not limit:
             return number
@@ -91,11 +114,11 @@ class Scalars:
         )
         return BAD
 
-    def _words(self, value: Value, shape: Words, slot: Slot) -> Any:
+    def _words(self, value: Value, shape: TextShape, slot: Slot) -> Any:
         """Convert free text, in quotes unless it is one word."""
-        if not isinstance(value, Text | Name):
+        if not isinstance(value, String | Name):
             return self._not_a(value, "a string", slot)
-        text = value.value if isinstance(value, Text) else value.text
+        text = value.value if isinstance(value, String) else value.text
         if len(text) < shape.min_length:
             self.diagnostics.error("E109", f"`{slot.name}` is empty", value.span)
             return BAD
@@ -108,7 +131,7 @@ class Scalars:
         instead, reason = NOT_OFFERED.get((slot.name, written), (near, ""))
         self.diagnostics.error(
             "E103" if isinstance(value, Name) else "E108",
-            f"`{slot.name}` cannot be {described(value)}",
+            f"`{slot.name}` cannot be {describe_value(value)}",
             value.span,
             label=f"did you mean `{near}`?" if near and not reason else "",
             notes=(Note(reason or f"it is one of: {listed(options)}"),),
@@ -122,14 +145,14 @@ class Scalars:
         instead = ""
         if isinstance(value, Number):
             instead = f'"{value.text}"'
-        elif isinstance(value, Text) and value.value[:1].isdigit() and value.value.isalnum():
+        elif isinstance(value, String) and value.value[:1].isdigit() and value.value.isalnum():
             instead = value.value
         elif isinstance(value, Series) and len(value.items) == 1:
             instead = value.items[0].span.text
         short = 0 < len(instead) <= 60
         self.diagnostics.error(
             "E108",
-            f"`{slot.name}` is {expected}, not {described(value)}",
+            f"`{slot.name}` is {expected}, not {describe_value(value)}",
             value.span,
             help=slot.prefix + instead if short else "",
             fix=Fix(value.span, instead) if short else None,
@@ -137,14 +160,14 @@ class Scalars:
         return BAD
 
 
-def described(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """A value in a few words, for messages."""
     match value:
         case Number():
             return f"the number {value.text}"
         case Name():
             return f"`{value.text[:40]}`"
-        case Text():
+        case String():
             return "a string"
         case Call():
             return f"`{value.name.text[:40]}(...)`"
@@ -166,7 +189,7 @@ def _same_truth(written: str, options: tuple[str, ...]) -> str:
     return next((option for option in options if option in synonyms), "")
 
 
-def _broken(number: int | float, bounds: Bounds) -> str:
+def _broken(number: int | float, bounds: Limits) -> str:
     """The limit that a number violates, in words; empty if none."""
     if bounds.ge is not None and number < bounds.ge:
         return f"at least {show_number(bounds.ge)}"
@@ -179,7 +202,7 @@ def _broken(number: int | float, bounds: Bounds) -> str:
     return ""
 
 
-def _meant(value: Number, number: int | float, bounds: Bounds) -> str:
+def _meant(value: Number, number: int | float, bounds: Limits) -> str:
     """An allowed number probably meant: without the sign, as a percentage, or the limit."""
     if number < 0 and not _broken(-number, bounds):
         return value.text.removeprefix("-")
@@ -190,7 +213,7 @@ def _meant(value: Number, number: int | float, bounds: Bounds) -> str:
     return _into(number, bounds)
 
 
-def _into(number: int | float, bounds: Bounds) -> str:
+def _into(number: int | float, bounds: Limits) -> str:
     """The closest allowed number, as text; empty if a bound is open."""
     if bounds.ge is not None and number < bounds.ge:
         return show_number(bounds.ge)

@@ -8,14 +8,14 @@ from bertc.ir.base import Node
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.syntax.lowering.other_tools import OTHER_TOOLS
-from bertc.syntax.lowering.unknown_argument import in_line
+from bertc.syntax.lowering.unknown_argument import rest_of_line
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.shapes import (
-    Either,
-    Kinds,
-    Several,
+    EitherShape,
+    KindShape,
+    ListShape,
     Shape,
-    Summed,
+    SumShape,
     arguments,
     required,
     setting_shape,
@@ -26,8 +26,8 @@ from bertc.syntax.read.tree import (
     Number,
     Scaled,
     Setting,
+    String,
     Sum,
-    Text,
     Value,
 )
 from bertc.syntax.write.show import show_value
@@ -86,7 +86,7 @@ def unknown_setting(
         item.name.span,
         label=f"did you mean `{near}`?" if near else "",
         notes=(Note(f"settings: {listed(known, limit=400)}"),),
-        help=near + in_line(item.name, item) if near else "remove it",
+        help=near + rest_of_line(item.name, item) if near else "remove it",
         fix=Fix(item.name.span, near) if near else Fix(item.span, ""),
     )
 
@@ -188,7 +188,7 @@ def _addition(setting: Setting, item: Setting, known: Collection[str]) -> Fix | 
     for term in _terms(setting.value):
         form = "bare_number" if isinstance(term, Number) else "bare_string"
         bare = (k for k in kinds if k in shape and getattr(shape[k], form))
-        if isinstance(term, Number | Text) and (kind_of := next(bare, "")):
+        if isinstance(term, Number | String) and (kind_of := next(bare, "")):
             return Fix(term.span, f"{kind_of}({term.span.text}, {argument}={value})")
     named = ((t.name if isinstance(t, Call) else t, t) for t in _terms(setting.value))
     of_kinds = [(k, term) for k, term in named if isinstance(k, Name) and k.text in kinds]
@@ -221,13 +221,13 @@ def _terms(value: Value) -> Iterator[Value]:
 
 def _kinds(shape: Shape) -> Mapping[str, type[Node]]:
     match shape:
-        case Kinds():
+        case KindShape():
             return shape.options if shape.named else {}
-        case Summed():
+        case SumShape():
             return _kinds(shape.inner)
-        case Several():
+        case ListShape():
             return _kinds(shape.item)
-        case Either():
+        case EitherShape():
             return {name: node for each in shape.options for name, node in _kinds(each).items()}
         case _:
             return {}

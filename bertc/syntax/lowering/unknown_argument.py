@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
 from bertc.ir.program.settings import Settings
 from bertc.syntax.lowering.other_tools import OTHER_TOOLS
-from bertc.syntax.read.shapes import Kinds, Shape, arguments, setting_shape
+from bertc.syntax.read.shapes import KindShape, Shape, arguments, setting_shape
 from bertc.syntax.read.tree import Argument, Call, Placed, Value
 
 
@@ -29,9 +29,9 @@ def unknown_argument(
     sibling = sibling and _sibling(kind, names_given)
     help, fix = "remove it", removal(argument, call)
     if near:
-        help, fix = near + in_line(argument.name, argument), Fix(argument.name.span, near)
+        help, fix = near + rest_of_line(argument.name, argument), Fix(argument.name.span, near)
     elif sibling and isinstance(call, Call):
-        help = sibling + in_line(call.name, call)
+        help = sibling + rest_of_line(call.name, call)
         fix = Fix(call.name.span, sibling)
     diagnostics.error(
         "E104",
@@ -48,7 +48,7 @@ def _sibling(kind: str, names: Iterable[str]) -> str:
     """Another kind of the same setting with all these arguments; empty if none, or for terms."""
     for setting in Settings.model_fields:
         shape = setting_shape(setting)
-        if isinstance(shape, Kinds) and kind in shape.options:
+        if isinstance(shape, KindShape) and kind in shape.options:
             info = Settings.model_fields[setting]
             usual = "" if info.is_required() else getattr(info.default, "kind", "")
             for each in (usual, *shape.options):
@@ -57,7 +57,7 @@ def _sibling(kind: str, names: Iterable[str]) -> str:
     return ""
 
 
-def in_line(first: Placed, whole: Placed) -> str:
+def rest_of_line(first: Placed, whole: Placed) -> str:
     """The text after a name within its setting or argument; dots if it is long."""
     rest = whole.span.source.text[first.span.end : whole.span.end]
     return rest if len(rest) <= 40 and "\n" not in rest else " ..."

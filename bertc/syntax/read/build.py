@@ -19,15 +19,15 @@ from bertc.syntax.read.tree import (
     Scaled,
     Series,
     Setting,
+    String,
     Sum,
-    Text,
     Value,
 )
 
 Child = Token | Placed
 _ESCAPE = re.compile(r"\\(u\{[0-9a-fA-F]{1,6}\}|.)")
 _ESCAPED = {"n": "\n", "t": "\t"}
-NODES = (Number, Name, Text, Call, Series, Ratio, Scaled, Sum, Grid)
+NODES = (Number, Name, String, Call, Series, Ratio, Scaled, Sum, Grid)
 
 
 class Builder:
@@ -45,7 +45,7 @@ class Builder:
                 return Setting(span, self.name(children[0]), values[-1])
             case "extends":
                 target = values[-1]
-                assert isinstance(target, Name | Text), "the grammar allows a name or a string"
+                assert isinstance(target, Name | String), "the grammar allows a name or a string"
                 return Extends(span, target)
             case "block":
                 return self.block(children)
@@ -75,7 +75,7 @@ class Builder:
         return Block(
             self.span(children[0], children[-1]),
             self.name(children[0]),
-            label if isinstance(label, Text) else None,
+            label if isinstance(label, String) else None,
             items,
         )
 
@@ -107,7 +107,7 @@ class Builder:
             case "NAME":
                 return Name(span, child.text)
             case "STRING":
-                return Text(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
+                return String(span, _ESCAPE.sub(_unescape, child.text[1:-1]))
         return child
 
     def span(self, first: Child, last: Child) -> Span:

@@ -4,7 +4,7 @@ import math
 import re
 from fractions import Fraction
 
-UNITS = {
+NUMBER_UNITS = {
     "": Fraction(1),
     "k": Fraction(10**3),
     "M": Fraction(10**6),
@@ -42,14 +42,16 @@ def read_number(text: str) -> int | float:
         instead = plain if plain != text and _LITERAL.fullmatch(plain) else ""
         raise NotANumberError(f"`{text}` is not a number", instead)
     digits, unit = match.groups()
-    if unit not in UNITS:
-        same = [u for u in UNITS if u and u.lower() == unit.lower()]
+    if unit not in NUMBER_UNITS:
+        same = [u for u in NUMBER_UNITS if u and u.lower() == unit.lower()]
         close = [u for u in ("k", "M", "G") if u.lower() == unit[:1].lower()]
         instead = digits + (same or close)[0] if same or close else ""
         raise NotANumberError(f"`{unit}` is not a unit", instead)
-    if not math.isfinite(float(digits)) or not math.isfinite(float(digits) * float(UNITS[unit])):
+    if not math.isfinite(float(digits)) or not math.isfinite(
+        float(digits) * float(NUMBER_UNITS[unit])
+    ):
         raise NotANumberError(f"`{text}` is too large for a number")
-    exact = Fraction(digits) * UNITS[unit]
+    exact = Fraction(digits) * NUMBER_UNITS[unit]
     return exact.numerator if exact.denominator == 1 and unit != "%" else float(exact)
 
 

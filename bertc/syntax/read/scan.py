@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.syntax.read.grammar import END, grammar
-from bertc.syntax.read.numbers import MAX_NUMBER_CHARACTERS, UNITS, NotANumberError, read_number
+from bertc.syntax.read.numbers import (
+    MAX_NUMBER_CHARACTERS,
+    NUMBER_UNITS,
+    NotANumberError,
+    read_number,
+)
 from bertc.syntax.read.tree import Comment
 
 LARGEST_TEXT = 1 << 20
@@ -37,7 +42,7 @@ _PARTS = re.compile(
     r"|-?\d{1,3}(?:[ ,]\d{3})*[ ,]000(?![\w.])",  # 10 000, 1,500,000
     re.ASCII,
 )
-"""One number written in several parts."""
+"""A number written in several parts."""
 _POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.ASCII)
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
@@ -153,7 +158,7 @@ class _Scanner:
                 "E010",
                 str(mistake),
                 span,
-                label="units: " + " ".join(unit for unit in UNITS if unit),
+                label="units: " + " ".join(unit for unit in NUMBER_UNITS if unit),
                 help=mistake.instead or "numbers are written 12, 0.1, -1, 1e-4, 30k or 15%",
                 fix=Fix(span, mistake.instead) if mistake.instead else None,
             )

@@ -17,7 +17,7 @@ from bertc.ir.program.settings import Settings, aliases
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Limits:
     """The limits of a number; None if there is none."""
 
     ge: float | None = None
@@ -27,40 +27,40 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeShape:
     """An integer."""
 
-    bounds: Bounds
+    bounds: Limits
 
 
 @dataclass(frozen=True)
-class Real:
+class RealShape:
     """Any number, or a percentage."""
 
-    bounds: Bounds
+    bounds: Limits
 
 
 @dataclass(frozen=True)
-class Truth:
+class TruthShape:
     """``true`` or ``false``."""
 
 
 @dataclass(frozen=True)
-class Words:
+class TextShape:
     """Free text."""
 
     min_length: int = 0
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChoiceShape:
     """One of a few words."""
 
     options: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Kinds:
+class KindShape:
     """One of several node classes, by the name of its kind.
 
     ``named``: the classes have a field ``kind``.
@@ -77,11 +77,14 @@ class Kinds:
     def words(self) -> list[str]:
         """The names of the kinds, and of shorthand arguments: ``span`` for an mlm."""
         inner = (arguments(node).get(node.shorthand) for node in self.options.values())
-        return [*self.options, *(word for i in inner if isinstance(i, Kinds) for word in i.options)]
+        return [
+            *self.options,
+            *(word for i in inner if isinstance(i, KindShape) for word in i.options),
+        ]
 
 
 @dataclass(frozen=True)
-class Several:
+class ListShape:
     """A list; ``length`` None means any number of values, at least ``least``."""
 
     item: "Shape"
@@ -90,7 +93,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Summed:
+class SumShape:
     """A sum of terms, each a ``node`` with a weight and a ``field`` of shape ``inner``."""
 
     node: type[Node]
@@ -99,13 +102,23 @@ class Summed:
 
 
 @dataclass(frozen=True)
-class Either:
+class EitherShape:
     """One of several shapes, distinguished by the form of the value."""
 
     options: tuple["Shape", ...]
 
 
-Shape = Whole | Real | Truth | Words | Choice | Kinds | Several | Summed | Either
+Shape = (
+    WholeShape
+    | RealShape
+    | TruthShape
+    | TextShape
+    | ChoiceShape
+    | KindShape
+    | ListShape
+    | SumShape
+    | EitherShape
+)
 
 
 @cache
@@ -119,14 +132,14 @@ def terms(name: str) -> frozenset[str]:
     """The names of terms that a setting takes; none if it is no sum."""
     setting = aliases().get(name, name)
     shape = setting_shape(setting) if setting in Settings.model_fields else None
-    inner = shape.inner if isinstance(shape, Summed) else None
-    return frozenset(inner.words) if isinstance(inner, Kinds) else frozenset()
+    inner = shape.inner if isinstance(shape, SumShape) else None
+    return frozenset(inner.words) if isinstance(inner, KindShape) else frozenset()
 
 
 def block_kind(setting: str) -> tuple[str, type[Node] | None]:
     """The kind whose arguments a block gives, by the setting of its name."""
     shape = setting_shape(setting) if setting in Settings.model_fields else None
-    node = shape.bare("bare_number") if isinstance(shape, Kinds) else None
+    node = shape.bare("bare_number") if isinstance(shape, KindShape) else None
     return (kinds_of(node)[0], node) if node else ("", None)
 
 
@@ -160,38 +173,38 @@ def _shape(annotation: Any, metadata: tuple[Any, ...]) -> Shape:
     if origin is Annotated:
         return _shape(inner[0], (*inner[1:], *metadata))
     if origin is Literal:
-        return Choice(tuple(str(option) for option in inner))
+        return ChoiceShape(tuple(str(option) for option in inner))
     if origin in (Union, UnionType):
         return _union([_shape(option, ()) for option in inner])
     if origin is tuple:
         return _tuple(inner, _least(metadata))
     if annotation is bool:
-        return Truth()
+        return TruthShape()
     if annotation is int:
-        return Whole(_bounds(metadata))
+        return WholeShape(_bounds(metadata))
     if annotation is float:
-        return Real(_bounds(metadata))
+        return RealShape(_bounds(metadata))
     if annotation is str:
-        return Words(_least(metadata))
+        return TextShape(_least(metadata))
     assert issubclass(annotation, Node), f"no way to write a {annotation}"
-    return Kinds(
+    return KindShape(
         {kind: annotation for kind in kinds_of(annotation)}, "kind" in annotation.model_fields
     )
 
 
 def _union(options: list[Shape]) -> Shape:
-    if all(isinstance(option, Kinds) for option in options):
-        merged = {k: v for o in options if isinstance(o, Kinds) for k, v in o.options.items()}
-        return Kinds(merged, named=True)
-    return Either(tuple(options))
+    if all(isinstance(option, KindShape) for option in options):
+        merged = {k: v for o in options if isinstance(o, KindShape) for k, v in o.options.items()}
+        return KindShape(merged, named=True)
+    return EitherShape(tuple(options))
 
 
 def _tuple(inner: tuple[Any, ...], least: int) -> Shape:
     item = inner[0]
     if isinstance(item, type) and issubclass(item, Node) and "weight" in item.model_fields:
         (term,) = (name for name in item.model_fields if name != "weight")
-        return Summed(item, term, arguments(item)[term])
-    return Several(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
+        return SumShape(item, term, arguments(item)[term])
+    return ListShape(_shape(item, ()), None if inner[1:] == (Ellipsis,) else len(inner), least)
 
 
 def _least(metadata: tuple[Any, ...]) -> int:
@@ -205,7 +218,7 @@ def _flat(metadata: tuple[Any, ...]) -> list[Any]:
     return flat
 
 
-def _bounds(metadata: tuple[Any, ...]) -> Bounds:
+def _bounds(metadata: tuple[Any, ...]) -> Limits:
     limits: dict[str, Any] = {}
     for item in _flat(metadata):
         match item:
@@ -217,4 +230,4 @@ def _bounds(metadata: tuple[Any, ...]) -> Bounds:
                 limits["le"] = le
             case Lt(lt):
                 limits["lt"] = lt
-    return Bounds(**limits)
+    return Limits(**limits)

@@ -36,7 +36,7 @@ class Name(Placed):
 
 
 @dataclass(frozen=True)
-class Text(Placed):
+class String(Placed):
     """A quoted string, escapes resolved."""
 
     value: str
@@ -94,7 +94,7 @@ class Grid(Placed):
     choices: tuple["Value", ...]
 
 
-Value = Number | Name | Text | Call | Series | Ratio | Scaled | Sum | Grid
+Value = Number | Name | String | Call | Series | Ratio | Scaled | Sum | Grid
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Setting(Placed):
 class Extends(Placed):
     """A base: ``extends NAME`` or ``extends "path"``."""
 
-    target: Name | Text
+    target: Name | String
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Block(Placed):
     """A block ``name { ... }`` or ``name "label" { ... }``."""
 
     name: Name
-    label: Text | None
+    label: String | None
     items: tuple["Item", ...]
 
 

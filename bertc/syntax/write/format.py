@@ -19,8 +19,8 @@ from bertc.syntax.read.tree import (
     Scaled,
     Series,
     Setting,
+    String,
     Sum,
-    Text,
     Value,
 )
 from bertc.syntax.write.show import quoted
@@ -132,7 +132,7 @@ def flat(value: Placed) -> str:
     match value:
         case Number() | Name():
             return value.text
-        case Text():
+        case String():
             return quoted(value.value)
         case Argument():
             return (f"{value.name.text}=" if value.name else "") + flat(value.value)

@@ -8,16 +8,16 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.syntax.read.numbers import show_number
 from bertc.syntax.read.shapes import (
-    Choice,
-    Either,
-    Kinds,
-    Real,
-    Several,
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    ListShape,
+    RealShape,
     Shape,
-    Summed,
-    Truth,
-    Whole,
-    Words,
+    SumShape,
+    TextShape,
+    TruthShape,
+    WholeShape,
     arguments,
     kinds_of,
     required,
@@ -47,21 +47,21 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
     match shape:
         case None:
             return _shapeless(value, full)
-        case Whole() | Real():
+        case WholeShape() | RealShape():
             return show_number(value)
-        case Truth():
+        case TruthShape():
             return "true" if value else "false"
-        case Words():
+        case TextShape():
             return quoted(value)
-        case Choice():
+        case ChoiceShape():
             return str(value)
-        case Kinds():
+        case KindShape():
             return _node(value, shape, full)
-        case Several():
+        case ListShape():
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
-        case Summed():
+        case SumShape():
             return " + ".join(_term(term, shape, full) for term in value)
-        case Either():
+        case EitherShape():
             return _shapeless(value, full)
         case _:
             assert_never(shape)
@@ -103,10 +103,10 @@ def _shapeless(value: Any, full: bool) -> str:
             return show_number(value)
         case Node() if "weight" in type(value).model_fields:
             (term,) = (name for name in type(value).model_fields if name != "weight")
-            return _term(value, Summed(type(value), term, arguments(type(value))[term]), full)
+            return _term(value, SumShape(type(value), term, arguments(type(value))[term]), full)
         case Node():
             kinds = dict.fromkeys(kinds_of(type(value)), type(value))
-            return _node(value, Kinds(kinds, "kind" in type(value).model_fields), full)
+            return _node(value, KindShape(kinds, "kind" in type(value).model_fields), full)
         case tuple() if value and isinstance(value[0], Node):
             return " + ".join(_shapeless(item, full) for item in value)
         case tuple():
@@ -116,13 +116,13 @@ def _shapeless(value: Any, full: bool) -> str:
     raise TypeError(f"the language has no way to write a {type(value).__name__}")
 
 
-def _term(term: Node, shape: Summed, full: bool) -> str:
+def _term(term: Node, shape: SumShape, full: bool) -> str:
     weight = getattr(term, "weight")  # noqa: B009 - every node of a sum has it
     text = show_value(getattr(term, shape.field), shape.inner, full=full)
     return text if weight == 1 and not full else f"{show_number(weight)}*{text}"
 
 
-def _node(node: Node, shape: Kinds, full: bool) -> str:
+def _node(node: Node, shape: KindShape, full: bool) -> str:
     """The text of a kind, required arguments first and bare; defaults are left out."""
     cls = type(node)
     if not shape.named:
@@ -144,7 +144,7 @@ def _node(node: Node, shape: Kinds, full: bool) -> str:
 
 
 def _without_kind(node: Node) -> str:
-    """The text of a node without a kind as a number or ratio; empty if that is not all of it."""
+    """The text of a node without a kind, as a number or ratio; empty if impossible."""
     cls = type(node)
     values = [getattr(node, name) for name in cls.positional]
     if cls.bare_number:

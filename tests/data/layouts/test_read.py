@@ -19,7 +19,13 @@ from bertc.data.layouts import (
     training_examples,
 )
 from bertc.data.layouts.conll import bio
-from bertc.data.layouts.example import Asked, Chosen, Labelled, Scored, Tagged
+from bertc.data.layouts.example import (
+    ChoiceExample,
+    LabelledExample,
+    QuestionExample,
+    ScoredExample,
+    TaggedExample,
+)
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
@@ -133,13 +139,13 @@ def read(at: Path) -> AnyTask:
 
 
 MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
-    Glue: (glue, [Labelled("0", ('A "hen', 'Hens"'), "entailment")]),
-    Xnli: (xnli, [Labelled("0", ('A "hen', 'Hens"'), "entailment")]),
-    Squad: (squad, [Asked("q1", "A hen clucks.", "Who clucks?", (("hen", 2),), True)]),
+    Glue: (glue, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
+    Xnli: (xnli, [LabelledExample("0", ('A "hen', 'Hens"'), "entailment")]),
+    Squad: (squad, [QuestionExample("q1", "A hen clucks.", "Who clucks?", (("hen", 2),), True)]),
     Race: (
         race,
         [
-            Chosen(f"{name}.txt-{i}", "A hen.", question, tuple(choices), right)
+            ChoiceExample(f"{name}.txt-{i}", "A hen.", question, tuple(choices), right)
             for name in ("high1", "middle2")
             for i, (question, choices, right) in enumerate(
                 [("Who _ ?", "abcd", 1), ("What?", "wxyz", 3)]
@@ -148,19 +154,25 @@ MAKERS: dict[type, tuple[Callable[[Path], AnyTask], list[Any]]] = {
     ),
     Tagging: (
         tagging,
-        [Tagged(str(i), ("EU", "rejects", "German"), ("B-ORG", "O", "B-MISC")) for i in (0, 1)],
+        [
+            TaggedExample(str(i), ("EU", "rejects", "German"), ("B-ORG", "O", "B-MISC"))
+            for i in (0, 1)
+        ],
     ),
-    Classify: (classify, [Labelled("0", ("A hen",), "10"), Labelled("1", ("A duck",), "9")]),
-    Regress: (regress, [Scored("0", ("A hen", "Hens"), 1.5)]),
+    Classify: (
+        classify,
+        [LabelledExample("0", ("A hen",), "10"), LabelledExample("1", ("A duck",), "9")],
+    ),
+    Regress: (regress, [ScoredExample("0", ("A hen", "Hens"), 1.5)]),
     Choose: (
         choose,
         [
-            Chosen("0", "", "Who?", ("hen", "duck"), 1),
-            Chosen("1", "", "Rain, snow", ("a", "b", "c"), 0),
+            ChoiceExample("0", "", "Who?", ("hen", "duck"), 1),
+            ChoiceExample("1", "", "Rain, snow", ("a", "b", "c"), 0),
         ],
     ),
-    Tag: (tag, [Tagged("0", ("A", "hen"), ("O", "B-X"))]),
-    Read: (read, [Asked("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
+    Tag: (tag, [TaggedExample("0", ("A", "hen"), ("O", "B-X"))]),
+    Read: (read, [QuestionExample("0", "A hen clucks.", "Who?", (("hen", 2),), True)]),
 }
 KINDS = typing.get_args(typing.get_args(AnyTask)[0])
 
@@ -195,11 +207,15 @@ def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
         task, next(file for file in files if "test" in file.name and file.name != "eng.testa")
     )
     match unlabelled[0]:
-        case Labelled(label=answer) | Scored(score=answer) | Asked(answered=answer):
+        case (
+            LabelledExample(label=answer)
+            | ScoredExample(score=answer)
+            | QuestionExample(answered=answer)
+        ):
             assert answer is None
-        case Chosen(right=answer):
+        case ChoiceExample(right=answer):
             assert answer is None
-        case Tagged(tags=answer):
+        case TaggedExample(tags=answer):
             assert answer == ()
 
 
@@ -235,21 +251,21 @@ def test_glue_training_files(data: Path, name: Any, end: str) -> None:
             data / "diagnostic-full.tsv", "Domain\tPremise\tHypothesis\tLabel", "d\ta\tb\tneutral"
         )
         write(data / "diagnostic.tsv", f"index\t{PAIR}", "0\ta\tb")
-        assert part_examples(task, "dev") == [Labelled("0", ("a", "b"), "neutral")]
-        assert part_examples(task, "test") == [Labelled("0", ("a", "b"), None)]
+        assert part_examples(task, "dev") == [LabelledExample("0", ("a", "b"), "neutral")]
+        assert part_examples(task, "test") == [LabelledExample("0", ("a", "b"), None)]
         return
     rows, texts, answer = TRAINING[name]
     write(data / "train.tsv", *rows, end=end, bom=True)
     (one,) = training_examples(task)
     assert one.texts == texts  # type: ignore[union-attr]
-    assert (one.score if isinstance(one, Scored) else one.label) == answer  # type: ignore[union-attr]
+    assert (one.score if isinstance(one, ScoredExample) else one.label) == answer  # type: ignore[union-attr]
 
 
 def test_glue_test_files(data: Path) -> None:
     write(data / "test.tsv", "index\tsentence", "0\tA hen.")
     for name in ("cola", "sst2"):
         task = Glue(task=name, data=str(data))  # type: ignore[arg-type]
-        assert part_examples(task, "test") == [Labelled("0", ("A hen.",), None)]
+        assert part_examples(task, "test") == [LabelledExample("0", ("A hen.",), None)]
 
 
 def test_a_subset_of_glue(data: Path) -> None:
@@ -257,7 +273,7 @@ def test_a_subset_of_glue(data: Path) -> None:
     write(data / "train.subset.json.gz", json.dumps(rows, indent=4))
     write(data / "dev_matched.tsv", f"{PAIR}\tgold_label", "a\tb\tneutral")
     task = Glue(task="mnli", data=str(data))
-    assert training_examples(task) == [Labelled("0", ("a", "b"), "neutral")]
+    assert training_examples(task) == [LabelledExample("0", ("a", "b"), "neutral")]
     assert judged_parts(task) == ("dev_matched",)
 
 
@@ -273,7 +289,7 @@ def test_xnli_without_training_rows(data: Path) -> None:
     for language in ("en", "de", "sw"):
         write(data / f"dev-{language}.tsv", f"{language}\tb\tneutral")
     task = Xnli(data=str(data), language="de")
-    assert training_examples(task) == [Labelled("0", ("de", "b"), "neutral")]
+    assert training_examples(task) == [LabelledExample("0", ("de", "b"), "neutral")]
     assert judged_parts(task) == ("dev-en", "dev-sw")
 
 
@@ -283,16 +299,18 @@ def test_official_xnli(data: Path) -> None:
     write(data / "xnli.dev.tsv", header, *rows)
     write(data / "multinli.train.en.tsv", "premise\thypo\tlabel", "x\ty\tcontradictory")
     task = Xnli(data=str(data))
-    assert training_examples(task) == [Labelled("0", ("x", "y"), "contradiction")]
+    assert training_examples(task) == [LabelledExample("0", ("x", "y"), "contradiction")]
     assert judged_parts(task) == ("dev-ar", "dev-de")
-    assert part_examples(task, "dev-de") == [Labelled("0", ("c", "d"), "entailment")]
+    assert part_examples(task, "dev-de") == [LabelledExample("0", ("c", "d"), "entailment")]
 
 
 def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
     told = passages(answers=False, is_impossible=True, answers_=[], plausible_answers=[])
     write(data / "train-v2.0.json", json.dumps(told))
     task = Squad(data=str(data), version=2)
-    assert training_examples(task) == [Asked("q1", "A hen clucks.", "Who clucks?", (), False)]
+    assert training_examples(task) == [
+        QuestionExample("q1", "A hen clucks.", "Who clucks?", (), False)
+    ]
     assert judged_parts(task) == ()
     file = write(data / "blind.json", json.dumps(passages(answers=False)))
     assert read_examples(task, file)[0].answered is None  # type: ignore[union-attr]
@@ -324,7 +342,7 @@ CONLLU = (
 def test_universal_dependencies(data: Path, column: Any, tags: tuple[str, ...]) -> None:
     write(data / "en_x-ud-train.conllu", *CONLLU)
     found = training_examples(Tagging(data=str(data), column=column))
-    assert found[0] == Tagged("0", ("do", "n't"), tags)
+    assert found[0] == TaggedExample("0", ("do", "n't"), tags)
     assert found[1].words == ("20 000",)  # type: ignore[union-attr]
 
 
@@ -333,8 +351,8 @@ def test_wikiann_in_one_of_several_languages(data: Path) -> None:
     write(data / "en.train.txt", "en:A\tO", "en::\tO", "", "en:Hen\tB-ORG", "en:Co\tI-ORG")
     found = training_examples(Tagging(data=str(data / "en")))
     assert found == [
-        Tagged("0", ("A", ":"), ("O", "O")),
-        Tagged("1", ("Hen", "Co"), ("B-ORG", "I-ORG")),
+        TaggedExample("0", ("A", ":"), ("O", "O")),
+        TaggedExample("1", ("Hen", "Co"), ("B-ORG", "I-ORG")),
     ]
     write(data / "fr.train.txt", "le:x O", "y O")
     assert training_examples(Tagging(data=str(data / "fr")))[0].words[0] == "le:x"  # type: ignore[union-attr]
@@ -374,9 +392,9 @@ def test_labels_are_in_order(data: Path) -> None:
     rows = [{"text": "x", "label": label} for label in (10, 9, -1, 9)]
     task = Classify(train=lines(data / "a.jsonl", rows))
     assert found_labels(task, training_examples(task)) == ("-1", "9", "10")
-    words = [Tagged("0", ("a",) * 5, ("I-Y", "O", "B-Y", "B-X", "O"))]
+    words = [TaggedExample("0", ("a",) * 5, ("I-Y", "O", "B-Y", "B-X", "O"))]
     assert found_labels(Tag(train="x"), words) == ("O", "B-X", "I-X", "B-Y", "I-Y")
-    assert found_labels(Tag(train="x"), [Tagged("0", ("a", "b"), ("V", "N"))]) == ("N", "V")
+    assert found_labels(Tag(train="x"), [TaggedExample("0", ("a", "b"), ("V", "N"))]) == ("N", "V")
 
 
 def test_questions_that_lost_their_choices(data: Path) -> None:
@@ -402,7 +420,7 @@ def test_data_sets_name_their_labels(data: Path) -> None:
     where = Hf(name=str(data))
     found = part_examples(Classify(train=where, test=where), "test")
     assert [one.label for one in found] == ["B-X", None]  # type: ignore[union-attr]
-    assert training_examples(Tag(train=where))[0] == Tagged("0", ("a", "b"), ("O", "B-X"))
+    assert training_examples(Tag(train=where))[0] == TaggedExample("0", ("a", "b"), ("O", "B-X"))
     with pytest.raises(DataError, match=r"split=train\): row 2: no label"):
         training_examples(Classify(train=where))
     with pytest.raises(DataError, match=r"no column 'label2'; there are text, label, words, tags"):

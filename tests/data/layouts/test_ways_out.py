@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bertc.data.layouts.table import table
-from bertc.data.sources.cells import known, number
-from bertc.data.sources.tables import Wanted
+from bertc.data.sources.cells import known_label, number
+from bertc.data.sources.tables import ColumnSelection
 from bertc.diagnostics import DataError
 
 
@@ -16,7 +16,7 @@ from bertc.diagnostics import DataError
 )
 def test_a_file_of_another_ending_is_not_just_renamed(name: str, help: str) -> None:
     with pytest.raises(DataError) as error:
-        next(table(Path(name), Wanted(("text",))))
+        next(table(Path(name), ColumnSelection(("text",))))
     assert help in error.value.help
 
 
@@ -28,5 +28,5 @@ def test_a_column_of_another_task_names_it() -> None:
 
 def test_a_label_that_is_not_listed_leaves_the_list_to_the_file() -> None:
     with pytest.raises(DataError) as error:
-        known("NEUTRAL", ("yes", "no"), "a.tsv:2")
+        known_label("NEUTRAL", ("yes", "no"), "a.tsv:2")
     assert error.value.help == "name every label, or none: then they are read"
