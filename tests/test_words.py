@@ -1,0 +1,122 @@
+"""The words of the package, as far as a test can hold them, in the rooms done so far."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "bertc"
+
+ROOMS = (
+    "compress",
+    "data",
+    "diagnostics",
+    "native",
+    "planning",
+    "storage",
+    "syntax",
+    "tasks",
+    "tokenizer_files",
+)
+
+CLAUSES = re.compile(
+    r"(What|Where|Which|Whether|Those|As|Of|That|Who|Whose|How|When|Why|If|It|So|Than"
+    r"|To what|In which|With what|The same as|All that|Everything that)\b"
+)
+"""Beginnings of first lines whose main clause comes late, or not at all."""
+
+MOST_WORDS = 20
+
+UNSPEAKING = {"found", "own", "told", "asked", "many", "one", "other", "apart", "made", "put"}
+"""Names that say nothing of the thing: bound in no function of these rooms."""
+
+RETIRED = {
+    "ENDLESS", "FEWEST_TOKENS", "LARGEST_LAST", "WORTH_BYTES", "Beside", "Drawn",
+    "_absent", "_alone", "_apart", "_beside", "_lost", "_obtained_alone", "_one_by_one", "_other",
+    "_parted", "_settled", "_side_by_side", "_silence", "_silent", "_told", "misfits",
+    "told_as", "told_otherwise", "waiting_as_ever", "waiting_is_told",
+}  # fmt: skip
+"""Names that these rooms had before."""
+
+IN_TWO_ROOMS = {
+    "ALONE", "Name", "Progress", "Source", "Span", "Vocabulary",
+    "arguments", "explain", "load", "main", "opened", "parse", "read_text",
+}  # fmt: skip
+"""Public names that one of these rooms still shares with another room."""
+
+
+def files(room: str) -> Iterator[Path]:
+    """The files of a room and of the rooms in it."""
+    yield from sorted((PACKAGE / room).rglob("*.py"))
+
+
+def first_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Line number and first line of every docstring, those of constants and fields included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        body = getattr(node, "body", None)
+        for place, child in enumerate(body if isinstance(body, list) else []):
+            if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)):
+                continue
+            text = child.value.value
+            named = place and isinstance(body[place - 1], ast.Assign | ast.AnnAssign)
+            if isinstance(text, str) and (not place or named):
+                yield child.lineno, " ".join(text.strip().split("\n\n")[0].split())
+
+
+def public_names(path: Path) -> set[str]:
+    """Classes, functions and constants of a module."""
+    names = set()
+    for node in ast.parse(path.read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_first_lines_begin_with_the_main_clause_and_are_short(room: str) -> None:
+    lines = [(path, number, line) for path in files(room) for number, line in first_lines(path)]
+    assert [f"{p}:{n}: {line}" for p, n, line in lines if CLAUSES.match(line)] == []
+    long = [f"{p}:{n}: {line}" for p, n, line in lines if len(line.split()) > MOST_WORDS]
+    assert long == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_names_say_what_the_thing_is(room: str) -> None:
+    for path in files(room):
+        tree = ast.parse(path.read_text())
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for node in (inner for function in functions for inner in ast.walk(function)):
+            bound = (
+                node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else ""
+            )
+            bound = node.arg if isinstance(node, ast.arg) else bound
+            assert bound not in UNSPEAKING, f"{path}: `{bound}` does not say what it holds"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_retired_names_stay_retired(room: str) -> None:
+    for path in files(room):
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            again = token.type == tokenize.NAME and token.string in RETIRED
+            assert not again, f"{path}:{token.start[0]}: `{token.string}` is retired"
+
+
+def test_a_public_name_is_defined_in_one_room() -> None:
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0]
+        if path.parent != PACKAGE:  # the arrows at the top have the names of what they call
+            for name in public_names(path):
+                rooms[name].add(room)
+    doubles = {name for name, of in rooms.items() if len(of) > 1 and of & set(ROOMS)}
+    assert doubles - IN_TWO_ROOMS == set()
