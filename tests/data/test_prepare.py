@@ -313,7 +313,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         from pathlib import Path
         from bertc.data import Silent
         from bertc.data.vocab.learned import learn
-        from bertc.data.sources.source import Piece, Source
+        from bertc.data.sources.source import Piece, TextSource
         from bertc.data.rows.tokenise import tokenise
         from bertc.data.vocab.vocabulary import from_tokenizer
         from bertc.ir.data import WordPiece
@@ -327,7 +327,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         vocabulary = from_tokenizer(learn(WordPiece(size=100), [text]), "")
         peaks = []
         for pieces in (6, 48):
-            source = Source("x", (), "split", 0, "bytes", 0, lambda: read(pieces))
+            source = TextSource("x", (), "split", 0, "bytes", 0, lambda: read(pieces))
             folder = Path(sys.argv[1]) / str(pieces)
             folder.mkdir()
             tokenise(folder, source, vocabulary, 0.1, Silent())

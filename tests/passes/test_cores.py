@@ -67,7 +67,7 @@ def test_what_others_take_is_what_is_busy_beside_this_process(machine, monkeypat
     before = cores.CpuTimes(0.0, cores.time.process_time(), 100.0)
     stat(3 * ticks, 1 * ticks, 9 * ticks)  # the third core is not for this process
     monkeypatch.setattr(cores.time, "monotonic", lambda: 102.0)
-    monkeypatch.setattr(cores.time, "process_time", lambda: before.own + 1.0)
+    monkeypatch.setattr(cores.time, "process_time", lambda: before.this_process + 1.0)
     assert cores.taken_by_others(before) == pytest.approx((4 - 1) / 2)
 
 
