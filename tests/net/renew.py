@@ -40,8 +40,8 @@ def _steps() -> dict[str, Any]:
         for name in PROGRAMS:
             if name not in UNTRAINED:
                 found[name] = steps.trained(name, Path(folder) / name.replace(" ", "-"))
-        library.load = lambda value: library.Loaded(None, "left out")
-        kernels.load = library.load
+        library.load_library = lambda value: library.Loaded(None, "left out")
+        kernels.load_library = library.load_library
         kernels._kernels.cache_clear()
         for name in steps.DRAWN_BY_KERNELS:
             again = Path(folder) / f"again-{name.replace(' ', '-')}"
