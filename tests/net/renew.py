@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bertc.native import kernels, library
-from tests.net import compiled, goldens, steps
+from tests.net import compiled, goldens, older, steps
 from tests.net.programs import FARM, PROGRAMS, UNTRAINED
 
 
@@ -22,6 +22,10 @@ def renew(names: list[str]) -> None:
             goldens.write("compiled.json.xz", texts)
         elif name == "steps":
             goldens.write("steps.json.xz", _steps())
+        elif name == "older":
+            with TemporaryDirectory() as folder:
+                found_now = {each: older.used(each, Path(folder)) for each in older.NAMES}
+            goldens.write("older.json.xz", found_now)
         else:
             at = compiled.FIGURES.index(name)
             goldens.write(f"{name}.json", compiled.figures(found)[at])
