@@ -31,8 +31,8 @@ def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
 def activated(kind: Activation, linear: Linear, x: torch.Tensor) -> torch.Tensor:
     """The activation of a linear map of ``x``.
 
-    On a CPU GELU with tanh has a kernel, which adds the bias too: the library's takes four times as
-    long as its form with erf.
+    GELU with tanh has a kernel of its own on a CPU, which adds the bias too: the library's takes
+    four times as long as its form with erf.
     """
     bias = linear.bias
     kernels = None if bias is None else kernels_for(x, linear.weight, bias)

@@ -11,17 +11,17 @@ from einops import rearrange
 from torch.autograd.function import once_differentiable
 
 from bertc.native import Dropped, Kernels, drop, kernels_for
-from bertc.nn.dropout import what_stays
+from bertc.nn.dropout import drop_out
 from bertc.nn.inputs import rows_at
 from bertc.nn.masks import AttentionMask, VarlenOffsets, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
-"""Bytes of scores that are made together on an eager CPU: its caches then still hold them when the
-softmax and the dropout read them, and those of 512 tokens take a third less time."""
+"""Bytes of scores computed together on an eager CPU, few enough to stay in its caches until softmax
+and dropout have read them; attention of 512 tokens takes a third less time."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether there is a kernel for sequences of any length laid end to end."""
+    """Whether there is a kernel for sequences of any length, laid end to end."""
     return device.type == "cuda" and dtype == torch.bfloat16
 
 
@@ -35,9 +35,9 @@ def attend(
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
     In place of a mask, scores (b, n, q, k) to add. No score is materialised, except on an eager
-    CPU with dropout: no fused kernel has dropout there, so the scores exist anyway, some rows' at a
-    time, and this way they cost one pass less and faster draws; and on Apple's GPUs, whose kernel
-    leaves dropout out and lets tokens see later ones (pytorch PR 184126, issue 195910).
+    CPU with dropout, where no fused kernel has dropout: some rows at a time, with one pass less and
+    faster draws than the library's; and on Apple's GPUs, whose kernel leaves dropout out and lets
+    queries attend to later keys (pytorch PR 184126, issue 195910).
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
@@ -79,12 +79,12 @@ def _by_parts(x: torch.Tensor, *, with_dropout: bool, scored: bool) -> bool:
 
 
 def eager_cpu(x: torch.Tensor) -> bool:
-    """Whether what is done to ``x`` is done at once and on a CPU."""
+    """Whether ``x`` is on a CPU and no compiler traces the call."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
-    """``b`` rows of so many scores each in parts that an eager CPU's caches hold; elsewhere all."""
+    """Slices of ``b`` rows of so many scores each, cut to an eager CPU's caches; elsewhere one."""
     if not eager_cpu(like):
         return [slice(None)]
     parts = -(-b // max(1, SCORES_AT_ONCE // (scores * like.dtype.itemsize)))
@@ -99,7 +99,7 @@ def _by_scores(
     added: torch.Tensor | None,
     rate: float,
 ) -> torch.Tensor:
-    """Attention whose scores, with others (b|1, n|1, q|1, s) added, are there as a whole."""
+    """Attention by a matrix of scores, with others (b|1, n|1, q|1, s) added."""
     if added is not None:
         added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
     kernels = kernels_for(query_bnqd, width=key_bnsd.shape[2])
@@ -110,7 +110,7 @@ def _by_scores(
 
 
 class _Attention(torch.autograd.Function):
-    """dropout(softmax(Q K^T / sqrt(d) + added)) V; of all scores only the softmax is kept."""
+    """dropout(softmax(Q K^T / sqrt(d) + added)) V; only the softmax is saved for backward."""
 
     @staticmethod
     def forward(
@@ -129,7 +129,7 @@ class _Attention(torch.autograd.Function):
             scores_bnqs = scores_bnqs.mul_(scale)
             scores_bnqs = scores_bnqs if added_bnqs is None else scores_bnqs.add_(added_bnqs)
             chances_bnqs = scores_bnqs.softmax(-1)
-            left_bnqs = what_stays(chances_bnqs, dropped, None)
+            left_bnqs = drop_out(chances_bnqs, dropped, None)
         else:
             chances_bnqs, left_bnqs = kernels.softmax(scores_bnqs, added_bnqs, scale, dropped)
         ctx.save_for_backward(*inputs, chances_bnqs)
@@ -144,7 +144,7 @@ class _Attention(torch.autograd.Function):
         upstream_bnqd = upstream_bnqd.contiguous()
         slope_bnqs = upstream_bnqd @ value_bnsd.mT
         if kernels is None:
-            left_bnqs = what_stays(chances_bnqs, dropped, None)
+            left_bnqs = drop_out(chances_bnqs, dropped, None)
             slope_bnqs = slope_bnqs.mul_(left_bnqs)
             slope_bnqs.addcmul_(chances_bnqs, slope_bnqs.sum(-1, keepdim=True), value=-1)
         else:

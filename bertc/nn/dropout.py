@@ -1,4 +1,4 @@
-"""Dropout, which is slow on a CPU as the library has it, and keeps a mask."""
+"""Dropout; on a CPU faster than the library's, and without a mask kept for backward."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ _LEVELS = 1 << 16
 def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     """Zero each element with probability ``rate`` and scale the rest by 1 / (1 - rate); any shape.
 
-    Draws from the default generator of the device. An eager CPU draws one element at a time, which
-    takes a sixth of a training step; there one number is drawn, from which backward finds again
-    what was dropped, and the rate is rounded to 1 / 65536.
+    Draws from the default generator of the device. The library draws one element at a time on an
+    eager CPU, a sixth of a training step; there one seed is drawn instead, from which backward
+    makes the same mask again, and the rate is rounded to 1 / 65536.
     """
     if not training or rate == 0:
         return x
@@ -27,8 +27,8 @@ def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     return y
 
 
-def what_stays(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torch.Tensor:
-    """``x`` after that dropout, the same for the same seed and number of elements."""
+def drop_out(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torch.Tensor:
+    """Apply a dropout to ``x``, the same for the same seed and number of elements."""
     if not dropped.level:
         return x
     return x * _kept(x, dropped) if kernels is None else kernels.dropout(x.contiguous(), dropped)
@@ -40,16 +40,16 @@ class _Dropout(torch.autograd.Function):
         ctx: Any, x: torch.Tensor, dropped: Dropped, kernels: Kernels | None
     ) -> torch.Tensor:
         ctx.how = dropped, kernels
-        return what_stays(x, dropped, kernels)
+        return drop_out(x, dropped, kernels)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return what_stays(upstream, *ctx.how), None, None
+        return drop_out(upstream, *ctx.how), None, None
 
 
 def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
-    """The scale where an element stays, 0 where it goes, in the shape and dtype of ``x``.
+    """A mask: the scale where an element stays, 0 where it goes, in the shape and dtype of ``x``.
 
     Four draws come from one 64-bit word.
     """

@@ -1,6 +1,6 @@
-"""Tokens, places and segments become vectors.
+"""Embeddings of tokens, positions, segments and languages.
 
-Axes: b batch, s sequence, u tokens unseen, e embedding, h hidden.
+Axes: b batch, s sequence, u query-stream states, e embedding, h hidden.
 """
 
 import math
@@ -49,7 +49,7 @@ class AdaptiveEmbedding(nn.ModuleList):
         return found
 
     def tables(self) -> dict[str, torch.Tensor]:
-        """Every table and map, as the head over the vocabulary names them."""
+        """Every table and map, by the names that the head over the vocabulary uses."""
         return {f"token.{name}": weight for name, weight in self.named_parameters()}
 
 
@@ -76,9 +76,9 @@ class Embeddings(nn.Module):
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
-        """Use parts of another's in place of its own: the very modules, which stay the lender's.
+        """Use another's modules in place of those of that name, without registering them.
 
-        So whatever happens to their tensors happens to both, and they are listed once.
+        So their tensors are shared, and listed once, as the lender's.
         """
         for name in names:
             delattr(self, name)
@@ -87,13 +87,13 @@ class Embeddings(nn.Module):
     def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0.
 
-        With an order those of its unseen tokens follow, whatever they are: (b, s + u, h).
+        With a permutation those of the query stream follow, the same for any token: (b, s + u, h).
         """
         x_bse = self._summed(self.token(reading.token_ids), reading)
         if reading.order is not None:
-            assert self.unseen is not None, "an encoder with one stream sees all that it reads"
-            any_bse = self._summed(self.unseen.expand_as(x_bse), reading)
-            x_bse = torch.cat([x_bse, rows_at(any_bse, reading.order.unseen)], dim=1)
+            assert self.unseen is not None, "a permutation needs an encoder of two streams"
+            stream_bse = self._summed(self.unseen.expand_as(x_bse), reading)
+            x_bse = torch.cat([x_bse, rows_at(stream_bse, reading.order.unseen)], dim=1)
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
@@ -101,7 +101,7 @@ class Embeddings(nn.Module):
         return x_bse if self.project is None else self.project(x_bse)
 
     def _summed(self, x_bse: torch.Tensor, reading: Reading) -> torch.Tensor:
-        """With the vectors of places, segments and languages."""
+        """Add the vectors of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
         if self.position is not None:

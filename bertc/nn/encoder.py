@@ -38,8 +38,8 @@ class Encoder(nn.Module):
     """Token ids (b, s) to hidden states (b, s, h).
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
-    With ``recompute`` a layer keeps its input alone, and backward computes the rest of it anew,
-    with the same dropout.
+    With ``recompute`` a layer saves its input alone, and backward computes the rest again, with the
+    same dropout.
     """
 
     def __init__(self, node: EncoderNode) -> None:
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
         return found
 
     def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Compile a layer as one function of its weights, which serves all layers of its widths.
+        """Compile a layer as one function of its weights, for all layers of its kind and widths.
 
         With ``any_shape`` its graphs serve batches of any rows and tokens, a little more slowly.
         Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).

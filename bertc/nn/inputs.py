@@ -1,6 +1,6 @@
-"""What an encoder reads: one value, however much of it an objective or a caller has to say.
+"""The inputs of an encoder, as one value.
 
-Axes: b batch, s sequence, k positions asked of a row, u of its tokens unseen, h hidden.
+Axes: b batch, s sequence, q queries, k keys, o output positions, u target positions, h hidden.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,11 @@ from bertc.nn.memory import Memory
 
 
 class Order(NamedTuple):
-    """Who sees whom: token i sees token j if ``rank[j] < before[i]``, and itself.
+    """The mask of permutation language modelling: token i attends to itself and to token j if
+    ``rank[j] < before[i]``.
 
-    The tokens at ``unseen`` have a second state, of one who stands there and sees what the first
-    does but the token itself. These states follow those of the row (XLNet 2.3, the query stream).
+    The tokens at ``unseen`` have a state in the query stream too, which attends as they do but not
+    to themselves. Those states follow the states of the row (XLNet 2.3).
     """
 
     rank: torch.Tensor  # (b, s) long
@@ -23,17 +24,16 @@ class Order(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Rows of token ids, and what is known of their tokens.
+    """Rows of token ids, and all that an encoder is told of them.
 
-    ``attention_mask`` is true at real tokens; padding stands at the end of a row. Where rows hold
-    several examples, ``sequence_ids`` number the tokens of each by one number of its own, in
-    unbroken runs that begin at ``starts``, padding too; each place not used is where the next one
-    begins. Without them they are looked for, and waited for. ``asked`` names the positions whose
-    states are wanted: the last layer works there alone. With an ``order`` position s + i is the
-    second state of unseen token i. ``language_ids``
-    name rows of the encoder's table of languages; one beyond the last is no language.
-    ``position_ids`` say where tokens stand if not one after another. ``memory`` stands before the
-    rows. Where rows read text ``backward`` each token before another counts as after it.
+    ``attention_mask`` is true at real tokens; padding is at the end of a row. In rows of several
+    examples ``sequence_ids`` number the tokens of each, padding too, in unbroken runs that begin at
+    ``starts``; an unused entry repeats the next start. Without ``starts`` a kernel that needs them
+    waits for the device. ``asked`` are the positions whose states are returned: the last layer
+    computes no others; with an ``order`` position s + i is the query stream's state i.
+    ``language_ids`` are rows of the encoder's table of languages; one beyond the last is no
+    language. ``position_ids`` are the positions of tokens, if not in order. ``memory`` precedes the
+    rows. In rows that run ``backward`` earlier tokens count as later ones.
     """
 
     token_ids: torch.Tensor  # (b, s) long
@@ -44,9 +44,9 @@ class Reading(NamedTuple):
     language_ids: torch.Tensor | None = None  # (b, s) long
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     memory: Memory | None = None
-    backward: torch.Tensor | None = None  # (b,) long, 1 where a row does, None: all are forward
-    order: Order | None = None  # None: all tokens see all
-    asked: torch.Tensor | None = None  # (b, k) long, None: every position
+    backward: torch.Tensor | None = None  # (b,) long, 1 where a row does, None: none does
+    order: Order | None = None  # None: every token attends to all
+    asked: torch.Tensor | None = None  # (b, o) long, None: every position
 
     @property
     def remembered(self) -> int:

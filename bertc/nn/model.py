@@ -28,10 +28,10 @@ class Model(nn.Module):
         self.same_length = False
         """Whether every token attends to as many remembered positions (Transformer-XL)."""
         self.untrained = frozenset[str]()
-        """The pooler and heads that the weights came without: what they tell is random."""
+        """The pooler and heads for which there were no weights: their output is random."""
 
     def lacking(self) -> tuple[str, ...]:
-        """The terms of the objective whose heads the weights came without."""
+        """The terms of the objective for whose heads there were no weights."""
         parts = {t.name: "mlm" if t.name == "tlm" else t.name for t in self.resolved.terms()}
         return tuple(name for name, part in parts.items() if part in self.untrained)
 
@@ -47,13 +47,13 @@ class Model(nn.Module):
         """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
 
         ``attention_mask`` is true, or 1, at real tokens. Padding belongs at the end of a row.
-        Where rows hold several examples, ``sequence_ids`` number the tokens of each by one number
-        of its own, in unbroken runs: attention stays within them and positions start again.
-        ``language_ids`` count the languages of the program; without them no language is told.
-        ``position_ids`` say where tokens stand, if not one after another.
+        ``sequence_ids`` number the examples of rows that hold several, in unbroken runs: attention
+        stays within them and positions begin again. ``language_ids`` are numbers of the program's
+        languages, which without them are unknown. ``position_ids`` are the positions of tokens, if
+        not in order.
 
         Raises:
-            TypeError: if one of them is no tensor of that kind; texts have to be tokens first.
+            TypeError: if one of them is not a tensor of that kind, such as text.
         """
         reading = Reading(
             token_ids,
@@ -67,13 +67,13 @@ class Model(nn.Module):
         return self.read(reading)
 
     def read(self, reading: Reading, network: NetworkName = "encoder") -> torch.Tensor:
-        """Last hidden states (batch, seq, hidden), or where asked (batch, asked, hidden)."""
+        """Last hidden states (batch, seq, hidden), or of the output positions alone."""
         return self.read_on(reading, network)[0]
 
     def read_on(
         self, reading: Reading, network: NetworkName = "encoder"
     ) -> tuple[torch.Tensor, Memory | None]:
-        """As ``read``, and the memory that the rows after these go on from, if one stood before."""
+        """As ``read``, and the memory for the rows after these, if these had one."""
         states: tuple[torch.Tensor, Memory | None]
         states = self.network(network)(reading, self.compute_dtype)
         return states
@@ -81,11 +81,11 @@ class Model(nn.Module):
     def network(self, name: NetworkName) -> Encoder:
         """The network of that name."""
         found = self.generator if name == "generator" else self.encoder
-        assert found is not None, "asked only of what is there"
+        assert found is not None, "a program without a generator has one network"
         return found
 
     def networks(self) -> tuple[Encoder, ...]:
-        """All there are."""
+        """All networks, the encoder first."""
         return (self.encoder,) if self.generator is None else (self.encoder, self.generator)
 
     def pool(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -99,7 +99,7 @@ class Model(nn.Module):
     def head_weights(self, network: NetworkName = "encoder") -> dict[str, torch.Tensor]:
         """The heads' tensors by name, and as ``token`` a network's table (vocab, embedding).
 
-        Of an adaptive table ``token.0.weight``, ``token.0.project.weight`` and so on.
+        An adaptive table is ``token.0.weight``, ``token.0.project.weight`` and so on.
         """
         named: dict[str, torch.Tensor] = dict(self.heads.named_parameters())
         token = self.network(network).embeddings.token
@@ -111,7 +111,7 @@ class Model(nn.Module):
 
 
 def _check(reading: Reading) -> None:
-    """Refuse what is no tensor of whole numbers (batch, seq); a mask may be of true and false."""
+    """Refuse all but tensors of whole numbers (batch, seq); a mask may be of true and false."""
     for name, ids in reading._asdict().items():
         if ids is None and name != "token_ids":
             continue
@@ -130,7 +130,7 @@ def _check(reading: Reading) -> None:
 
 
 def _generator(resolved: Resolved, encoder: Encoder) -> Encoder:
-    """The generator, which has of the encoder what is tied."""
+    """The generator, with the tied parts of the encoder."""
     generator, ties = Encoder(resolved.network("generator")), resolved.stages[-1].replacements
     names = (weight.name for weight in generator.node.embedding_weights())
     tied = dict.fromkeys(name.split(".")[1] for name in names if is_tied(ties, name))
@@ -144,7 +144,7 @@ def build(resolved: Resolved, device: str = "cpu") -> Model:
     On the ``meta`` device nothing is allocated and nothing set.
 
     Raises:
-        RuntimeError: if what was built is not what the weight table counts.
+        RuntimeError: if the modules differ from the weight table.
     """
     table = model_weights(resolved)
     # Values are drawn on the CPU, so that they do not depend on the device.

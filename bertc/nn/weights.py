@@ -1,4 +1,4 @@
-"""From the weight table to parameters: the leaves every module is made of, and their values."""
+"""Parameters from the weight table: the smallest modules, and initial values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
@@ -15,7 +15,7 @@ Table = Mapping[str, Weight]
 
 
 def parameter(weight: Weight) -> nn.Parameter:
-    """A tensor of the table, without its values."""
+    """A parameter of that shape, not yet initialised."""
     return nn.Parameter(torch.empty(weight.shape))
 
 
@@ -59,9 +59,9 @@ class Embedding(nn.Module):
 def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Rows (..., width) of a table, picked by integers (...).
 
-    Compilers turn the gradient of a picked row into a scatter. Where many pick the same one, and
-    in one order, that is a sort and then one addition after the other: ids of two are thousands.
-    So two rows are chosen between, whose gradients are plain sums, and more have a kernel.
+    Compilers turn the gradient of a picked row into a scatter, and a deterministic one into a sort
+    and serial additions, slow where thousands pick the same row. So a table of two rows is a
+    choice, whose gradients are plain sums, and a larger one has an operator of its own.
     """
     if not torch.compiler.is_compiling():
         return F.embedding(ids, table)
