@@ -1,4 +1,4 @@
-"""What every IR node is, and what a node states of itself: weights, matmuls, and memory kept.
+"""The base of IR nodes, and the plain facts that they state: weights, matmuls, memory kept.
 
 The axes used by every weight table, once for the whole project:
 

@@ -21,7 +21,7 @@ and dropout have read them; attention of 512 tokens takes a third less time."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether there is a kernel for sequences of any length, laid end to end."""
+    """True if there is a kernel for sequences of any length, laid end to end."""
     return device.type == "cuda" and dtype == torch.bfloat16
 
 
@@ -79,7 +79,7 @@ def _by_parts(x: torch.Tensor, *, with_dropout: bool, scored: bool) -> bool:
 
 
 def eager_cpu(x: torch.Tensor) -> bool:
-    """Whether ``x`` is on a CPU and no compiler traces the call."""
+    """True if ``x`` is on a CPU and no compiler traces the call."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -171,7 +171,7 @@ def _varlen(
     # Only what all releases agree on is passed, and by position.
     offsets, longest, outputs_bq = mask
     mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
-    assert isinstance(mixed, torch.Tensor), "nothing beside the result was asked for"
+    assert isinstance(mixed, torch.Tensor), "varlen_attn returns more only on request"
     b, n = query_bnsd.shape[:2]
     if outputs_bq is not None:
         rows_bsw = rearrange(mixed, "(b s) n d -> b s (n d)", b=b)

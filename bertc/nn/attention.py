@@ -46,7 +46,7 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
     def forward(
         self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: AttentionMask
     ) -> torch.Tensor:
-        """As every attention part."""
+        """New states (b, q, h) of the queries."""
         if keys_bkh is None:
             mapped = fused_linear((self.query, self.key, self.value), x_bqh)
         elif isinstance(context, VarlenOffsets):  # that kernel needs as many queries as keys

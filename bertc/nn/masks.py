@@ -25,7 +25,7 @@ class Mask(NamedTuple):
 
     def select_queries(self, inputs: Reading) -> "Mask":
         """The mask of the output positions alone."""
-        assert inputs.asked is not None, "asked for only with output positions"
+        assert inputs.asked is not None, "called only with output positions"
         if self.is_causal:
             lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.asked.device)
             return Mask((lane_s <= inputs.asked[..., None])[:, None])

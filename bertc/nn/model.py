@@ -73,7 +73,7 @@ class Model(nn.Module):
     def read_on(
         self, reading: Reading, network: NetworkName = "encoder"
     ) -> tuple[torch.Tensor, Memory | None]:
-        """As ``read``, and the memory for the rows after these, if these had one."""
+        """Last hidden states, and the memory for the rows after these, if these had one."""
         states: tuple[torch.Tensor, Memory | None]
         states = self.network(network)(reading, self.compute_dtype)
         return states

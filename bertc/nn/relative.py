@@ -50,7 +50,7 @@ class RelativeContext(NamedTuple):
     def select_queries(self, inputs: Reading) -> "RelativeContext":
         """The context of the output positions alone."""
         positions_bq = inputs.asked
-        assert positions_bq is not None, "asked for only with output positions"
+        assert positions_bq is not None, "called only with output positions"
         own = {
             name: select_rows(whole, positions_bq)
             for name in ("mask", "same_segment", "has_keys")
@@ -67,7 +67,7 @@ class RelativeContext(NamedTuple):
 
 
 class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
-    """Scores of content and of distance, and of segments if asked for (Dai et al. 2019, 3.3)."""
+    """Scores of content, of distance and optionally of segments (Dai et al. 2019, 3.3)."""
 
     def __init__(
         self, table: Table, name: str, node: Encoder, layer: int, kind: RelativeNode
@@ -114,7 +114,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
     def forward(
         self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: RelativeContext
     ) -> torch.Tensor:
-        """As every attention part."""
+        """New states (b, q, h) of the queries."""
         n = self.heads
         if keys_bkh is None:
             mapped = fused_linear((self.query, self.key, self.value), x_bqh)
@@ -194,7 +194,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
 
     def _segment_scores(self, query_bqw: torch.Tensor) -> torch.Tensor:
         """Scores (b, n, q, 1): how much more a key counts in the query's own segment."""
-        assert self.segment is not None, "asked only where there are segments"
+        assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
         table_nd1 = rearrange(table_2w[0] - table_2w[1], "(n d) -> n d 1", n=self.heads)
         biased_bnqd = self._biased(query_bqw, self.segment_bias, None)
@@ -247,7 +247,7 @@ def relative_shift(scores_nbql: torch.Tensor, keys: int) -> torch.Tensor:
 
 @torch.library.custom_op("bertc::gather_distances", mutates_args=())
 def gather_distances(scores_nbql: torch.Tensor, many: int, keys_bq: torch.Tensor) -> torch.Tensor:
-    """As ``relative_shift``, of queries at the keys (b, q), in any order.
+    """Scores by distance (n, b, q, l) as scores by key, of queries at the keys (b, q).
 
     Its gradient is gathered as well: torch would scatter, which in one order is a sort.
     """

@@ -67,7 +67,7 @@ class RelativeAttention(AttentionNode):
 
     @property
     def compares_segments(self) -> bool:
-        """Whether a score says that query and key stand in the same segment."""
+        """True where a score says that query and key are in the same segment."""
         return self.segments
 
     def weights(

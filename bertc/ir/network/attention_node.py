@@ -18,7 +18,7 @@ class AttentionNode(Node):
 
     @property
     def compares_segments(self) -> bool:
-        """Whether it tells segments apart without a table, as many as there are."""
+        """True if it tells any number of segments apart, without a table."""
         return False
 
     def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:

@@ -1,4 +1,4 @@
-"""An encoder with every dimension known, and the statement of its weights."""
+"""An encoder with every dimension known; it states its weights."""
 
 import re
 from typing import Annotated
@@ -28,7 +28,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
 
 
 def layer_of(name: str) -> int | None:
-    """Where a weight of that name stands: 0 for embeddings, i + 1 for layer i, None above them."""
+    """The depth of a weight by its name: 0 for embeddings, i + 1 for layer i, None above them."""
     if found := _LAYER.search(name):
         return int(found[1]) + 1
     return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
@@ -66,8 +66,8 @@ class Encoder(Node):
 
     Each of ``languages`` has a vector in a table of its own (XLM).
     ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses. In a
-    ``causal`` encoder a token sees itself and those before it. One of ``two_streams`` can be asked
-    about tokens that it does not see (XLNet 2.3).
+    ``causal`` encoder a token attends to itself and those before it. ``two_streams``: it has the
+    vector of a query stream (XLNet 2.3).
     """
 
     vocab_size: Width
@@ -99,12 +99,12 @@ class Encoder(Node):
 
     @property
     def factorised(self) -> bool:
-        """Whether the embedding tables are narrower or wider than the layers (ALBERT 3.1)."""
+        """True if the embedding tables are not as wide as the layers (ALBERT 3.1)."""
         return self.embedding != self.hidden
 
     @property
     def norms_embeddings(self) -> bool:
-        """Whether the sum of the embeddings is normed."""
+        """True if the sum of the embeddings is normed."""
         return self.norm.kind == "post" and self.norm.embeddings
 
     @property
@@ -114,7 +114,7 @@ class Encoder(Node):
 
     @property
     def kinds_of_segments(self) -> int:
-        """How many segments of a row it can tell apart; 256, any, where tokens compare theirs."""
+        """Number of segments of a row that it tells apart; 256 where any number can be compared."""
         return 256 if self.attention.compares_segments else self.segments
 
     def embedding_weights(self) -> tuple[Weight, ...]:
@@ -160,7 +160,7 @@ class Encoder(Node):
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
-        """What the attention of all layers has in common, whoever shares the rest."""
+        """Weights that the attention of all layers uses, whoever shares the rest."""
         first = self.layers[0]
         return self.attention.common_weights(first.heads, first.head_dim, self.initializer)
 
@@ -201,7 +201,7 @@ class Encoder(Node):
         return self.head.matmuls(self.hidden, self.embedding, self.vocab_size, rows)
 
     def head_kept(self, rows: int) -> Kept:
-        """What the head over the vocabulary keeps of ``rows`` states."""
+        """Memory that the head over the vocabulary keeps of ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
             return self.head.kept(self.hidden, self.vocab_size, self._adaptive, rows)
         return self.head.kept(self.hidden, self.embedding, self.vocab_size, rows)

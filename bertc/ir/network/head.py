@@ -1,4 +1,4 @@
-"""How hidden states become scores over the vocabulary, whatever asks for them.
+"""Heads over the vocabulary: scores of every token from hidden states.
 
 The table is the encoder's token table: n states of width h meet it in its own width e.
 """

@@ -29,7 +29,7 @@ class LearnedPositions(Node):
 
     @property
     def room(self) -> int | None:
-        """The longest row that has a vector for each of its places."""
+        """The longest row that has a vector for each of its positions."""
         return self.rows - self.offset
 
 
@@ -47,7 +47,7 @@ class _Unlearned(Node):
 
     @property
     def offset(self) -> int:
-        """The first place."""
+        """The first position."""
         return 0
 
     @property
@@ -67,7 +67,7 @@ class SinusoidalPositions(_Unlearned):
 
 
 class NoPositions(_Unlearned):
-    """Embeddings know no places; attention may (Transformer-XL, XLNet)."""
+    """No positions in the embeddings; attention may have some (Transformer-XL, XLNet)."""
 
     kind: Literal["none"] = "none"
 
