@@ -137,7 +137,8 @@ def _beside_translations(stage: Stage, columns: Columns, translated_b: torch.Ten
     if reading.sequence_ids is not None:
         own_bs = own_bs + 2 * reading.sequence_ids
     columns = columns._replace(
-        reading=reading._replace(position_ids=places(own_bs)), translated=translated_b.float()
+        reading=reading._replace(position_ids=places(own_bs)),
+        translated=translated_b.float(),
     )
     if columns.sbo is None:
         return columns

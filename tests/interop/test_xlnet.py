@@ -38,7 +38,8 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     assert columns.plm is not None
     kept = (columns.plm.weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
-        lambda part: None if part is None else part[kept], columns.reading._replace(asked=None)
+        lambda part: None if part is None else part[kept],
+        columns.reading._replace(asked=None),
     )
     order, segments = reading.order, torch.arange(SEQ).expand(ROWS, SEQ) // 10
     assert order is not None

@@ -120,8 +120,8 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     model, stage = build(resolved), resolved.stages[0]
     states = model.read(columns.reading._replace(asked=None))
     w = model.head_weights()
-    term = losses(stage, columns._replace(reading=columns.reading._replace(asked=None)), states,
-                  None, w)["rtd"]  # fmt: skip
+    whole = columns._replace(reading=columns.reading._replace(asked=None))
+    term = losses(stage, whole, states, None, w)["rtd"]
     scores = rtd_logits(resolved.encoder, states, w)
     other = (columns.reading.token_ids != columns.originals).float()
     each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")

@@ -30,6 +30,8 @@ class RelativeAttention(AttentionNode):
 
     kind: Literal["relative"] = "relative"
     knows_distances: ClassVar[bool] = True
+    knows_directions: ClassVar[bool] = True
+    clamps: ClassVar[bool] = True
     untie: bool = False
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0

@@ -7,9 +7,16 @@ from bertc.ir.base import Axis, Drawn, Node, Weight, affine
 
 
 class AttentionNode(Node):
-    """An attention kind; its answers here are those of full attention, and of most kinds."""
+    """An attention kind; its answers here are those of full attention, and of most kinds.
+
+    ``knows_distances``: scores depend on how far a key is from its query, so that positions in the
+    embeddings are not needed and rows may have a memory. ``knows_directions``: rows may run
+    backward. ``clamps``: it has a ``clamp`` that evaluation may set.
+    """
 
     knows_distances: ClassVar[bool] = False
+    knows_directions: ClassVar[bool] = False
+    clamps: ClassVar[bool] = False
 
     def at(self, layer: int) -> Self:
         """The attention of that layer; a kind may differ from layer to layer."""
