@@ -79,8 +79,9 @@ class Manner:
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
             what = f"rows of {stage.format.kind} are as they are"
             raise UsageError(f"{what}: seq and memory are for text that runs on")
-        if self.clamp and encoder.attention.kind != "relative":
-            raise UsageError("clamp is for attention that knows distances, and this is full")
+        if self.clamp and not encoder.attention.clamps:
+            kind = encoder.attention.kind
+            raise UsageError(f"clamp is for attention that knows distances, and this is {kind}")
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not (encoder.causal and stage.format.kind == "stream"):

@@ -6,4 +6,13 @@ from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
 from bertc.nn.positions import places
 
-__all__ = ["Memory", "Model", "Order", "Reading", "build", "dropout", "places", "rows_at"]
+__all__ = [
+    "Reading",
+    "Memory",
+    "Model",
+    "Order",
+    "build",
+    "dropout",
+    "rows_at",
+    "places",
+]

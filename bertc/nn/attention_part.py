@@ -38,7 +38,11 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
         self.dropout = node.dropout.attention
 
     def prepare(
-        self, kind: Kind, inputs: Reading, x_bqh: torch.Tensor, shared: Mapping[str, torch.Tensor]
+        self,
+        kind: Kind,
+        inputs: Reading,
+        x_bqh: torch.Tensor,
+        shared: Mapping[str, torch.Tensor],
     ) -> ContextOfKind:
         """The context of all layers of that kind, made once of what the encoder reads.
 

@@ -86,33 +86,33 @@ class Embeddings(nn.Module):
             delattr(self, name)
             vars(self)[name] = getattr(lender, name)
 
-    def forward(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
+    def forward(self, inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0.
 
         With a permutation those of the query stream follow, the same for any token: (b, s + u, h).
         """
-        x_bse = self._summed(self.token(reading.token_ids), reading)
-        if reading.order is not None:
+        x_bse = self._summed(self.token(inputs.token_ids), inputs)
+        if inputs.order is not None:
             assert self.unseen is not None, "a permutation needs an encoder of two streams"
-            stream_bse = self._summed(self.unseen.expand_as(x_bse), reading)
-            x_bse = torch.cat([x_bse, rows_at(stream_bse, reading.order.unseen)], dim=1)
+            stream_bse = self._summed(self.unseen.expand_as(x_bse), inputs)
+            x_bse = torch.cat([x_bse, rows_at(stream_bse, inputs.order.unseen)], dim=1)
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
 
-    def _summed(self, x_bse: torch.Tensor, reading: Reading) -> torch.Tensor:
+    def _summed(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
         """Add the vectors of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
         if self.position is not None:
-            x_bse = x_bse + self.position.added(x_bse, reading)
+            x_bse = x_bse + self.position.added(x_bse, inputs)
         if self.segment is not None:
-            segment_ids_bs = reading.segment_ids
+            segment_ids_bs = inputs.segment_ids
             first = self.segment.weight[0]
             x_bse = x_bse + (first if segment_ids_bs is None else self.segment(segment_ids_bs))
-        if self.language is not None and reading.language_ids is not None:
+        if self.language is not None and inputs.language_ids is not None:
             beyond = F.pad(self.language.weight, (0, 0, 0, 1))
-            x_bse = x_bse + picked(beyond, reading.language_ids)
+            x_bse = x_bse + picked(beyond, inputs.language_ids)
         return x_bse

@@ -67,7 +67,7 @@ class Encoder(nn.Module):
         self.recompute = False
         self._regions = self._plain()
 
-    def forward(self, reading: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
+    def forward(self, inputs: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
         With a permutation those of the query stream follow: (b, s + u, h).
@@ -75,19 +75,19 @@ class Encoder(nn.Module):
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        x = embed(reading._replace(asked=None, starts=None), dtype)
-        contexts = self._contexts(reading, x)
-        memory, remembered = reading.memory, list[torch.Tensor]()
+        x = embed(inputs._replace(asked=None, starts=None), dtype)
+        contexts = self._contexts(inputs, x)
+        memory, remembered = inputs.memory, list[torch.Tensor]()
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
         for number, (attention, ffn) in enumerate(owners):
-            keys, context = reading.keys(x, number), contexts[number]
+            keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
-            if reading.asked is not None and number == len(self.node.layers) - 1:
-                context = context.select_queries(reading)
-                x, keys = rows_at(x, reading.asked), x if keys is None else keys
+            if inputs.asked is not None and number == len(self.node.layers) - 1:
+                context = context.select_queries(inputs)
+                x, keys = rows_at(x, inputs.asked), x if keys is None else keys
             x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, keys, context)
-        moved_on = memory.moved_on(remembered, reading.token_ids.shape[1]) if memory else None
+        moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
         return dropout(x, self.node.dropout.last, self.training), moved_on
 
@@ -126,8 +126,8 @@ class Encoder(nn.Module):
     def _plain(self) -> Regions:
         return Regions(self._embed, self._layer, self._last_norm)
 
-    def _embed(self, reading: Reading, dtype: torch.dtype) -> torch.Tensor:
-        x_bsh: torch.Tensor = self.embeddings(reading, dtype)
+    def _embed(self, inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
+        x_bsh: torch.Tensor = self.embeddings(inputs, dtype)
         return x_bsh
 
     def _last_norm(self, x_bsh: torch.Tensor) -> torch.Tensor:

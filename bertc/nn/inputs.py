@@ -14,8 +14,8 @@ class Order(NamedTuple):
     """The mask of permutation language modelling: token i attends to itself and to token j if
     ``rank[j] < before[i]``.
 
-    The tokens at ``unseen`` have a state in the query stream too, which attends as they do but not
-    to themselves. Those states follow the states of the row (XLNet 2.3).
+    The tokens at ``unseen`` have a state in the query stream too, which attends as they
+    do but not to themselves. Those states follow the states of the row (XLNet 2.3).
     """
 
     rank: torch.Tensor  # (b, s) long
@@ -29,11 +29,11 @@ class Reading(NamedTuple):
     ``attention_mask`` is true at real tokens; padding is at the end of a row. In rows of several
     examples ``sequence_ids`` number the tokens of each, padding too, in unbroken runs that begin at
     ``starts``; an unused entry repeats the next start. Without ``starts`` a kernel that needs them
-    waits for the device. ``asked`` are the positions whose states are returned: the last layer
-    computes no others; with an ``order`` position s + i is the query stream's state i.
-    ``language_ids`` are rows of the encoder's table of languages; one beyond the last is no
-    language. ``position_ids`` are the positions of tokens, if not in order. ``memory`` precedes the
-    rows. In rows that run ``backward`` earlier tokens count as later ones.
+    waits for the device. The last layer computes the states at ``asked`` alone; with a
+    ``order`` position s + i is the query stream's state i. ``language_ids`` are rows of the
+    encoder's table of languages; one beyond the last is no language. ``position_ids`` are the
+    positions of tokens, if not in order. ``memory`` precedes the rows. In rows that run
+    ``backward`` earlier tokens count as later ones.
     """
 
     token_ids: torch.Tensor  # (b, s) long

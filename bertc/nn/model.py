@@ -59,7 +59,7 @@ class Model(nn.Module):
         Raises:
             TypeError: if one of them is not a tensor of that kind, such as text.
         """
-        reading = Reading(
+        inputs = Reading(
             token_ids,
             segment_ids,
             attention_mask,
@@ -67,19 +67,19 @@ class Model(nn.Module):
             language_ids=language_ids,
             position_ids=position_ids,
         )
-        _check(reading)
-        return self.read(reading)
+        _check(inputs)
+        return self.read(inputs)
 
-    def read(self, reading: Reading, network: NetworkName = "encoder") -> torch.Tensor:
+    def read(self, inputs: Reading, network: NetworkName = "encoder") -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or of the output positions alone."""
-        return self.read_on(reading, network)[0]
+        return self.read_on(inputs, network)[0]
 
     def read_on(
-        self, reading: Reading, network: NetworkName = "encoder"
+        self, inputs: Reading, network: NetworkName = "encoder"
     ) -> tuple[torch.Tensor, Memory | None]:
         """Last hidden states, and the memory for the rows after these, if these had one."""
         states: tuple[torch.Tensor, Memory | None]
-        states = self.network(network)(reading, self.compute_dtype)
+        states = self.network(network)(inputs, self.compute_dtype)
         return states
 
     def network(self, name: NetworkName) -> Encoder:
@@ -101,9 +101,9 @@ class Model(nn.Module):
         return self.encoder.pool(hidden[:, 0])
 
 
-def _check(reading: Reading) -> None:
+def _check(inputs: Reading) -> None:
     """Refuse all but tensors of whole numbers (batch, seq); a mask may be of true and false."""
-    for name, ids in reading._asdict().items():
+    for name, ids in inputs._asdict().items():
         if ids is None and name != "token_ids":
             continue
         if not isinstance(ids, torch.Tensor):

@@ -94,6 +94,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
     ) -> RelativeContext:
         """Encoded distances, the mask as scores to add, and the biases that layers share."""
         allowed, has_keys, _ = mask_of(inputs, self.causal)
+        order = inputs.order
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
         distances = encode_distances(kind, inputs, self.causal, x_bqh)
         distances = dropout(distances, self.hidden_dropout, self.training)
@@ -104,7 +105,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
             mask=mask,
             distances=distances,
             reversed_rows=inputs.backward,
-            gathered=None if inputs.order is None else inputs.remembered + inputs.order.unseen,
+            gathered=None if order is None else inputs.remembered + order.unseen,
             same_segment=same_segment,
             has_keys=has_keys,
             content_bias=shared.get("relative.content_bias"),
@@ -206,9 +207,9 @@ def _same_segment(inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
     """1 where query and key are in one segment, else 0, (b, 1, q, k)."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
-    queries_bq = ids_bs
-    if inputs.order is not None:
-        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, inputs.order.unseen)], dim=1)
+    queries_bq, order = ids_bs, inputs.order
+    if order is not None:
+        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, order.unseen)], dim=1)
     # Remembered positions count as segment 0 (XLNet, modeling.py).
     keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
     return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)

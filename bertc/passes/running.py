@@ -104,7 +104,7 @@ def _pair_possible(stage: StageView, rows: StreamPair, diagnostics: Diagnostics)
             fix=fix(given, _spelt(half, rows.both_ways)),
         )
     attention, own = stage.program.settings["attention"], "format" in stage.own
-    if rows.both_ways and not attention.value.knows_distances:
+    if rows.both_ways and not attention.value.knows_directions:
         diagnostics.error(
             "E225",
             "rows are read both ways, and attention = full does not know how far tokens stand",

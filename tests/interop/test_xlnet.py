@@ -37,7 +37,8 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     columns = corrupt(stage, rows(60, SEQ, full=True), tables(), 4)
     kept = (columns.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
-        lambda part: None if part is None else part[kept], columns.reading._replace(asked=None)
+        lambda part: None if part is None else part[kept],
+        columns.reading._replace(asked=None),
     )
     order, segments = reading.order, torch.arange(SEQ).expand(ROWS, SEQ) // 10
     assert order is not None

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from bertc.ir import operation as op
-from bertc.ir.base import Axis, Drawn, Weight, affine, matrix
-from bertc.ir.network.attention_node import AttentionNode
+from bertc.ir.base import Axis, Drawn, Weight, matrix
+from bertc.ir.network.attention_node import AttentionNode, query_key_value
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 STRIP = 128
@@ -17,37 +17,6 @@ class FullAttention(AttentionNode):
     """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
-
-    def weights(
-        self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
-    ) -> tuple[Weight, ...]:
-        """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
-        inner: tuple[Axis, int] = ("heads", heads * head_dim)
-        outer: tuple[Axis, int] = ("hidden", hidden)
-        return (
-            *affine(f"{name}.query", inner, outer, init, "attention"),
-            *affine(f"{name}.key", inner, outer, init, "attention"),
-            *affine(f"{name}.value", inner, outer, init, "attention"),
-            *affine(f"{name}.output", outer, inner, init, "attention"),
-        )
-
-    def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """One map of the queries and one of keys and values, all three as one where they can be."""
-        w, inner = widths, widths.inner
-        if call.targets:
-            mask: op.Mask = "targets"
-        elif call.memory:
-            mask = "pairs"
-        else:
-            mask = "causal" if call.causal else "keys"
-        return (
-            *_maps(w, call),
-            op.Attention(
-                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
-                call.sequences,
-            ),
-            op.Product(call.states, inner, w.hidden),
-        )  # fmt: skip
 
 
 class RelativeAttention(AttentionNode):
@@ -61,6 +30,8 @@ class RelativeAttention(AttentionNode):
 
     kind: Literal["relative"] = "relative"
     knows_distances: ClassVar[bool] = True
+    knows_directions: ClassVar[bool] = True
+    clamps: ClassVar[bool] = True
     untie: bool = False
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -70,30 +41,28 @@ class RelativeAttention(AttentionNode):
         """True where a score says that query and key are in the same segment."""
         return self.segments
 
-    def weights(
-        self, name: str, hidden: int, heads: int, head_dim: int, init: Drawn
-    ) -> tuple[Weight, ...]:
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """Maps of queries, keys, values and distances, the output map, and biases of its own."""
-        inner: tuple[Axis, int] = ("heads", heads * head_dim)
-        outer: tuple[Axis, int] = ("hidden", hidden)
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
         maps = [
             matrix(f"{name}.{part}", inner, outer, init, "attention")
             for part in ("query", "key", "value", "distance")
         ]
         maps.append(matrix(f"{name}.output", outer, inner, init, "attention"))
         if self.untie:
-            maps += _biases(name, ("content_bias", "distance_bias"), heads * head_dim, init)
+            maps += _biases(name, ("content_bias", "distance_bias"), widths.inner, init)
         if self.segments:
-            maps += _biases(name, ("segment_bias",), heads * head_dim, init)
-            shape, axes = (2, heads * head_dim), _BY_SEGMENT
+            maps += _biases(name, ("segment_bias",), widths.inner, init)
+            shape, axes = (2, widths.inner), _BY_SEGMENT
             maps.append(Weight(f"{name}.segment", shape, axes, init, "attention", "table"))
         return tuple(maps)
 
-    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
+    def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """The biases u and v of all layers, where they are tied."""
         if self.untie:
             return ()
-        return _biases("relative", ("content_bias", "distance_bias"), heads * head_dim, init)
+        return _biases("relative", ("content_bias", "distance_bias"), widths.inner, init)
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """As full attention, with scores of distances, and of segments, that are added.
@@ -110,7 +79,7 @@ class RelativeAttention(AttentionNode):
         met += [(call.queries - in_line, distances)] if call.queries > in_line else []
         own = call.rows * (call.directions - 1) * distances * inner
         return (
-            *_maps(w, call),
+            *query_key_value(w, call),
             op.Product(
                 call.directions * distances, w.hidden, inner, constant=True, keeps_rows=False
             ),
@@ -157,16 +126,6 @@ def strips(context: int, rows: int, distances: int) -> list[Strip]:
         begin = rows - first - many
         found.append(Strip(first, many, begin, begin + context + many))
     return found
-
-
-def _maps(w: op.Widths, call: op.Call) -> op.Operations:
-    """States to queries, keys and values: one product where all of them are of the same states."""
-    if not call.selects:
-        return (op.Product(call.context, w.hidden, 3 * w.inner, maps=3),)
-    return (
-        op.Product(call.states, w.hidden, w.inner),
-        op.Product(call.context, w.hidden, 2 * w.inner, maps=2),
-    )
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:

@@ -1,16 +1,22 @@
 """The base of all attention kinds."""
 
-from abc import abstractmethod
 from typing import ClassVar, Self
 
 from bertc.ir import operation as op
-from bertc.ir.base import Drawn, Node, Weight
+from bertc.ir.base import Axis, Drawn, Node, Weight, affine
 
 
 class AttentionNode(Node):
-    """An attention kind; its answers here are those of most kinds."""
+    """An attention kind; its answers here are those of full attention, and of most kinds.
+
+    ``knows_distances``: scores depend on how far a key is from its query, so that positions in the
+    embeddings are not needed and rows may have a memory. ``knows_directions``: rows may run
+    backward. ``clamps``: it has a ``clamp`` that evaluation may set.
+    """
 
     knows_distances: ClassVar[bool] = False
+    knows_directions: ClassVar[bool] = False
+    clamps: ClassVar[bool] = False
 
     def at(self, layer: int) -> Self:
         """The attention of that layer; a kind may differ from layer to layer."""
@@ -21,14 +27,49 @@ class AttentionNode(Node):
         """True if it tells any number of segments apart, without a table."""
         return False
 
-    def common_weights(self, heads: int, head_dim: int, init: Drawn) -> tuple[Weight, ...]:
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """Query, key and value maps (hidden -> heads x head_dim) and the output map back."""
+        inner: tuple[Axis, int] = ("heads", widths.inner)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
+        return (
+            *affine(f"{name}.query", inner, outer, init, "attention"),
+            *affine(f"{name}.key", inner, outer, init, "attention"),
+            *affine(f"{name}.value", inner, outer, init, "attention"),
+            *affine(f"{name}.output", outer, inner, init, "attention"),
+        )
+
+    def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
         """Weights that all layers use, by name, whoever shares the rest: none."""
         return ()
 
-    @abstractmethod
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """The operations of one layer, without its norm and residual branch."""
+        w, inner = widths, widths.inner
+        if call.targets:
+            mask: op.Mask = "targets"
+        elif call.memory:
+            mask = "pairs"
+        else:
+            mask = "causal" if call.causal else "keys"
+        return (
+            *query_key_value(w, call),
+            op.Attention(
+                call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask,
+                call.sequences,
+            ),
+            op.Product(call.states, inner, w.hidden),
+        )  # fmt: skip
 
     def shared_operations(self, call: op.Call) -> op.Operations:
         """Operations done once for all layers: none."""
         return ()
+
+
+def query_key_value(w: op.Widths, call: op.Call) -> op.Operations:
+    """States to queries, keys and values: one product where all of them are of the same states."""
+    if not call.selects:
+        return (op.Product(call.context, w.hidden, 3 * w.inner, maps=3),)
+    return (
+        op.Product(call.states, w.hidden, w.inner),
+        op.Product(call.context, w.hidden, 2 * w.inner, maps=2),
+    )

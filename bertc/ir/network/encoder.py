@@ -23,6 +23,7 @@ from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import Norm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.table import AdaptiveTable, TokenTable
+from bertc.ir.operation import Widths
 
 _LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
 
@@ -141,13 +142,16 @@ class Encoder(Node):
             weights += affine("embeddings.project", hidden, width, unstated(init), "embeddings")
         return tuple(weights)
 
+    def widths(self, layer: int) -> Widths:
+        """The widths of one layer, with that of the residual stream."""
+        own = self.layers[layer]
+        return Widths(self.hidden, own.heads, own.head_dim, own.ffn)
+
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one attention part and its norm, named by the layer that owns them."""
-        widths, name = self.layers[layer], f"attention.{layer}"
+        name, kind = f"attention.{layer}", self.attention.at(layer)
         return (
-            *self.attention.at(layer).weights(
-                name, self.hidden, widths.heads, widths.head_dim, self.initializer
-            ),
+            *kind.weights(name, self.widths(layer), self.initializer),
             *self.norm_weights(f"{name}.norm"),
         )
 
@@ -155,14 +159,13 @@ class Encoder(Node):
         """Weights of one feed-forward part and its norm, named by the layer that owns them."""
         name = f"ffn.{layer}"
         return (
-            *self.ffn.weights(name, self.hidden, self.layers[layer].ffn, self.initializer),
+            *self.ffn.weights(name, self.widths(layer), self.initializer),
             *self.norm_weights(f"{name}.norm"),
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
         """Weights that the attention of all layers uses, whoever shares the rest."""
-        first = self.layers[0]
-        return self.attention.common_weights(first.heads, first.head_dim, self.initializer)
+        return self.attention.common_weights(self.widths(0), self.initializer)
 
     def pooler_weights(self) -> tuple[Weight, ...]:
         """tanh(W h_first + b) of the first token, if the encoder has it."""

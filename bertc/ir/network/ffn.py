@@ -25,10 +25,10 @@ class Mlp(Node):
         """The activation of heads."""
         return self.activation
 
-    def weights(self, name: str, hidden: int, width: int, init: Drawn) -> tuple[Weight, ...]:
-        """The inner map (hidden -> width) and the outer map back."""
-        inner: tuple[Axis, int] = ("ffn", width)
-        outer: tuple[Axis, int] = ("hidden", hidden)
+    def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
+        """The inner map (hidden -> ffn) and the outer map back."""
+        inner: tuple[Axis, int] = ("ffn", widths.ffn)
+        outer: tuple[Axis, int] = ("hidden", widths.hidden)
         return (
             *affine(f"{name}.inner", inner, outer, init, "ffn"),
             *affine(f"{name}.outer", outer, inner, init, "ffn"),
