@@ -15,7 +15,7 @@ from bertc.data import Progress, RunningData, TextData
 from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.resolved import Stage
-from bertc.nn import Model, Reading
+from bertc.nn import EncoderInputs, Model
 from bertc.objectives import Columns, Losses, NextTokens
 
 
@@ -147,7 +147,7 @@ def _windows(
         ids_bw, next_b1 = part_bw[:, :-1], part_bw[:, -1:]
         asked_b1 = torch.full_like(next_b1, window - 1)
         yield Columns(
-            reading=Reading(ids_bw, asked=asked_b1),
+            reading=EncoderInputs(ids_bw, output_positions=asked_b1),
             originals=ids_bw,
             terms={"clm": NextTokens(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
         )

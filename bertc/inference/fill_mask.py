@@ -14,7 +14,7 @@ from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.loading import load
 from bertc.ir.learning.objective import Objective, Pretraining
-from bertc.nn import Model, Reading
+from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
 
 MASK = "[MASK]"
@@ -277,11 +277,11 @@ class _Reader:
             ]
         return tuple(found)
 
-    def _reading(self, rows_ms: torch.Tensor) -> Reading:
+    def _reading(self, rows_ms: torch.Tensor) -> EncoderInputs:
         tongues_ms = torch.full_like(rows_ms, self.tongue)
-        return Reading(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
+        return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
 
-    def _scores(self, reading: Reading, at_m: torch.Tensor, told: Objective) -> torch.Tensor:
+    def _scores(self, reading: EncoderInputs, at_m: torch.Tensor, told: Objective) -> torch.Tensor:
         name = self.model.resolved.stages[-1].network_of(told)
         hidden_msh = self.model.read(reading, name)
         states_mh = hidden_msh[torch.arange(len(at_m)), at_m]

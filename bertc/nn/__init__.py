@@ -1,18 +1,18 @@
 """Modules for the kinds of the IR."""
 
 from bertc.nn.dropout import dropout
-from bertc.nn.inputs import Order, Reading, rows_at
+from bertc.nn.inputs import EncoderInputs, PermutationMask, gather_positions
 from bertc.nn.memory import Memory
 from bertc.nn.model import Model, build
-from bertc.nn.positions import places
+from bertc.nn.positions import restarting_positions
 
 __all__ = [
-    "Reading",
+    "EncoderInputs",
     "Memory",
     "Model",
-    "Order",
+    "PermutationMask",
     "build",
     "dropout",
-    "rows_at",
-    "places",
+    "gather_positions",
+    "restarting_positions",
 ]

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import drop_out
-from bertc.nn.inputs import rows_at
+from bertc.nn.inputs import gather_positions
 from bertc.nn.masks import AttentionMask, VarlenOffsets, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
@@ -175,5 +175,5 @@ def _varlen(
     b, n = query_bnsd.shape[:2]
     if outputs_bq is not None:
         rows_bsw = rearrange(mixed, "(b s) n d -> b s (n d)", b=b)
-        return rearrange(rows_at(rows_bsw, outputs_bq), "b q (n d) -> b n q d", n=n)
+        return rearrange(gather_positions(rows_bsw, outputs_bq), "b q (n d) -> b n q d", n=n)
     return rearrange(mixed, "(b s) n d -> b n s d", b=b)

@@ -14,7 +14,7 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, can_varlen
 from bertc.nn.attention_part import AttentionPart, fused_linear
-from bertc.nn.inputs import Reading
+from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import AttentionMask, VarlenOffsets, kernel_mask
 from bertc.nn.relative import RelativeAttention
 from bertc.nn.weights import Linear, Table
@@ -33,7 +33,7 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
     def prepare(
         self,
         kind: FullNode,
-        inputs: Reading,
+        inputs: EncoderInputs,
         x_bqh: torch.Tensor,
         shared: Mapping[str, torch.Tensor],
     ) -> AttentionMask:

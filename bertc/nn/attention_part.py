@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.network.encoder import Encoder
-from bertc.nn.inputs import Reading
+from bertc.nn.inputs import EncoderInputs
 from bertc.nn.norm import build_norm
 from bertc.nn.weights import Linear, Table
 
@@ -19,7 +19,7 @@ from bertc.nn.weights import Linear, Table
 class Context(Protocol):
     """All that layers of one kind read beside states: masks, distances, angles."""
 
-    def select_queries(self, inputs: Reading) -> Self:
+    def select_queries(self, inputs: EncoderInputs) -> Self:
         """The context of a layer that computes the output positions alone."""
 
 
@@ -40,7 +40,7 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
     def prepare(
         self,
         kind: Kind,
-        inputs: Reading,
+        inputs: EncoderInputs,
         x_bqh: torch.Tensor,
         shared: Mapping[str, torch.Tensor],
     ) -> ContextOfKind:

@@ -13,7 +13,7 @@ from torch import nn
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
-from bertc.nn.inputs import Reading, rows_at
+from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import build_norm
 from bertc.nn.positions import build_positions
 from bertc.nn.weights import Embedding, Linear, Table, parameter, picked
@@ -86,23 +86,25 @@ class Embeddings(nn.Module):
             delattr(self, name)
             vars(self)[name] = getattr(lender, name)
 
-    def forward(self, inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
         """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0.
 
         With a permutation those of the query stream follow, the same for any token: (b, s + u, h).
         """
         x_bse = self._summed(self.token(inputs.token_ids), inputs)
-        if inputs.order is not None:
+        if inputs.permutation is not None:
             assert self.unseen is not None, "a permutation needs an encoder of two streams"
             stream_bse = self._summed(self.unseen.expand_as(x_bse), inputs)
-            x_bse = torch.cat([x_bse, rows_at(stream_bse, inputs.order.unseen)], dim=1)
+            x_bse = torch.cat(
+                [x_bse, gather_positions(stream_bse, inputs.permutation.target_positions)], dim=1
+            )
         x_bse = x_bse.to(dtype)
         if self.norm is not None:
             x_bse = self.norm(x_bse)
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
 
-    def _summed(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
+    def _summed(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
         """Add the vectors of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale

@@ -18,7 +18,7 @@ from bertc.nn.attention_part import AttentionPart, Context
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import FeedForward, build_ffn
-from bertc.nn.inputs import Reading, rows_at
+from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.memory import Memory
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, add_parameters
@@ -27,7 +27,7 @@ from bertc.nn.weights import Linear, add_parameters
 class Regions(NamedTuple):
     """The functions of a forward pass; each can be compiled by itself, one layer for all."""
 
-    embed: Callable[[Reading, torch.dtype], torch.Tensor]
+    embed: Callable[[EncoderInputs, torch.dtype], torch.Tensor]
     layer: Callable[
         [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context], torch.Tensor
     ]
@@ -67,7 +67,9 @@ class Encoder(nn.Module):
         self.recompute = False
         self._regions = self._plain()
 
-    def forward(self, inputs: Reading, dtype: torch.dtype) -> tuple[torch.Tensor, Memory | None]:
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, Memory | None]:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
         With a permutation those of the query stream follow: (b, s + u, h).
@@ -75,7 +77,7 @@ class Encoder(nn.Module):
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             layer = self._recomputed
-        x = embed(inputs._replace(asked=None, starts=None), dtype)
+        x = embed(inputs._replace(output_positions=None, starts=None), dtype)
         contexts = self._contexts(inputs, x)
         memory, remembered = inputs.memory, list[torch.Tensor]()
         owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
@@ -83,15 +85,15 @@ class Encoder(nn.Module):
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
-            if inputs.asked is not None and number == len(self.node.layers) - 1:
+            if inputs.output_positions is not None and number == len(self.node.layers) - 1:
                 context = context.select_queries(inputs)
-                x, keys = rows_at(x, inputs.asked), x if keys is None else keys
+                x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
             x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, keys, context)
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
         return dropout(x, self.node.dropout.last, self.training), moved_on
 
-    def _contexts(self, inputs: Reading, x: torch.Tensor) -> list[Context]:
+    def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once for all of one kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
         by_kind: dict[Attention, Context] = {}
@@ -126,7 +128,7 @@ class Encoder(nn.Module):
     def _plain(self) -> Regions:
         return Regions(self._embed, self._layer, self._last_norm)
 
-    def _embed(self, inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
+    def _embed(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
         x_bsh: torch.Tensor = self.embeddings(inputs, dtype)
         return x_bsh
 

@@ -10,27 +10,27 @@ import torch
 from bertc.nn.memory import Memory
 
 
-class Order(NamedTuple):
+class PermutationMask(NamedTuple):
     """The mask of permutation language modelling: token i attends to itself and to token j if
-    ``rank[j] < before[i]``.
+    ``rank[j] < visible_below[i]``.
 
-    The tokens at ``unseen`` have a state in the query stream too, which attends as they
+    The tokens at ``target_positions`` have a state in the query stream too, which attends as they
     do but not to themselves. Those states follow the states of the row (XLNet 2.3).
     """
 
     rank: torch.Tensor  # (b, s) long
-    before: torch.Tensor  # (b, s) long
-    unseen: torch.Tensor  # (b, u) long, positions
+    visible_below: torch.Tensor  # (b, s) long
+    target_positions: torch.Tensor  # (b, u) long, positions
 
 
-class Reading(NamedTuple):
+class EncoderInputs(NamedTuple):
     """Rows of token ids, and all that an encoder is told of them.
 
     ``attention_mask`` is true at real tokens; padding is at the end of a row. In rows of several
     examples ``sequence_ids`` number the tokens of each, padding too, in unbroken runs that begin at
     ``starts``; an unused entry repeats the next start. Without ``starts`` a kernel that needs them
-    waits for the device. The last layer computes the states at ``asked`` alone; with a
-    ``order`` position s + i is the query stream's state i. ``language_ids`` are rows of the
+    waits for the device. The last layer computes the states at ``output_positions`` alone; with a
+    ``permutation`` position s + i is the query stream's state i. ``language_ids`` are rows of the
     encoder's table of languages; one beyond the last is no language. ``position_ids`` are the
     positions of tokens, if not in order. ``memory`` precedes the rows. In rows that run
     ``backward`` earlier tokens count as later ones.
@@ -45,8 +45,8 @@ class Reading(NamedTuple):
     position_ids: torch.Tensor | None = None  # (b, s) long, from 0
     memory: Memory | None = None
     backward: torch.Tensor | None = None  # (b,) long, 1 where a row does, None: none does
-    order: Order | None = None  # None: every token attends to all
-    asked: torch.Tensor | None = None  # (b, o) long, None: every position
+    permutation: PermutationMask | None = None  # None: every token attends to all
+    output_positions: torch.Tensor | None = None  # (b, o) long, None: every position
 
     @property
     def remembered(self) -> int:
@@ -61,10 +61,10 @@ class Reading(NamedTuple):
         seq = self.token_ids.shape[1]
         if self.memory is not None:
             return torch.cat([self.memory.states[layer], x_bqh[:, :seq]], dim=1)
-        return None if self.order is None else x_bqh[:, :seq]
+        return None if self.permutation is None else x_bqh[:, :seq]
 
 
-def rows_at(x_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
+def gather_positions(x_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
     """The vectors (b, k, h) at positions (b, k); any position may come twice."""
     b, s, h = x_bsh.shape
     first_b = torch.arange(b, device=x_bsh.device) * s

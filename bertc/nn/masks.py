@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from bertc.nn.inputs import Order, Reading
+from bertc.nn.inputs import EncoderInputs, PermutationMask
 
 
 class Mask(NamedTuple):
@@ -23,14 +23,15 @@ class Mask(NamedTuple):
     has_keys: torch.Tensor | None = None  # (b, 1, q, 1) bool
     is_causal: bool = False
 
-    def select_queries(self, inputs: Reading) -> "Mask":
+    def select_queries(self, inputs: EncoderInputs) -> "Mask":
         """The mask of the output positions alone."""
-        assert inputs.asked is not None, "called only with output positions"
+        assert inputs.output_positions is not None, "called only with output positions"
         if self.is_causal:
-            lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.asked.device)
-            return Mask((lane_s <= inputs.asked[..., None])[:, None])
+            lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.output_positions.device)
+            return Mask((lane_s <= inputs.output_positions[..., None])[:, None])
         allowed, has_keys = (
-            x if x is None else select_rows(x, inputs.asked) for x in (self.allowed, self.has_keys)
+            x if x is None else select_rows(x, inputs.output_positions)
+            for x in (self.allowed, self.has_keys)
         )
         return Mask(allowed, has_keys)
 
@@ -42,20 +43,22 @@ class VarlenOffsets(NamedTuple):
     longest: int
     outputs: torch.Tensor | None = None  # (b, q) long, positions of the outputs, if not all
 
-    def select_queries(self, inputs: Reading) -> "VarlenOffsets":
+    def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
         """The same sequences, and outputs at the output positions alone."""
-        return self._replace(outputs=inputs.asked)
+        return self._replace(outputs=inputs.output_positions)
 
 
 AttentionMask = Mask | VarlenOffsets
 """All that ``attend`` takes."""
 
 
-def mask_of(inputs: Reading, causal: bool) -> Mask:
+def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
     """The mask of these inputs, with whatever bears on it, as tensors."""
-    if inputs.order is not None:
-        allowed_bss = mask_of(inputs._replace(order=None, memory=None), causal).allowed
-        allowed_bqs = permuted(inputs.order, None if allowed_bss is None else allowed_bss[:, 0])
+    if inputs.permutation is not None:
+        allowed_bss = mask_of(inputs._replace(permutation=None, memory=None), causal).allowed
+        allowed_bqs = permuted(
+            inputs.permutation, None if allowed_bss is None else allowed_bss[:, 0]
+        )
         memory = inputs.memory
         return with_empty_queries(allowed_bqs if memory is None else memory.allowed(allowed_bqs))
     if causal or inputs.memory is not None:
@@ -67,12 +70,12 @@ def mask_of(inputs: Reading, causal: bool) -> Mask:
     return Mask()
 
 
-def kernel_mask(inputs: Reading, causal: bool, varlen: bool) -> AttentionMask:
+def kernel_mask(inputs: EncoderInputs, causal: bool, varlen: bool) -> AttentionMask:
     """The same mask in the form that a fused kernel takes without a tensor, if there is one.
 
     ``varlen``: a kernel for sequences of any length can be used.
     """
-    if inputs.order is not None or inputs.memory is not None:
+    if inputs.permutation is not None or inputs.memory is not None:
         return mask_of(inputs, causal)
     if causal and inputs.sequence_ids is None:
         return Mask(is_causal=True)
@@ -83,7 +86,7 @@ def kernel_mask(inputs: Reading, causal: bool, varlen: bool) -> AttentionMask:
     return mask_of(inputs, causal)
 
 
-def _before(inputs: Reading, causal: bool) -> torch.Tensor:
+def _before(inputs: EncoderInputs, causal: bool) -> torch.Tensor:
     """A mask (b|1, s, k) of a causal encoder, whose padding is after all keys, or with memory."""
     memory, (_, seq) = inputs.memory, inputs.token_ids.shape
     allowed_bss = not_later(seq, inputs.token_ids.device)
@@ -114,16 +117,16 @@ def not_later(seq: int, device: torch.device) -> torch.Tensor:
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
-def permuted(order: Order, also_bqs: torch.Tensor | None) -> torch.Tensor:
+def permuted(order: PermutationMask, also_bqs: torch.Tensor | None) -> torch.Tensor:
     """A mask (b, s + u, s) of a permutation: of the row, then of the query stream.
 
     ``also`` is a mask (b, 1|s, s) that holds as well. A query stream does not attend to itself.
     """
-    allowed_bss = order.rank[:, None, :] < order.before[:, :, None]
+    allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
     if also_bqs is not None:
         allowed_bss = allowed_bss & also_bqs
     own_ss = torch.eye(allowed_bss.shape[1], dtype=torch.bool, device=allowed_bss.device)
-    stream_b1us = select_rows((allowed_bss & ~own_ss)[:, None], order.unseen)
+    stream_b1us = select_rows((allowed_bss & ~own_ss)[:, None], order.target_positions)
     return torch.cat([allowed_bss | own_ss, stream_b1us[:, 0]], dim=1)
 
 

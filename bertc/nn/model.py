@@ -7,7 +7,7 @@ from bertc.ir.program.model import is_tied, model_weights
 from bertc.ir.program.resolved import NetworkName, Resolved
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Heads
-from bertc.nn.inputs import Reading
+from bertc.nn.inputs import EncoderInputs
 from bertc.nn.memory import Memory
 from bertc.nn.weights import initialise
 
@@ -59,7 +59,7 @@ class Model(nn.Module):
         Raises:
             TypeError: if one of them is not a tensor of that kind, such as text.
         """
-        inputs = Reading(
+        inputs = EncoderInputs(
             token_ids,
             segment_ids,
             attention_mask,
@@ -70,12 +70,12 @@ class Model(nn.Module):
         _check(inputs)
         return self.read(inputs)
 
-    def read(self, inputs: Reading, network: NetworkName = "encoder") -> torch.Tensor:
+    def read(self, inputs: EncoderInputs, network: NetworkName = "encoder") -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or of the output positions alone."""
         return self.read_on(inputs, network)[0]
 
     def read_on(
-        self, inputs: Reading, network: NetworkName = "encoder"
+        self, inputs: EncoderInputs, network: NetworkName = "encoder"
     ) -> tuple[torch.Tensor, Memory | None]:
         """Last hidden states, and the memory for the rows after these, if these had one."""
         states: tuple[torch.Tensor, Memory | None]
@@ -101,7 +101,7 @@ class Model(nn.Module):
         return self.encoder.pool(hidden[:, 0])
 
 
-def _check(inputs: Reading) -> None:
+def _check(inputs: EncoderInputs) -> None:
     """Refuse all but tensors of whole numbers (batch, seq); a mask may be of true and false."""
     for name, ids in inputs._asdict().items():
         if ids is None and name != "token_ids":

@@ -13,7 +13,7 @@ from bertc.ir.network.positions import LearnedPositions as LearnedNode
 from bertc.ir.network.positions import NoPositions as NoneNode
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.positions import SinusoidalPositions as SinusoidalNode
-from bertc.nn.inputs import Reading
+from bertc.nn.inputs import EncoderInputs
 from bertc.nn.weights import Embedding, Table
 
 
@@ -24,7 +24,7 @@ class LearnedPositions(Embedding):
         super().__init__(table, name)
         self.offset = node.offset
 
-    def added(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
+    def added(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
         """Their vectors, (s, e) or (b, s, e)."""
         at = position_ids(inputs)
         if at is None:
@@ -35,7 +35,7 @@ class LearnedPositions(Embedding):
 class SinusoidalPositions(nn.Module):
     """Sines and cosines of the position."""
 
-    def added(self, x_bse: torch.Tensor, inputs: Reading) -> torch.Tensor:
+    def added(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
         """Their vectors, (s, e) or (b, s, e)."""
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
@@ -58,14 +58,14 @@ def build_positions(
             assert_never(node)
 
 
-def position_ids(inputs: Reading) -> torch.Tensor | None:
+def position_ids(inputs: EncoderInputs) -> torch.Tensor | None:
     """Positions (b, s) of the tokens; None: in order, from 0."""
     if inputs.position_ids is not None:
         return inputs.position_ids
-    return None if inputs.sequence_ids is None else places(inputs.sequence_ids)
+    return None if inputs.sequence_ids is None else restarting_positions(inputs.sequence_ids)
 
 
-def places(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+def restarting_positions(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
     """Positions (b, s) that begin again with each unbroken run of one number."""
     lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)

@@ -16,7 +16,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, rows_at_once
 from bertc.nn.attention_part import AttentionPart, fused_linear
 from bertc.nn.dropout import dropout
-from bertc.nn.inputs import Reading
+from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import mask_of, of_rows, select_rows
 from bertc.nn.positions import sinusoids
 from bertc.nn.weights import Linear, Table, parameter
@@ -47,9 +47,9 @@ class RelativeContext(NamedTuple):
             has_keys=of_rows(self.has_keys, rows),
         )
 
-    def select_queries(self, inputs: Reading) -> "RelativeContext":
+    def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
         """The context of the output positions alone."""
-        positions_bq = inputs.asked
+        positions_bq = inputs.output_positions
         assert positions_bq is not None, "called only with output positions"
         own = {
             name: select_rows(whole, positions_bq)
@@ -88,13 +88,13 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
     def prepare(
         self,
         kind: RelativeNode,
-        inputs: Reading,
+        inputs: EncoderInputs,
         x_bqh: torch.Tensor,
         shared: Mapping[str, torch.Tensor],
     ) -> RelativeContext:
         """Encoded distances, the mask as scores to add, and the biases that layers share."""
         allowed, has_keys, _ = mask_of(inputs, self.causal)
-        order = inputs.order
+        order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
         distances = encode_distances(kind, inputs, self.causal, x_bqh)
         distances = dropout(distances, self.hidden_dropout, self.training)
@@ -105,7 +105,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
             mask=mask,
             distances=distances,
             reversed_rows=inputs.backward,
-            gathered=None if order is None else inputs.remembered + order.unseen,
+            gathered=None if order is None else inputs.remembered + order.target_positions,
             same_segment=same_segment,
             has_keys=has_keys,
             content_bias=shared.get("relative.content_bias"),
@@ -203,20 +203,20 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         return favour_bnq1
 
 
-def _same_segment(inputs: Reading, dtype: torch.dtype) -> torch.Tensor:
+def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
     """1 where query and key are in one segment, else 0, (b, 1, q, k)."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
-    queries_bq, order = ids_bs, inputs.order
+    queries_bq, order = ids_bs, inputs.permutation
     if order is not None:
-        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, order.unseen)], dim=1)
+        queries_bq = torch.cat([ids_bs, ids_bs.gather(1, order.target_positions)], dim=1)
     # Remembered positions count as segment 0 (XLNet, modeling.py).
     keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
     return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
 
 
 def encode_distances(
-    kind: RelativeNode, inputs: Reading, causal: bool, like_bqh: torch.Tensor
+    kind: RelativeNode, inputs: EncoderInputs, causal: bool, like_bqh: torch.Tensor
 ) -> torch.Tensor:
     """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
 

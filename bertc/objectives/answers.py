@@ -13,7 +13,7 @@ from torch import nn
 
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.task import Task
-from bertc.nn import Reading, dropout, rows_at
+from bertc.nn import EncoderInputs, dropout, gather_positions
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Answered, ConditionedSpan
 from bertc.objectives.targets import Answers, Columns
@@ -42,7 +42,7 @@ class SpanScores(NamedTuple):
 class TaskTensors(TermTensors[Task, Answers, nn.Module]):
     """Examples of a task; the rows of a batch are all its own."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Answers]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Answers]:
         """None: what tasks read is made of examples, not of text (``step/task_feed.py``)."""
         raise AssertionError("what tasks read is made of examples, not of text")
 
@@ -136,7 +136,7 @@ def span_scores(
         return SpanScores(_kept(starts_bs, allowed_bs), _kept(ends_bs, allowed_bs))
     starts_bs = _kept(head.start(states_bsh)[..., 0].float(), allowed_bs)
     likeliest_bp = starts_bs.topk(min(BEGINNINGS, starts_bs.shape[1])).indices
-    ends_bps = head.end.scores(states_bsh, rows_at(states_bsh, likeliest_bp))
+    ends_bps = head.end.scores(states_bsh, gather_positions(states_bsh, likeliest_bp))
     ends_bps = _kept(ends_bps, allowed_bs[:, None])
     answered_b = None
     if head.answered is not None:
@@ -157,7 +157,7 @@ def _span_losses(
     else:
         own_bms = own_bms & _allowed(own)[:, None]
         starts_bms = _kept(head.start(states_bsh)[..., 0].float()[:, None], own_bms)
-        begun_bmh = rows_at(states_bsh, firsts_bm)
+        begun_bmh = gather_positions(states_bsh, firsts_bm)
         ends_bms = _kept(head.end.scores(states_bsh, begun_bmh), own_bms)
     losses_bm = 0.5 * (_cross_entropy(starts_bms, firsts_bm) + _cross_entropy(ends_bms, lasts_bm))
     if isinstance(head, ConditionedSpan) and head.answered is not None:
@@ -173,7 +173,7 @@ def _answered(
     head: Answered, own: Answers, states_bsh: torch.Tensor, starts_bms: torch.Tensor
 ) -> torch.Tensor:
     """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
-    none_bmh = rows_at(states_bsh, own.positions)
+    none_bmh = gather_positions(states_bsh, own.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
     scores_bm: torch.Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
     return scores_bm

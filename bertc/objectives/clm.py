@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.objectives.targets import Columns, Inputs, NextTokens
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
@@ -18,7 +18,7 @@ from bertc.objectives.vocabulary import token_losses
 class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
     """The next token of each."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, NextTokens]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, NextTokens]:
         """The text moved by one."""
         return reading, next_tokens(rows.inputs, reading.sequence_ids)
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from bertc.ir import address
 from bertc.ir.program.resolved import Stage
-from bertc.nn import Reading, places
+from bertc.nn import EncoderInputs, restarting_positions
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
 from bertc.objectives.term import TextRows
@@ -54,7 +54,7 @@ def with_guesses(stage: Stage, columns: Columns, guesses_bk: torch.Tensor) -> Co
     return columns._replace(reading=reading)
 
 
-def _reading(rows: TextRows, token_ids_bs: torch.Tensor) -> Reading:
+def _reading(rows: TextRows, token_ids_bs: torch.Tensor) -> EncoderInputs:
     """What is known of the tokens, before terms change it."""
     stage, inputs = rows.stage, rows.inputs
     sequence_ids_bs = _number(inputs, rows.real) if stage.pack else None
@@ -63,8 +63,8 @@ def _reading(rows: TextRows, token_ids_bs: torch.Tensor) -> Reading:
         text_bs = inputs.segment_ids * rows.translated[:, None]
         if sequence_ids_bs is not None:
             text_bs = text_bs + 2 * sequence_ids_bs
-        position_ids_bs = places(text_bs)
-    return Reading(
+        position_ids_bs = restarting_positions(text_bs)
+    return EncoderInputs(
         token_ids=token_ids_bs,
         segment_ids=inputs.segment_ids,
         attention_mask=rows.real if stage.padded and not stage.pack else None,

@@ -11,7 +11,7 @@ from torch import nn
 
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
@@ -27,7 +27,7 @@ from bertc.objectives.words import choose_words, find_words, look_up, read_text
 class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
     """A term that hides tokens: mlm, or tlm, which counts in rows of translations alone."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Predictions]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
         """The masking that all such terms of the stage share."""
         assert rows.hidden is not None, "it hides tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None

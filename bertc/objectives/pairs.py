@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.terms.pairs import PairTerm
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.weights import Linear
 from bertc.objectives.targets import Columns, Questions
@@ -17,7 +17,7 @@ from bertc.objectives.term import Predicted, TermTensors, TextRows
 class PairTensors(TermTensors[PairTerm, Questions, Linear]):
     """Two classes of the pooled first token of each example."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Questions]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Questions]:
         """A question about each example."""
         inputs = rows.inputs
         used_bm = inputs.starts < inputs.token_ids.shape[1]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from bertc.ir.terms.plm import Plm
-from bertc.nn import Order, Reading
+from bertc.nn import EncoderInputs, PermutationMask
 from bertc.nn.encoder import Encoder
 from bertc.objectives.arrival import union
 from bertc.objectives.draws import (
@@ -34,12 +34,12 @@ from bertc.objectives.words import find_words, read_text
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
     """Tokens that are predicted from those before them in a random order."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Predictions]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
         """The tokens, and the order in which the row is read."""
         order, own = permute_tokens(
             self.node, rows.inputs, rows.real, rows.stage.parts, rows.tables, rows.key
         )
-        return reading._replace(order=order), own
+        return reading._replace(permutation=order), own
 
     def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
         """The second states, which follow the row's own."""
@@ -65,7 +65,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
 
     def turns(self, own: Predictions, columns: Columns, row: int) -> dict[int, int]:
         """From 1."""
-        order = columns.reading.order
+        order = columns.reading.permutation
         assert order is not None, "tokens come in an order"
         places = order.rank[row].tolist()
         told = marked(own.positions, own.weights, row)
@@ -79,13 +79,13 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         return [("plm", f"{counted}, {told}")]
 
     def ask(
-        self, reading: Reading, places_b: torch.Tensor, mask: int
-    ) -> tuple[Reading, torch.Tensor]:
+        self, reading: EncoderInputs, places_b: torch.Tensor, mask: int
+    ) -> tuple[EncoderInputs, torch.Tensor]:
         """The query stream there, which sees all but masks."""
         rank_bs = (reading.token_ids == mask).long()
-        order = Order(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
+        order = PermutationMask(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
         last_b = torch.full_like(places_b, reading.token_ids.shape[1])
-        return reading._replace(order=order), last_b
+        return reading._replace(permutation=order), last_b
 
 
 def permute_tokens(
@@ -95,7 +95,7 @@ def permute_tokens(
     parts: tuple[int, ...],
     tables: Tables,
     key: int,
-) -> tuple[Order, Predictions]:
+) -> tuple[PermutationMask, Predictions]:
     """In which order the tokens of a row come, and the predictions asked of it.
 
     Tokens in no prediction come first: all see them, and they see each other alone. Then come the
@@ -126,7 +126,7 @@ def permute_tokens(
     first_bs = ordinary_bs & ~told_bs
     rank_bs = torch.where(first_bs, untold_s, torch.where(real_bs, place_bs, LAST))
     before_bs = torch.where(first_bs, untold_s + 1, place_bs + (~ordinary_bs).long())
-    order = Order(rank_bs, before_bs, positions_bk)
+    order = PermutationMask(rank_bs, before_bs, positions_bk)
     return order, Predictions(positions_bk, targets_bk, used_bk.float())
 
 

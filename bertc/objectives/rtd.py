@@ -17,7 +17,7 @@ from bertc.ir.network.generator import (
     UnigramGenerator,
 )
 from bertc.ir.terms.rtd import Rtd
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Detector
 from bertc.objectives.draws import bits, unit64
@@ -29,7 +29,7 @@ from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, mar
 class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
     """Whether each token is the original, once others stand in for some."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Replacements]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Replacements]:
         """The tokens that others stand in for, and without a generator network the others."""
         assert rows.hidden is not None, "what a masking chose is replaced"
         own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
@@ -72,8 +72,8 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         return own.chances
 
     def take_guesses(
-        self, own: Replacements, columns: Columns, reading: Reading, guesses_bk: torch.Tensor
-    ) -> Reading:
+        self, own: Replacements, columns: Columns, reading: EncoderInputs, guesses_bk: torch.Tensor
+    ) -> EncoderInputs:
         """Guesses stand where tokens were chosen; the first of a row never is."""
         return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.terms.sbo import Sbo
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
@@ -20,7 +20,7 @@ from bertc.objectives.words import read_text
 class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
     """Tokens of a hidden span, predicted from the two around it."""
 
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, Boundaries]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
         """Beside each hidden token, in the rows where spans are hidden."""
         assert rows.hidden is not None, "spans are hidden"
         own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.tables)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.program.resolved import NetworkName
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 
 
 class Inputs(NamedTuple):
@@ -106,18 +106,18 @@ class Columns(NamedTuple):
     targets of each term by its name; of tasks those of the one that the batch is of.
     """
 
-    reading: Reading
+    reading: EncoderInputs
     originals: torch.Tensor  # (b, s) long
     terms: dict[str, Any]
-    masked: Reading | None = None
+    masked: EncoderInputs | None = None
 
-    def read_by(self, network: NetworkName) -> Reading:
+    def read_by(self, network: NetworkName) -> EncoderInputs:
         """The reading of a network."""
         found = self.masked if network == "generator" else self.reading
         assert found is not None, "a generator's stage has a reading for it"
         return found
 
-    def with_reading(self, network: NetworkName, reading: Reading) -> "Columns":
+    def with_reading(self, network: NetworkName, reading: EncoderInputs) -> "Columns":
         """With another reading of a network."""
         if network == "generator":
             return self._replace(masked=reading)

@@ -21,7 +21,7 @@ from torch import nn
 
 from bertc.ir.program.resolved import Stage
 from bertc.ir.terms.node import TermNode
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.exact import exact
 from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
@@ -92,7 +92,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         self.node = node
 
     @abstractmethod
-    def targets(self, rows: TextRows, reading: Reading) -> tuple[Reading, OwnT]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
         """Its targets, and what is read where the text is changed for it."""
 
     @abstractmethod
@@ -144,8 +144,8 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return None
 
     def take_guesses(
-        self, own: OwnT, columns: Columns, reading: Reading, guesses_bk: torch.Tensor
-    ) -> Reading:
+        self, own: OwnT, columns: Columns, reading: EncoderInputs, guesses_bk: torch.Tensor
+    ) -> EncoderInputs:
         """The reading of its network once another one's guesses are there."""
         return reading
 
@@ -170,8 +170,8 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return []
 
     def ask(
-        self, reading: Reading, places_b: torch.Tensor, mask: int
-    ) -> tuple[Reading, torch.Tensor]:
+        self, reading: EncoderInputs, places_b: torch.Tensor, mask: int
+    ) -> tuple[EncoderInputs, torch.Tensor]:
         """The reading and the positions (b,) of the states that tell the tokens at some places."""
         return reading, places_b
 

@@ -18,7 +18,7 @@ from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
 from bertc.ir.terms.rtd import Rtd
 from bertc.ir.terms.sbo import Sbo
-from bertc.nn import Reading, rows_at
+from bertc.nn import EncoderInputs, gather_positions
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
 from bertc.objectives.mlm import MaskedTensors
@@ -73,19 +73,21 @@ def with_output_positions(stage: Stage, columns: Columns) -> Columns:
             continue
         each = _positions(joined(network.scored), columns).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        reading = columns.read_by(network.name)._replace(asked=asked_bk)
+        reading = columns.read_by(network.name)._replace(output_positions=asked_bk)
         columns = columns.with_reading(network.name, reading)
     return columns
 
 
 def states_of(
-    scored: tuple[Joined, ...], columns: Columns, reading: Reading, hidden: torch.Tensor
+    scored: tuple[Joined, ...], columns: Columns, reading: EncoderInputs, hidden: torch.Tensor
 ) -> dict[str, tuple[torch.Tensor, ...]]:
     """The states that each head reads, by its name, of a network's states (b, ..., h)."""
     each = _positions(scored, columns)
-    if reading.asked is None:
+    if reading.output_positions is None:
         return {
-            name: (hidden,) if some is None else tuple(rows_at(hidden, one) for one in some)
+            name: (hidden,)
+            if some is None
+            else tuple(gather_positions(hidden, one) for one in some)
             for name, some in each.items()
         }
     sizes = [one.shape[1] for some in each.values() for one in some or ()]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bertc.data import TaskBatch, TaskData
 from bertc.ir.program.resolved import Stage
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.nn.exact import WITHOUT_FP64
 from bertc.objectives import Answers, Columns
 from bertc.step.feed import Batch, Taken
@@ -46,13 +46,13 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
     token_ids_bs = moved(batch.token_ids, torch.long)
     examples_bs = moved(batch.examples, torch.long)
     positions_bk = moved(batch.positions, torch.long)
-    reading = Reading(
+    reading = EncoderInputs(
         token_ids=token_ids_bs,
         segment_ids=moved(batch.segment_ids, torch.long),
         attention_mask=None if batch.shared else examples_bs > 0,
         sequence_ids=examples_bs if batch.shared else None,
         starts=moved(batch.starts, torch.long) if batch.shared else None,
-        asked=None if batch.passage.size else positions_bk,
+        output_positions=None if batch.passage.size else positions_bk,
     )
     answers = Answers(
         positions_bk,

@@ -14,7 +14,7 @@ import time
 import torch
 
 from bertc.api import resolve
-from bertc.nn import Model, Reading, build
+from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.memory import nothing
 
 SPEC = (
@@ -49,7 +49,7 @@ def remembered(model: Model, rows: int, seq: int, length: int) -> float:
     memory = nothing(
         len(node.layers), rows, length, node.hidden, torch.float32, torch.device("cpu")
     )
-    reading = Reading(torch.randint(5, 200, (rows, seq)), memory=memory)
+    reading = EncoderInputs(torch.randint(5, 200, (rows, seq)), memory=memory)
     started = time.perf_counter()
     model.read_on(reading)
     return (time.perf_counter() - started) / (rows * seq)
@@ -58,7 +58,7 @@ def remembered(model: Model, rows: int, seq: int, length: int) -> float:
 def slid(model: Model, rows: int, seq: int, length: int) -> float:
     """Seconds a token, each with a window of its own; the last layer works for it alone."""
     asked = torch.full((rows, 1), length - 1)
-    reading = Reading(torch.randint(5, 200, (rows, length)), asked=asked)
+    reading = EncoderInputs(torch.randint(5, 200, (rows, length)), output_positions=asked)
     started = time.perf_counter()
     model.read(reading)
     return (time.perf_counter() - started) / rows

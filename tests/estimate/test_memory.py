@@ -11,7 +11,7 @@ from bertc.estimate.memory_points import CHUNK
 from bertc.estimate.parameters import count
 from bertc.estimate.rules import flash_bytes
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Order, Reading, build
+from bertc.nn import EncoderInputs, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
     Columns,
@@ -154,10 +154,10 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         "sop": Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
     }
     columns = Columns(
-        reading=Reading(
+        reading=EncoderInputs(
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
-            order=Order(ids, ids, asked) if stage.unseen() else None,
+            permutation=PermutationMask(ids, ids, asked) if stage.unseen() else None,
             memory=beginning(model, stage, batch, torch.device("cpu")),
             backward=torch.arange(batch) % 2 if stage.ways > 1 else None,
         ),

@@ -15,7 +15,7 @@ from bertc.interop.families import family_for
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
-from bertc.nn import Memory, Model, Reading
+from bertc.nn import EncoderInputs, Memory, Model
 from bertc.objectives import corrupt
 from tests.interop.hf_models import XLNET, Case, case
 from tests.objectives.material import rows, tables
@@ -27,7 +27,9 @@ CASES = [
 ROWS, SEQ, MEMORY = 4, 24, 7
 
 
-def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str, torch.Tensor]]:
+def asked_of(
+    folder: Path, chosen: Case
+) -> tuple[Any, Model, EncoderInputs, dict[str, torch.Tensor]]:
     """Both models and what both read: rows in an order that the objective drew.
 
     All slots are used, for in others there is a token that may see itself.
@@ -38,19 +40,19 @@ def asked_of(folder: Path, chosen: Case) -> tuple[Any, Model, Reading, dict[str,
     kept = (columns.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
         lambda part: None if part is None else part[kept],
-        columns.reading._replace(asked=None),
+        columns.reading._replace(output_positions=None),
     )
-    order, segments = reading.order, torch.arange(SEQ).expand(ROWS, SEQ) // 10
+    order, segments = reading.permutation, torch.arange(SEQ).expand(ROWS, SEQ) // 10
     assert order is not None
     # As data_utils.py has it: 1 where token i does not see token j.
-    hidden = order.rank[:, None, :] >= order.before[:, :, None]
+    hidden = order.rank[:, None, :] >= order.visible_below[:, :, None]
     batch = {
         "input_ids": reading.token_ids,
         "token_type_ids": segments,
         "perm_mask": hidden.float(),
-        "target_mapping": F.one_hot(order.unseen, SEQ).float(),
+        "target_mapping": F.one_hot(order.target_positions, SEQ).float(),
     }
-    return theirs, ours, Reading(reading.token_ids, segments, order=order), batch
+    return theirs, ours, EncoderInputs(reading.token_ids, segments, permutation=order), batch
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
@@ -71,7 +73,7 @@ def test_both_streams_agree(chosen: Case, remembered: int, both_ways: bool, tmp_
         expected = theirs.transformer(**batch, use_mems=bool(remembered))
         torch.testing.assert_close(found[:, SEQ:], expected.last_hidden_state, atol=1e-5, rtol=0)
         asked = SEQ + torch.arange(found.shape[1] - SEQ).expand(ROWS, -1)
-        few = ours.read(reading._replace(asked=asked))
+        few = ours.read(reading._replace(output_positions=asked))
         torch.testing.assert_close(few, expected.last_hidden_state, atol=1e-5, rtol=0)
         content = {k: v for k, v in batch.items() if k != "target_mapping"}
         expected = theirs.transformer(**content, use_mems=bool(remembered))

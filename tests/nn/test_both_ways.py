@@ -9,7 +9,7 @@ import torch
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.ir.learning.objective import Plm
-from bertc.nn import Memory, Model, Order, Reading, build
+from bertc.nn import EncoderInputs, Memory, Model, PermutationMask, build
 from bertc.objectives import corrupt
 from tests.objectives.material import rows, tables
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
@@ -32,15 +32,17 @@ def made(extra: str, layers: int = 3) -> Model:
     return model
 
 
-def reading(backward: list[int] | None) -> Reading:
+def reading(backward: list[int] | None) -> EncoderInputs:
     inputs = rows(B, S, full=True, pairs=False)
     segments = (torch.arange(S) // 5).expand(B, S)
     turned = None if backward is None else torch.tensor(backward)
-    return Reading(inputs.token_ids, segments, backward=turned)
+    return EncoderInputs(inputs.token_ids, segments, backward=turned)
 
 
-def turned(order: Order) -> Order:
-    return Order(order.rank.flip(1), order.before.flip(1), S - 1 - order.unseen)
+def turned(order: PermutationMask) -> PermutationMask:
+    return PermutationMask(
+        order.rank.flip(1), order.visible_below.flip(1), S - 1 - order.target_positions
+    )
 
 
 @pytest.mark.parametrize("extra", KINDS)
@@ -48,9 +50,9 @@ def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra: str) -> 
     model = made(extra)
     generator = torch.Generator().manual_seed(2)
     rank = torch.rand(B, S, generator=generator).argsort(1)
-    order = Order(rank, rank, torch.tensor([[0, 3, 7, 8]] * B))
+    order = PermutationMask(rank, rank, torch.tensor([[0, 3, 7, 8]] * B))
     some = reading([0, 1, 1, 0])
-    whole = Reading(some.token_ids.flip(1), some.segment_ids.flip(1))
+    whole = EncoderInputs(some.token_ids.flip(1), some.segment_ids.flip(1))
     forward, expected = model.read(some._replace(backward=None)), model.read(whole).flip(1)
     found = model.read(some)
     torch.testing.assert_close(found[[0, 3]], forward[[0, 3]], atol=1e-5, rtol=1e-4)
@@ -58,8 +60,8 @@ def test_a_backward_row_is_the_row_turned_round_and_read_forward(extra: str) -> 
     assert (found[1] - forward[1]).abs().max() > 1e-3
     # In an order, of those told alone.
     asked = torch.arange(S, S + 4).expand(B, 4)
-    found = model.read(some._replace(order=order, asked=asked))
-    expected = model.read(whole._replace(order=turned(order), asked=asked))
+    found = model.read(some._replace(permutation=order, output_positions=asked))
+    expected = model.read(whole._replace(permutation=turned(order), output_positions=asked))
     torch.testing.assert_close(found[[1, 2]], expected[[1, 2]], atol=1e-5, rtol=1e-4)
 
 
@@ -68,9 +70,9 @@ def test_backward_a_memory_stands_after_the_text(extra: str) -> None:
     # All that a row may see at once: with what it remembers it is one longer row.
     model = made(extra, layers=1)
     some = reading([1] * B)
-    embedded = model.encoder.embeddings(some._replace(order=None), torch.float32)
+    embedded = model.encoder.embeddings(some._replace(permutation=None), torch.float32)
     memory = Memory(embedded[None, :, :5], torch.tensor(5))
-    later = Reading(
+    later = EncoderInputs(
         some.token_ids[:, 5:], torch.zeros(B, S - 5, dtype=torch.long), backward=some.backward
     )
     one = some._replace(segment_ids=torch.zeros(B, S, dtype=torch.long))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertc.api import points
-from bertc.nn import Memory, Model, Reading, build
+from bertc.nn import EncoderInputs, Memory, Model, build
 from bertc.nn.masks import mask_of
 from bertc.nn.memory import nothing
 
@@ -52,7 +52,7 @@ def test_padding_and_packing_hide_nothing_else() -> None:
 
 def test_states_asked_for_see_no_later_token() -> None:
     model, asked = model_of(), torch.tensor([[3, 11], [0, 7]])
-    states = model.read(Reading(ids(), asked=asked))
+    states = model.read(EncoderInputs(ids(), output_positions=asked))
     whole = model.encode(ids())
     torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked])
 
@@ -68,7 +68,7 @@ def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> tor
     )
     states = []
     for piece in token_ids.split(seq, dim=1):
-        found, memory = model.read_on(Reading(piece, memory=memory))
+        found, memory = model.read_on(EncoderInputs(piece, memory=memory))
         states.append(found)
     return torch.cat(states, dim=1)
 
@@ -95,7 +95,7 @@ def test_a_short_memory_forgets() -> None:
 def test_no_gradient_goes_into_a_memory() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 8, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(Reading(ids(), memory=memory))
+    _, memory = model.read_on(EncoderInputs(ids(), memory=memory))
     assert memory is not None
     assert not memory.states.requires_grad
     assert memory.filled == 8
@@ -104,9 +104,9 @@ def test_no_gradient_goes_into_a_memory() -> None:
 def test_states_asked_for_have_the_same_memory() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 9, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(Reading(ids()[:, :5], memory=memory))
-    rest, asked = Reading(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
-    states, whole = model.read(rest._replace(asked=asked)), model.read(rest)
+    _, memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory))
+    rest, asked = EncoderInputs(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
+    states, whole = model.read(rest._replace(output_positions=asked)), model.read(rest)
     torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked], atol=1e-5, rtol=1e-5)
 
 
@@ -175,10 +175,10 @@ def test_the_model_is_its_formulas(seq: int, length: int) -> None:
 def test_every_token_may_see_as_many() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(Reading(ids()[:, :8], memory=memory))
+    _, memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory))
     assert memory is not None
     memory = memory._replace(same_length=True)
-    allowed = mask_of(Reading(ids()[:, 8:], memory=memory), causal=True).allowed
+    allowed = mask_of(EncoderInputs(ids()[:, 8:], memory=memory), causal=True).allowed
     assert allowed is not None
     assert allowed.sum(3).tolist() == [[[4, 4, 4, 4]]]
     assert allowed[0, 0, 1].nonzero()[:, 0].tolist() == [2, 3, 4, 5]

@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 from bertc.api import resolve
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
-from bertc.nn import Model, Reading, build, rows_at
+from bertc.nn import EncoderInputs, Model, build, gather_positions
 
 TINY = "hidden=32 vocab=100 seq=16 dropout=0 "
 
@@ -218,7 +218,9 @@ def test_states_asked_for_are_those_of_a_whole_pass(extra: str, packed: bool) ->
         torch.nn.init.normal_(parameter, std=0.3)
     numbers = torch.tensor([[1] * 5 + [2] * 7, [1] * 12]) if packed else None
     mask = None if packed else torch.arange(12) < torch.tensor([[12], [9]])
-    reading = Reading(ids(), None, mask, numbers)
+    reading = EncoderInputs(ids(), None, mask, numbers)
     asked = torch.tensor([[0, 5, 5, 8], [3, 0, 1, 2]])
-    states = model.eval().read(reading._replace(asked=asked))
-    torch.testing.assert_close(states, rows_at(model.read(reading), asked), atol=1e-5, rtol=1e-5)
+    states = model.eval().read(reading._replace(output_positions=asked))
+    torch.testing.assert_close(
+        states, gather_positions(model.read(reading), asked), atol=1e-5, rtol=1e-5
+    )

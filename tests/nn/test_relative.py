@@ -7,7 +7,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.nn import Model, Reading, build, rows_at
+from bertc.nn import EncoderInputs, Model, build, gather_positions
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S, H, N, D = 2, 7, 16, 2, 8
@@ -88,8 +88,8 @@ def test_asked_padded_and_packed_rows_give_the_same_states(extra: str) -> None:
     model = made(extra)
     whole = model.encode(ids())
     asked = torch.tensor([[6, 0, 3], [2, 2, 5]])
-    found = model.read(Reading(ids(), asked=asked))
-    torch.testing.assert_close(found, rows_at(whole, asked), atol=1e-5, rtol=1e-4)
+    found = model.read(EncoderInputs(ids(), output_positions=asked))
+    torch.testing.assert_close(found, gather_positions(whole, asked), atol=1e-5, rtol=1e-4)
     padded = torch.nn.functional.pad(ids(), (0, 4))
     mask = torch.arange(S + 4).expand(B, -1) < S
     found = model.encode(padded, attention_mask=mask)[:, :S]
@@ -124,11 +124,11 @@ def test_sinusoidal_places_stand_in_for_learned_ones() -> None:
     assert not any("position" in name for name, _ in model.named_parameters())
     embeddings = model.encoder.embeddings
     fixed = embeddings.token.weight[ids()] + embeddings.segment.weight[0]
-    found = embeddings(Reading(ids()), torch.float32)
+    found = embeddings(EncoderInputs(ids()), torch.float32)
     waves = torch.stack([wave(place, 0) for place in range(S)])
     torch.testing.assert_close(found, fixed + waves, atol=1e-5, rtol=1e-5)
     numbers = torch.tensor([[1] * 3 + [2] * 4] * B)
-    restarted = embeddings(Reading(ids(), sequence_ids=numbers), torch.float32)
+    restarted = embeddings(EncoderInputs(ids(), sequence_ids=numbers), torch.float32)
     places = torch.tensor([0, 1, 2, 0, 1, 2, 3])
     torch.testing.assert_close(restarted, fixed + waves[places], atol=1e-5, rtol=1e-5)
 
@@ -150,7 +150,7 @@ def test_long_rows_are_worked_on_in_strips_to_the_same_end() -> None:
     row = torch.randint(5, 50, (1, 300), generator=torch.Generator().manual_seed(1))
     places = torch.arange(300)[None]
     whole = model.encode(row)
-    found = model.read(Reading(row, asked=places))
+    found = model.read(EncoderInputs(row, output_positions=places))
     torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
     resolved = resolve(f"{BASE} attention=relative batch={BATCH} microbatch={BATCH}", ["seq=300"])
     forward, _ = counted_by_torch(resolved, resolved.stages[0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertc.api import resolve
-from bertc.nn import Reading, attend, build
+from bertc.nn import EncoderInputs, attend, build
 
 B, S = 5, 8
 # So seldom that none of the draws means it, and yet scores are made as for dropout.
@@ -15,10 +15,12 @@ IDS = torch.randint(5, 50, (B, S), generator=torch.Generator().manual_seed(1))
 SEGMENTS = torch.tensor([[0, 0, 0, 1, 1, 1, 0, 1]] * B)
 LENGTHS = torch.tensor([8, 3, 5, 8, 1])
 READINGS = {
-    "whole": Reading(IDS, SEGMENTS),
-    "padded": Reading(IDS, SEGMENTS, attention_mask=torch.arange(S) < LENGTHS[:, None]),
-    "packed": Reading(IDS, SEGMENTS, sequence_ids=(torch.arange(S) >= LENGTHS[:, None]).long()),
-    "asked": Reading(IDS, SEGMENTS, asked=torch.tensor([[0, 2]] * B)),
+    "whole": EncoderInputs(IDS, SEGMENTS),
+    "padded": EncoderInputs(IDS, SEGMENTS, attention_mask=torch.arange(S) < LENGTHS[:, None]),
+    "packed": EncoderInputs(
+        IDS, SEGMENTS, sequence_ids=(torch.arange(S) >= LENGTHS[:, None]).long()
+    ),
+    "asked": EncoderInputs(IDS, SEGMENTS, output_positions=torch.tensor([[0, 2]] * B)),
 }
 
 

@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.nn import Model, Order, Reading, build
+from bertc.nn import EncoderInputs, Model, PermutationMask, build
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S = 2, 6
@@ -28,7 +28,7 @@ KINDS = [
 RANK = torch.tensor([[3, -1, 1, 0, 2, -1]] * B)
 BEFORE = torch.tensor([[3, 0, 1, 0, 2, 0]] * B)
 UNSEEN = torch.tensor([[0, 2, 3, 4]] * B)
-ORDER = Order(RANK, BEFORE, UNSEEN)
+ORDER = PermutationMask(RANK, BEFORE, UNSEEN)
 SEES = {
     0: {1, 2, 3, 4, 5},
     1: {1, 5},
@@ -60,17 +60,19 @@ def segments(model: Model) -> torch.Tensor:
     return SEGMENTS.clamp(max=table - 1) if table else SEGMENTS
 
 
-def states(model: Model, token_ids: torch.Tensor, order: Order | None = ORDER) -> torch.Tensor:
-    return model.read(Reading(token_ids, segments(model), order=order))
+def states(
+    model: Model, token_ids: torch.Tensor, order: PermutationMask | None = ORDER
+) -> torch.Tensor:
+    return model.read(EncoderInputs(token_ids, segments(model), permutation=order))
 
 
-def touched(model: Model, at: int, order: Order = ORDER) -> tuple[set[int], set[int]]:
+def touched(model: Model, at: int, order: PermutationMask = ORDER) -> tuple[set[int], set[int]]:
     """Which first and second states a change of token ``at`` reaches."""
     changed = ids()
     changed[:, at] = (changed[:, at] - 5 + 7) % 45 + 5
     moved = (states(model, ids(), order) - states(model, changed, order)).abs().amax((0, 2)) > 1e-6
     found = set(moved.nonzero()[:, 0].tolist())
-    unseen = order.unseen[0].tolist()
+    unseen = order.target_positions[0].tolist()
     return {i for i in found if i < S}, {unseen[i - S] for i in found if i >= S}
 
 
@@ -87,7 +89,7 @@ def test_six_tokens_see_what_stands_before_them_in_the_order(extra: str) -> None
 @pytest.mark.parametrize("extra", KINDS)
 def test_without_an_order_every_token_sees_every_other(extra: str) -> None:
     model = made(extra)
-    everyone = Order(torch.full((B, S), -1), torch.zeros(B, S, dtype=torch.long), UNSEEN)
+    everyone = PermutationMask(torch.full((B, S), -1), torch.zeros(B, S, dtype=torch.long), UNSEEN)
     both = states(model, ids(), everyone)
     assert both.shape == (B, S + 4, 16)
     torch.testing.assert_close(both[:, :S], states(model, ids(), None), atol=1e-5, rtol=1e-4)
@@ -98,7 +100,9 @@ def test_states_asked_for_are_those_of_the_whole_row(extra: str) -> None:
     model = made(extra)
     whole = states(model, ids())
     asked = torch.tensor([[S, S + 1, S + 2, S + 3, 5], [S + 3, 0, 0, 1, S + 1]])
-    found = model.read(Reading(ids(), segments(model), order=ORDER, asked=asked))
+    found = model.read(
+        EncoderInputs(ids(), segments(model), permutation=ORDER, output_positions=asked)
+    )
     expected = whole.gather(1, asked[..., None].expand(-1, -1, 16))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
@@ -107,7 +111,9 @@ def test_states_asked_for_are_those_of_the_whole_row(extra: str) -> None:
 @pytest.mark.parametrize("extra", KINDS)
 def test_who_sees_nothing_gives_numbers_and_not_its_token(extra: str, rate: float) -> None:
     model = made(f"{extra} dropout={rate}")
-    nothing = Order(torch.arange(S).expand(B, S), torch.arange(S).expand(B, S), UNSEEN[:, :1])
+    nothing = PermutationMask(
+        torch.arange(S).expand(B, S), torch.arange(S).expand(B, S), UNSEEN[:, :1]
+    )
     assert 0 not in touched(model, 0, nothing)[1]
     model.train()
     found = states(model, ids(), nothing)
@@ -126,16 +132,20 @@ def test_packed_and_padded_rows_keep_to_their_own() -> None:
     model = made(XLNET)
     whole = states(model, ids())
     wide = torch.nn.functional.pad
-    order = Order(wide(RANK, (0, 3), value=-1), wide(BEFORE, (0, 3), value=9), UNSEEN)
+    order = PermutationMask(wide(RANK, (0, 3), value=-1), wide(BEFORE, (0, 3), value=9), UNSEEN)
     mask = torch.arange(S + 3).expand(B, -1) < S
-    found = model.read(Reading(wide(ids(), (0, 3)), wide(SEGMENTS, (0, 3)), mask, order=order))
+    found = model.read(
+        EncoderInputs(wide(ids(), (0, 3)), wide(SEGMENTS, (0, 3)), mask, permutation=order)
+    )
     kept = torch.cat([found[:, :S], found[:, S + 3 :]], dim=1)
     torch.testing.assert_close(kept, whole, atol=1e-5, rtol=1e-4)
     numbers = torch.tensor([[1] * S + [2] * S])
-    order = Order(
+    order = PermutationMask(
         RANK.reshape(1, -1), BEFORE.reshape(1, -1), torch.cat([UNSEEN[:1], UNSEEN[1:] + S], 1)
     )
-    both = Reading(ids().reshape(1, -1), SEGMENTS.reshape(1, -1), sequence_ids=numbers, order=order)
+    both = EncoderInputs(
+        ids().reshape(1, -1), SEGMENTS.reshape(1, -1), sequence_ids=numbers, permutation=order
+    )
     found = model.read(both)[0]
     rows = [torch.cat([found[:S], found[2 * S :][:4]]), torch.cat([found[S : 2 * S], found[-4:]])]
     torch.testing.assert_close(torch.stack(rows), whole, atol=1e-5, rtol=1e-4)
@@ -154,13 +164,15 @@ def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.Mo
     torch.compiler.reset()
     plainly = functools.partial(torch.compile, backend="aot_eager")
     model = made(XLNET)
-    reading = Reading(ids(), SEGMENTS, order=ORDER, asked=torch.arange(S, S + 4).expand(B, 4))
+    reading = EncoderInputs(
+        ids(), SEGMENTS, permutation=ORDER, output_positions=torch.arange(S, S + 4).expand(B, 4)
+    )
     expected = model.read(reading)
     monkeypatch.setattr(torch, "compile", plainly)
     model.encoder.compile_regions()
     counters.clear()
     for order in (ORDER, ORDER._replace(unseen=UNSEEN.flip(1))):
-        found = model.read(reading._replace(order=order))
+        found = model.read(reading._replace(permutation=order))
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
         expected = expected.flip(1)
     assert counters["stats"]["unique_graphs"] == 3

@@ -28,7 +28,7 @@ def weights(model: Model) -> dict[str, torch.Tensor]:
 
 def everywhere(columns: Columns) -> Columns:
     """The same, of an encoder that was asked for the states of every position."""
-    return columns._replace(reading=columns.reading._replace(asked=None))
+    return columns._replace(reading=columns.reading._replace(output_positions=None))
 
 
 def setting(objective: str, extra: str = "") -> tuple[Columns, torch.Tensor, Model]:
@@ -59,7 +59,7 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
     columns, hidden, model = setting("span+sbo+sop")
     stage = model.resolved.stages[0]
     asked = with_output_positions(stage, columns)
-    places = asked.reading.asked
+    places = asked.reading.output_positions
     assert places is not None
     assert places.shape[1] == stage.networks()[-1].asked == 3 * stage.predictions() + 1 < 40
     states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertc.ir.learning.objective import Plm
-from bertc.nn import Order
+from bertc.nn import PermutationMask
 from bertc.objectives import Columns, Inputs, corrupt
 from bertc.objectives.draws import another, below, bits, unit
 from bertc.objectives.plm import chained, find_spans, shuffled
@@ -17,8 +17,8 @@ from tests.objectives.references import words_of
 SEQ = 96
 
 
-def order_of(columns: Columns) -> Order:
-    order = columns.reading.order
+def order_of(columns: Columns) -> PermutationMask:
+    order = columns.reading.permutation
     assert order is not None
     return order
 
@@ -117,10 +117,10 @@ def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
     first = order.rank == -1
     assert torch.equal(first, real & ~told & ~special)
     # Who is seen by all sees nobody but its like.
-    assert (order.before[first] == 0).all()
-    assert (order.before[told] == order.rank[told]).all()
-    assert (order.before[special & real] == order.rank[special & real] + 1).all()
-    sees = order.rank[:, None, :] < order.before[:, :, None]
+    assert (order.visible_below[first] == 0).all()
+    assert (order.visible_below[told] == order.rank[told]).all()
+    assert (order.visible_below[special & real] == order.rank[special & real] + 1).all()
+    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     assert not sees.transpose(1, 2)[~real].any()
 
 
@@ -137,7 +137,7 @@ def test_blocks_are_shuffled_alike_one_after_the_other() -> None:
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
     columns = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
     order, told = order_of(columns), chosen(columns)
-    sees = order.rank[:, None, :] < order.before[:, :, None]
+    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     lane = torch.arange(48) // 16
     earlier = (lane[:, None] > lane) & told[:, None, :] & told[:, :, None]
     assert sees[earlier].all()
@@ -178,7 +178,7 @@ def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
     order, told = order_of(columns), chosen(columns)
     special = inputs.token_ids < 10
     assert not (told & special).any()
-    sees = order.rank[:, None, :] < order.before[:, :, None]
+    sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     assert not sees[:, :60, 60:].any()
     assert sees[:, 60:, :60].all()
     for part in (slice(0, 60), slice(60, 120)):

@@ -112,7 +112,7 @@ def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
     guesses = torch.where(positions % 2 == 0, targets, 77)
     columns = with_guesses(resolved.stages[0], columns, guesses)
     model = build(resolved)
-    columns = columns._replace(reading=columns.reading._replace(asked=None))
+    columns = columns._replace(reading=columns.reading._replace(output_positions=None))
     states = model.read(columns.reading)
     term = losses(model, columns, states)["rtd"]
     scores = model.heads["rtd"](states)

@@ -77,7 +77,7 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
     columns = corrupt(resolved.stages[0], inputs, tables(), 3)
     row = 1
     length, middle = int(inputs.lengths[row]), int(inputs.lengths[row]) // 2
-    reading = columns.reading._replace(asked=None)
+    reading = columns.reading._replace(output_positions=None)
     second = model.encoder.embeddings(reading, torch.float32)[row, middle:length]
     alone = model.encode  # the second text by itself, in its own language
     ids = reading.token_ids[row, middle:length][None]

@@ -14,7 +14,7 @@ from bertc.estimate import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
 from bertc.ir.network.table import Cluster, share_by_zipf
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.nn import Memory, Order, Reading, build
+from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
     Columns,
@@ -49,14 +49,14 @@ def columns(stage: Stage) -> Columns:
         "rtd": Replacements(asked, weights, weights.double(), rows.float()),
     }
     scored = [one.title for network in stage.networks() for one in network.scored]
-    reading = Reading(
+    reading = EncoderInputs(
         token_ids=rows,
         segment_ids=rows,
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
         backward=torch.zeros(BATCH, dtype=torch.long) if stage.ways > 1 else None,
-        order=Order(rows, rows, asked) if stage.unseen() else None,
+        permutation=PermutationMask(rows, rows, asked) if stage.unseen() else None,
     )
     return with_output_positions(
         stage,

@@ -11,7 +11,7 @@ from bertc.ir.data import TokenizerFile
 from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.objectives import token_logits
 from bertc.train.loop import train
 
@@ -73,7 +73,7 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(run):
     assert not found.notes
     # What stands at a mask is not seen: by itself it changes nothing that is told.
     model = load(folder)
-    seen: list[Reading] = []
+    seen: list[EncoderInputs] = []
     real = model.read
 
     def watched(reading, network="encoder"):
@@ -85,7 +85,7 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(run):
     mask = vocabulary.mask
     reader = _Reader(model, vocabulary, 0)
     told = reader.masked([7, mask, 8, mask, 9], [1], Plm())
-    order, ids = seen[0].order, seen[0].token_ids
+    order, ids = seen[0].permutation, seen[0].token_ids
     assert order is not None
     other = torch.where(ids == mask, 11, ids)
     with torch.inference_mode():

@@ -6,7 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.nn import Model, Reading, build
+from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.masks import beginnings, end_to_end
 from bertc.objectives import (
     Boundaries,
@@ -91,8 +91,8 @@ def packed(stage: Stage, columns: Columns) -> Columns:
 
     numbers = [torch.full((ROOM,), n) for members in PACKS for n in range(1, len(members) + 1)]
 
-    def reading(padded: Reading) -> Reading:
-        return Reading(
+    def reading(padded: EncoderInputs) -> EncoderInputs:
+        return EncoderInputs(
             token_ids=tokens(padded.token_ids),
             segment_ids=tokens(padded.segment_ids),
             sequence_ids=tokens(torch.stack(numbers)),

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertc.nn import Reading
+from bertc.nn import EncoderInputs
 from bertc.step.step import TrainStep
 from bertc.train.loop import train
 from tests.bench.gpu.results import Results
@@ -109,7 +109,7 @@ def branches_that_stayed(setting: Setting, step: TrainStep) -> Tensor:
     encoder._regions = encoder._regions._replace(last_norm=lambda x: x)
     torch.manual_seed(3)
     ids = torch.zeros(stage.batch, stage.seq, dtype=torch.long, device=setting.device)
-    x_bsh = model.read(Reading(ids, torch.zeros_like(ids)))
+    x_bsh = model.read(EncoderInputs(ids, torch.zeros_like(ids)))
     return (x_bsh.detach().float() * (1 - RATE)).round().cpu()
 
 
