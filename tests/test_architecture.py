@@ -43,6 +43,7 @@ ROOMS = (
     "syntax",
     "interop.families",
     "interop",
+    "objectives.sampling",
     "objectives",
     "tasks",
     "runs",

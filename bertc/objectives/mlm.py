@@ -13,8 +13,16 @@ from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
-from bertc.objectives.draws import another, below, bits, happens, order_keys, unit64, weighted_keys
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
+from bertc.objectives.sampling.draws import (
+    another,
+    below,
+    bits,
+    happens,
+    order_keys,
+    unit64,
+    weighted_keys,
+)
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
 from bertc.objectives.targets import Columns, Inputs, Predictions, Tables

@@ -6,8 +6,8 @@ t draws of the tail.
 
 import torch
 
-from bertc.objectives.arrival import draws_needed, first_come, union
-from bertc.objectives.draws import unit
+from bertc.objectives.sampling.arrival import draws_needed, first_come, union
+from bertc.objectives.sampling.draws import unit
 from bertc.objectives.words import Text, Words, first_words, next_stop
 
 TAIL = 8  # draws taken one by one after the first that is over the budget

@@ -12,8 +12,9 @@ from torch import nn
 from bertc.ir.terms.plm import Plm
 from bertc.nn import EncoderInputs, PermutationMask
 from bertc.nn.encoder import Encoder
-from bertc.objectives.arrival import union
-from bertc.objectives.draws import (
+from bertc.objectives.ngrams import harmonic
+from bertc.objectives.sampling.arrival import union
+from bertc.objectives.sampling.draws import (
     LAST,
     another,
     below,
@@ -23,7 +24,6 @@ from bertc.objectives.draws import (
     smallest,
     unit,
 )
-from bertc.objectives.ngrams import harmonic
 from bertc.objectives.selection import lowest
 from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked

@@ -20,8 +20,8 @@ from bertc.ir.terms.rtd import Rtd
 from bertc.nn import EncoderInputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Detector
-from bertc.objectives.draws import bits, unit64
 from bertc.objectives.mlm import random_tokens
+from bertc.objectives.sampling.draws import bits, unit64
 from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, Tables, put
 from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
 

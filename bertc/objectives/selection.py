@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from bertc.ir.terms.masked import Masked
-from bertc.objectives.draws import LAST, below, lane_of, smallest, unit
+from bertc.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
 from bertc.objectives.words import Text
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives.arrival import draws_needed, earliest_cover, first_come
-from bertc.objectives.draws import LAST, below, unit
+from bertc.objectives.sampling.arrival import draws_needed, earliest_cover, first_come
+from bertc.objectives.sampling.draws import LAST, below, unit
 from bertc.objectives.words import Text, Words, next_stop
 
 

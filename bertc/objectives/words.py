@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from bertc.objectives.draws import LAST, lane_of, order_keys, smallest
+from bertc.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
 from bertc.objectives.targets import Tables
 
 SPARE = 16  # words looked at beyond the budget: long ones are skipped once little of it is left

@@ -7,8 +7,8 @@ import torch
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
 from bertc.objectives import Inputs, Tables
-from bertc.objectives.draws import below, bits, order_keys, unit
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
+from bertc.objectives.sampling.draws import below, bits, order_keys, unit
 from bertc.objectives.selection import counts, lowest
 from bertc.objectives.spans import geometric, span_draws, span_keys
 from bertc.objectives.words import Text, Words, choose_words, find_words, read_text

@@ -9,8 +9,8 @@ import torch
 from bertc.ir.learning.objective import Plm
 from bertc.nn import PermutationMask
 from bertc.objectives import Columns, Inputs, corrupt
-from bertc.objectives.draws import another, below, bits, unit
 from bertc.objectives.plm import chained, find_spans, shuffled
+from bertc.objectives.sampling.draws import another, below, bits, unit
 from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, tables
 from tests.objectives.references import words_of
 

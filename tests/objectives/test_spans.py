@@ -9,7 +9,7 @@ from scipy import stats
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.objectives import Columns
-from bertc.objectives.arrival import earliest_cover, first_come, union
+from bertc.objectives.sampling.arrival import earliest_cover, first_come, union
 from bertc.objectives.spans import geometric
 from tests.objectives import references
 from tests.objectives.material import MASK, ORDINARY, chosen, corrupted, rows, tables

@@ -1,0 +1,1 @@
+"""Random draws with an address: keyed numbers, and the order in which draws arrive."""
