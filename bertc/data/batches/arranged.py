@@ -21,7 +21,6 @@ from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs
@@ -171,9 +170,8 @@ def _running(
 
 
 def _static_copies(objective: Objective) -> int:
-    if isinstance(objective, Masked) and isinstance(objective.masking, StaticMasking):
-        return objective.masking.copies
-    return 0
+    masking = objective.masks.masking if objective.masks else None
+    return masking.copies if isinstance(masking, StaticMasking) else 0
 
 
 def _arranged(
