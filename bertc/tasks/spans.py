@@ -114,7 +114,9 @@ def decode_conditioned(
     window has no answer, None if every question has one. As in XLNet's, ALBERT's and ELECTRA's
     scripts their minimum is the null odds, whatever the texts score.
     """
-    offsets_ws2 = _offsets(windows)
+    # Scores are of rows padded for a batch, so the likeliest places may lie beyond all windows.
+    places = 1 + max(int(start_at_wk.max()), int(end_at_wke.max()))
+    offsets_ws2 = _offsets(windows, places)
     starts_ws = (offsets_ws2[..., 0] >= 0) & _most_context(windows, offsets_ws2)
     window_w = np.arange(len(windows))
     start_at_wke = np.broadcast_to(start_at_wk[..., None], end_at_wke.shape)
@@ -134,9 +136,9 @@ def decode_conditioned(
     return _decoded(texts, None if none_w is None else float(none_w.min()), threshold)
 
 
-def _offsets(windows: Sequence[Window]) -> Ints:
-    """Offsets (w, s, 2) of all windows, padded with -1."""
-    longest = max(len(window.offsets) for window in windows)
+def _offsets(windows: Sequence[Window], at_least: int = 0) -> Ints:
+    """Offsets (w, s, 2) of all windows, padded with -1, for so many tokens at least."""
+    longest = max(at_least, *(len(window.offsets) for window in windows))
     offsets_ws2 = np.full((len(windows), longest, 2), -1, dtype=np.int64)
     for row, window in zip(offsets_ws2, windows, strict=True):
         row[: len(window.offsets)] = window.offsets
