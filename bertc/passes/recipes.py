@@ -12,7 +12,7 @@ from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.fixes import fix
 from bertc.passes.published import recipe, task_arguments
-from bertc.passes.stages import asks_about_pairs, stage_views
+from bertc.passes.stages import asks_about_pairs
 
 
 def as_published(program: Program) -> Program:
@@ -81,7 +81,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _without_pooler(program: Program, family: Family, size: int) -> Program:
     """Without the pooler where the recipe of every task is, and nothing is asked about pairs."""
-    objectives = [view.given("objective") for view in stage_views(program)]
+    blocks = [stage.settings for stage in program.stages] or [{}]
+    objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
     whole = {recipe(family, size, task).get("pooler", True) for task in tasks}
@@ -142,7 +143,7 @@ def _followed(
                 " passes over them are no number of steps",
                 own["objective"].origin.span,
                 help="steps=1000",
-                fix=fix(own["objective"], own["objective"].origin.span.text + " steps=1000")
+                fix=fix(own["objective"].origin, own["objective"].origin.span.text + " steps=1000")
                 if own["objective"].origin.span
                 else None,
             )
