@@ -20,7 +20,10 @@ LARGEST_MODEL = 10**15
 
 
 def checks(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report every pair of settings that contradict each other."""
+    """Report every pair of settings that contradict each other.
+
+    ``hidden=512 heads=10`` is E201.
+    """
     _heads_divide(program, diagnostics)
     _biases_fit(program, diagnostics)
     _not_absurd(program, diagnostics)

@@ -16,7 +16,7 @@ from bertc.passes.stages import default_format, has_tasks, reads_on, reads_poole
 def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
     """Derive every setting that is still open.
 
-    ``hidden=256`` gives ``heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
+    ``hidden=256`` becomes ``hidden=256 heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
     """
     for setting, compute in DERIVED.items():
         if setting not in program.settings:

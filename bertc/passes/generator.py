@@ -16,8 +16,8 @@ WIDEST = 16.0
 def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
     """Complete a generator network from the encoder.
 
-    ``hidden=256 generator=0.25`` becomes ``generator=network(size=0.25, hidden=64, heads=1,
-    ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
+    ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
+    hidden=64, heads=1, ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
     """
     given, hidden = program.settings["generator"], program.settings["hidden"]
     if not isinstance(given.value, GeneratorNetwork):
@@ -28,7 +28,10 @@ def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report a generator that no objective has a use for, and one that cannot be."""
+    """Report a generator that no objective has a use for, and one that cannot be.
+
+    ``generator=0.25`` is E231 beside ``objective=mlm``.
+    """
     node = program.generator
     _has_use(program, node, diagnostics)
     for stage in program.stages:

@@ -14,7 +14,10 @@ from bertc.passes.sharing import layer_values, owners
 
 
 def growth(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report every stage that cannot begin from the one before."""
+    """Report every stage that cannot begin from the one before.
+
+    ``stage "a" { layers=4 } stage "b" { layers=2 }`` is E260.
+    """
     if diagnostics.found:
         return
     _generator_possible(program, diagnostics)

@@ -49,11 +49,11 @@ def _as_theirs(term: Term, family: Family) -> Term:
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in what a task's stage leaves open: ``optimizer batch seq epochs`` and so ``steps``.
 
-    ``task=glue(mrpc, data="glue/MRPC")`` becomes ``... batch=32 seq=128 epochs=3 steps=344``. What
-    is written where the task is named, or on the command line, holds. So does what a spec says
-    outside its stages, if all of them are tasks: beside stages of text it is about those. Of an
-    optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the recipe's
-    with another rate.
+    ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
+    What is written where the task is named, or on the command line, holds. So does what a spec
+    says outside its stages, if all of them are tasks: beside stages of text it is about those. Of
+    an optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the
+    recipe's with another rate.
     """
     program = as_published(program)
     family = _family(program)
@@ -124,13 +124,14 @@ def _followed(
     """The settings of a stage and what its recipe says of the others."""
     source = f"{family}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
-    for name, value in recipe(family, hidden, tasks[0]).items():
+    theirs = recipe(family, hidden, tasks[0])
+    if room:
+        theirs["seq"] = min(theirs["seq"], room)
+    for name, value in theirs.items():
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
-            known[name] = own[name] = _completed(known[name], value)
-        if name == "seq" and room:
-            value = min(value, room)
+            known[name] = own[name] = _completed(known[name], theirs["optimizer"])
         passes = name == "steps" and "epochs" in known
         if name not in known and not passes:
             known[name] = own[name] = Given(value, Origin("default", source=source))

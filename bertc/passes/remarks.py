@@ -21,7 +21,7 @@ HIGH_RATE = 0.1
 def remarks(program: Complete, diagnostics: Diagnostics) -> None:
     """Remark on settings that are likely slips.
 
-    ``hidden=100`` gives one head of 100, ``lr=3`` is a rate that was never meant.
+    ``hidden=100`` is R101: it gives one head of 100.
     """
     if diagnostics.found:
         return

@@ -18,7 +18,8 @@ def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     """Refuse maps that are not total, point forward or at a borrower, or join unequal layers.
 
-    Lists and maps are as long as the deepest stage; the others take the first of them.
+    ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; the
+    others take the first of them.
     """
     views = sorted(program.stages, key=lambda view: view.layers)
     flattest, deepest = views[0], views[-1]

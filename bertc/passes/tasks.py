@@ -14,7 +14,10 @@ OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
 
 
 def tasks(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report tasks that cannot be learned as they are written."""
+    """Report tasks that cannot be learned as they are written.
+
+    ``layers=4 freeze=5`` is E274.
+    """
     stages = program.stages
     for stage in stages:
         if has_tasks(stage.objective):
