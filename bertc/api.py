@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertc.diagnostics import Diagnostics, UsageError
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 
@@ -90,7 +91,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
 
 def compile_spec(
     spec: str | Program, overrides: Sequence[str], diagnostics: Diagnostics
-) -> list[Program]:
+) -> list[Complete]:
     """Every program of a spec with all its settings, each with where it came from.
 
     First what only files know is looked up: the network of ``init``, the labels and examples of

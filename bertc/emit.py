@@ -51,7 +51,7 @@ def _resolved(spec: str, overrides: Sequence[str]) -> str:
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return "\n\n".join(syntax.show(program, origins=True, full=True) for program in complete)
+    return "\n\n".join(syntax.show(each.program, origins=True, full=True) for each in complete)
 
 
 def _weights(spec: str, overrides: Sequence[str]) -> str:

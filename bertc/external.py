@@ -19,12 +19,12 @@ from bertc.ir.learning.task import Family, Tagging, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.growth import FromRun
 from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
-from bertc.passes.stages import stage_views
 from bertc.storage.paths import is_taken
 
 NETWORK = (
@@ -258,7 +258,7 @@ def _program_of(folder: Path) -> Resolved | None:
     return resolve(to_program(config, frozenset(), {}, folder, folder))
 
 
-def judged_by(program: Program) -> None:
+def judged_by(program: Complete) -> None:
     """Read the files that the tasks of a program are judged by.
 
     Raises:
@@ -266,7 +266,7 @@ def judged_by(program: Program) -> None:
     """
     from bertc.data.layouts import judged_parts, part_examples
 
-    terms = (term for stage in stage_views(program) for term in stage.value("objective"))
+    terms = (term for stage in program.stages for term in stage.objective)
     tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
     for task in tasks:
         for part in judged_parts(task):

@@ -8,14 +8,14 @@ from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.networks import alone
 from bertc.interop.target import target_of
 from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
+from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
-from bertc.ir.program.written import Given, Program
-from bertc.passes.stages import stage_views
+from bertc.ir.program.written import Origin
 
 
-def remark_own_layout(program: Program, resolved: Resolved, diagnostics: Diagnostics) -> None:
+def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
     """Remark that no layout can say the trained model, which setting is why, and what would do.
 
     Nothing is said of what a shipped spec sets: its system has no layout.
@@ -25,8 +25,7 @@ def remark_own_layout(program: Program, resolved: Resolved, diagnostics: Diagnos
     found = target_of(encoder, names, padding(resolved))
     if not isinstance(found, Obstacle):
         return
-    given = _settings(program, found)
-    spans = [each.origin.span for each in given if each.origin.span]
+    spans = [each.span for each in _settings(program, found) if each.span]
     own = [span for span in spans if not span.source.name.startswith("shipped ")]
     if spans and not own:
         return
@@ -53,9 +52,9 @@ def padding(resolved: Resolved) -> int:
             assert_never(unreachable)
 
 
-def _settings(program: Program, obstacle: Obstacle) -> list[Given]:
-    """The settings that an obstacle names, that in the way first."""
-    last, texts = stage_views(program)[-1], f"{obstacle.setting} {obstacle.instead}"
+def _settings(program: Complete, obstacle: Obstacle) -> list[Origin]:
+    """Where the settings come from that an obstacle names, that in the way first."""
+    last, texts = program.stages[-1], f"{obstacle.setting} {obstacle.instead}"
     names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
-    found = (last.given(aliases().get(name, name)) for name in names)
-    return [given for given in found if given is not None]
+    settings = (aliases().get(name, name) for name in names)
+    return [last.origins[setting] for setting in settings if setting in last.origins]

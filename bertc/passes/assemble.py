@@ -1,149 +1,151 @@
 """The last arrow: a complete, checked program becomes a ``Resolved``."""
 
-from typing import Any
-
-from bertc.ir.data import FULL
+from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.objective import Plm
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun
+from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Resolved, Run, Stage
-from bertc.ir.program.written import Program
-from bertc.passes.dimensions import total_steps
+from bertc.ir.terms.node import Pairs
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, has_tasks, reads_on, stage_views
+from bertc.passes.stages import has_tasks, reads_on
 
 
-def assemble(program: Program) -> Resolved:
+def assemble(program: Complete) -> Resolved:
     """Build the resolved program; the passes have left nothing that could fail here."""
-    value: dict[str, Any] = {name: given.value for name, given in program.settings.items()}
     return Resolved(
         name=program.name,
-        stages=_stages(program, value),
-        vocabulary=value["vocab"],
-        languages=value["languages"],
-        run=Run(**{name: value[name] for name in Run.model_fields}),
+        stages=_stages(program),
+        vocabulary=program.vocab,
+        languages=program.languages,
+        run=Run(**{name: getattr(program, name) for name in Run.model_fields}),
         origins={
-            name: given.origin.kind + (f": {given.origin.source}" if given.origin.source else "")
-            for name, given in program.settings.items()
+            name: origin.kind + (f": {origin.source}" if origin.source else "")
+            for name, origin in program.origins.items()
         },
     )
 
 
-def _causal(program: Program) -> bool:
-    """The checks have seen that all stages agree."""
-    return reads_on(stage_views(program)[0].value("objective"))
-
-
-def _permutes(program: Program) -> bool:
+def _permutes(program: Complete) -> bool:
     """Whether any stage tells tokens in a random order."""
-    terms = (term for stage in stage_views(program) for term in stage.value("objective"))
+    terms = (term for stage in program.stages for term in stage.objective)
     return any(isinstance(term.objective, Plm) for term in terms)
 
 
-def _encoder(value: dict[str, Any], layers: int, causal: bool, two_streams: bool) -> Encoder:
-    heads, widths = layer_values(value["heads"], layers), layer_values(value["ffn"], layers)
+def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
+    layers = stage.layers
+    heads, widths = layer_values(stage.heads, layers), layer_values(stage.ffn, layers)
     return Encoder(
-        vocab_size=value["vocab"].size,
-        embedding=value["embedding"],
-        hidden=value["hidden"],
-        table=value["table"],
-        positions=value["positions"],
-        segments=value["segments"],
-        languages=value["languages"] if value["language_embeddings"] else (),
-        attention=value["attention"],
-        ffn=feed_forward(value["activation"]),
-        norm=value["norm"],
+        vocab_size=stage.vocab.size,
+        embedding=stage.embedding,
+        hidden=stage.hidden,
+        table=stage.table,
+        positions=stage.positions,
+        segments=stage.segments,
+        languages=stage.languages if stage.language_embeddings else (),
+        attention=stage.attention,
+        ffn=feed_forward(stage.activation),
+        norm=stage.norm,
         layers=tuple(
-            LayerWidths(heads=h, head_dim=value["head_dim"], ffn=w)
+            LayerWidths(heads=h, head_dim=stage.head_dim, ffn=w)
             for h, w in zip(heads, widths, strict=True)
         ),
-        attention_owner=owners(value["share"], "attention", layers),
-        ffn_owner=owners(value["share"], "ffn", layers),
+        attention_owner=owners(stage.share, "attention", layers),
+        ffn_owner=owners(stage.share, "ffn", layers),
         causal=causal,
         two_streams=two_streams,
-        pooler=value["pooler"],
-        head=value["head"],
-        dropout=value["dropout"],
-        initializer=value["initializer"],
+        pooler=stage.pooler,
+        head=stage.head,
+        dropout=stage.dropout,
+        initializer=stage.initializer,
     )
 
 
-def _generator(value: dict[str, Any], depth: int) -> Encoder | None:
-    """As the encoder, but for its widths and depth; tied tables have the encoder's width.
+def _generator(stage: StageSettings) -> Encoder | None:
+    """As the encoder, but for its widths, and its depth where one is written.
 
-    ``depth`` is the encoder's, which it has too unless one is written.
+    Tied tables have the encoder's width.
     """
-    node = value["generator"]
+    node = stage.generator
     if not isinstance(node, GeneratorNetwork):
         return None
     widths = {"hidden": node.hidden, "heads": node.heads, "ffn": node.ffn}
     head_dim = node.hidden // node.heads
     # run_pretraining.py: untied tables are as wide as the generator's layers.
-    embedding = node.hidden if node.tie == "none" else value["embedding"]
+    embedding = node.hidden if node.tie == "none" else stage.embedding
     own = {**widths, "head_dim": head_dim, "embedding": embedding, "pooler": False}
-    return _encoder({**value, **own}, node.layers or depth, causal=False, two_streams=False)
+    own["layers"] = node.layers or stage.layers
+    return _encoder(stage.model_copy(update=own), causal=False, two_streams=False)
 
 
-def _stages(program: Program, value: dict[str, Any]) -> tuple[Stage, ...]:
-    total, first, counted_from, stages = total_steps(program), 0, 0, list[Stage]()
-    causal, two_streams = _causal(program), _permutes(program)
-    for view in stage_views(program):
-        depth = view.value("layers")
-        encoder = _encoder(value, depth, causal, two_streams)
-        networks = encoder, _generator(value, depth)
-        begins = isinstance(value["init"], FromRun)
+def _stages(program: Complete) -> tuple[Stage, ...]:
+    first, counted_from, stages = 0, 0, list[Stage]()
+    # The checks have seen that all stages agree.
+    causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
+    for stage in program.stages:
+        networks = _encoder(stage, causal, two_streams), _generator(stage)
+        begins = isinstance(stage.init, FromRun)
         if stages:
             # A task's optimiser knows nothing of what was learned before.
-            tuned = has_tasks(view.value("objective"))
+            tuned = has_tasks(stage.objective)
             other = (stages[-1].encoder, stages[-1].generator) != networks
-            begins = other or view.begins_told or tuned
+            begins = other or stage.begins_told or tuned
         counted_from = first if begins else counted_from
-        stages.append(_stage(view, networks, begins, first, total, counted_from))
-        first += view.value("steps")
+        stages.append(_stage(stage, networks, begins, first, program.total_steps, counted_from))
+        first += stage.steps
     return tuple(stages)
 
 
 def _stage(
-    view: StageView,
+    stage: StageSettings,
     networks: tuple[Encoder, Encoder | None],
     begins: bool,
     first: int,
     total: int,
     counted_from: int,
 ) -> Stage:
-    steps, optimizer = view.value("steps"), view.value("optimizer")
     encoder, generator = networks
-    own_schedule = "optimizer" in view.own
-    tuned = has_tasks(view.value("objective"))
-    schedule_steps = optimizer.schedule_steps(steps if own_schedule else total)
+    own_schedule = "optimizer" in stage.own
+    tuned = has_tasks(stage.objective)
+    schedule_steps = stage.optimizer.schedule_steps(stage.steps if own_schedule else total)
     return Stage(
-        name=view.name,
+        name=stage.name,
         encoder=encoder,
         generator=generator,
-        replacements=view.value("generator"),
-        grow=view.value("grow") if begins else None,
-        steps=steps,
+        replacements=stage.generator,
+        grow=stage.grow if begins else None,
+        steps=stage.steps,
         first_step=first,
-        batch=view.value("batch"),
-        seq=view.value("seq"),
-        microbatch=view.value("microbatch"),
-        objective=view.value("objective"),
-        data=view.value("data"),
-        smoothing=view.value("smoothing"),
-        mixing=view.value("mixing"),
-        format=view.format,
-        pairs=view.pairs,
-        padded=view.format.kind not in FULL or view.translates or tuned,
-        pack=view.value("pack"),
-        memory=view.value("memory"),
-        optimizer=optimizer,
-        warmup_steps=optimizer.warmup_steps(schedule_steps),
+        batch=stage.batch,
+        seq=stage.seq,
+        microbatch=stage.microbatch,
+        objective=stage.objective,
+        data=stage.data,
+        smoothing=stage.smoothing,
+        mixing=stage.mixing,
+        format=stage.format,
+        pairs=_pairs(stage),
+        padded=stage.format.kind not in FULL or stage.translates or tuned,
+        pack=stage.pack,
+        memory=stage.memory,
+        optimizer=stage.optimizer,
+        warmup_steps=stage.optimizer.warmup_steps(schedule_steps),
         schedule_start=first if own_schedule else 0,
         schedule_steps=schedule_steps,
         counted_from=counted_from,
-        freeze=view.value("freeze"),
+        freeze=stage.freeze,
         # Written for the whole of a run, it is meant for its tasks.
-        patience=view.value("patience") if tuned else 0,
+        patience=stage.patience if tuned else 0,
     )
+
+
+def _pairs(stage: StageSettings) -> Pairs:
+    """How pairs are made, which follows from the objective."""
+    kinds = {term.objective.kind for term in stage.objective}
+    if stage.format.kind not in PAIRED:
+        return "none"
+    if "nsp" in kinds:
+        return "random-next"
+    return "swapped" if "sop" in kinds else "consecutive"

@@ -4,46 +4,47 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.growth import FromRun
-from bertc.ir.program.written import Program
+from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import SpanUnit
 from bertc.ir.terms.pairs import PairTerm
-from bertc.passes.dimensions import longest_seq, total_steps
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.permutations import check_order
 from bertc.passes.running import check_running
 from bertc.passes.sharing import layer_values
-from bertc.passes.stages import StageView, reads_on, stage_views
+from bertc.passes.stages import reads_on
 from bertc.planning.plan import largest_divisor
 
 LARGEST_MODEL = 10**15
 
 
-def checks(program: Program, diagnostics: Diagnostics) -> Program:
-    """Report every pair of settings that contradict each other; the program is unchanged."""
+def checks(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report every pair of settings that contradict each other.
+
+    ``hidden=512 heads=10`` is E201.
+    """
     _heads_divide(program, diagnostics)
     _biases_fit(program, diagnostics)
     _not_absurd(program, diagnostics)
     check_languages(program, diagnostics)
     _causal_throughout(program, diagnostics)
     _clusters_fit(program, diagnostics)
-    for stage in stage_views(program):
+    for stage in program.stages:
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
         check_running(stage, diagnostics)
         check_order(stage, diagnostics)
-        _row_fits_positions(stage, diagnostics)
+        _row_fits_positions(stage, program, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
-    return program
 
 
-def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
-    if program.settings["head_dim"].origin.kind != "derived":
+def _heads_divide(program: Complete, diagnostics: Diagnostics) -> None:
+    if program.origins["head_dim"].kind != "derived":
         return
-    hidden = program.settings["hidden"].value
-    for heads in sorted(set(_each(program.settings["heads"].value))):
+    hidden = program.hidden
+    for heads in sorted(set(_each(program.heads))):
         if hidden % heads:
             near = sorted(
                 (h for h in range(1, hidden + 1) if hidden % h == 0), key=lambda h: abs(h - heads)
@@ -55,7 +56,7 @@ def _heads_divide(program: Program, diagnostics: Diagnostics) -> None:
                 label=f"{hidden} / {heads} leaves {hidden % heads}",
                 notes=note(f"hidden = {hidden}", program.span("hidden")),
                 help=" or ".join(f"heads={h}" for h in sorted(near[:2])),
-                fix=fix(program.settings["heads"], f"heads={near[0]}"),
+                fix=fix(program.origins["heads"], f"heads={near[0]}"),
             )
             return
 
@@ -65,30 +66,28 @@ def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else value
 
 
-def _biases_fit(program: Program, diagnostics: Diagnostics) -> None:
+def _biases_fit(program: Complete, diagnostics: Diagnostics) -> None:
     """What all layers add to their queries is as wide as the queries of each."""
-    attention, heads = program.settings["attention"], program.settings["heads"]
-    tied = attention.value.kind == "relative" and not attention.value.untie
-    if tied and len(set(_each(heads.value))) > 1:
+    attention, written = program.attention, program.origins["attention"]
+    tied = attention.kind == "relative" and not attention.untie
+    if tied and len(set(_each(program.heads))) > 1:
         diagnostics.error(
             "E223",
             "layers differ in heads, and attention = relative has biases that all of them share",
-            heads.origin.span,
-            notes=note("attention is set here", attention.origin.span),
-            **argument("attention", attention, "untie", "true"),
+            program.span("heads"),
+            notes=note("attention is set here", written.span),
+            **argument("attention", written, "untie", "true"),
         )
 
 
-def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
-    value = {name: given.value for name, given in program.settings.items()}
-    layers = max(view.value("layers") for view in stage_views(program))
+def _not_absurd(program: Complete, diagnostics: Diagnostics) -> None:
+    layers = max(stage.layers for stage in program.stages)
+    widths = layer_values(program.heads, layers), layer_values(program.ffn, layers)
     per_layer = sum(
-        4 * value["hidden"] * heads * value["head_dim"] + 2 * value["hidden"] * ffn
-        for heads, ffn in zip(
-            layer_values(value["heads"], layers), layer_values(value["ffn"], layers), strict=False
-        )
+        4 * program.hidden * heads * program.head_dim + 2 * program.hidden * ffn
+        for heads, ffn in zip(*widths, strict=False)
     )
-    size = per_layer + value["vocab"].size * value["embedding"]
+    size = per_layer + program.vocab.size * program.embedding
     if size > LARGEST_MODEL:
         diagnostics.error(
             "E214",
@@ -98,8 +97,8 @@ def _not_absurd(program: Program, diagnostics: Diagnostics) -> None:
         )
 
 
-def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
-    terms, span = stage.value("objective"), stage.span("objective")
+def _objective_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    terms, span = stage.objective, stage.span("objective")
     kinds = [term.name for term in terms]
     for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
         diagnostics.error(
@@ -124,7 +123,7 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             label="clm stands alone",
             help=f"objective=clm or objective={other}",
-            fix=fix(stage.given("objective"), "objective=clm"),
+            fix=fix(stage.origins["objective"], "objective=clm"),
         )
     spans = any(
         isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
@@ -139,11 +138,11 @@ def _objective_possible(stage: StageView, diagnostics: Diagnostics) -> None:
         )
 
 
-def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
-    table, head = program.settings["table"].value, program.settings["head"].value
-    span, hidden = program.span("table"), program.settings["hidden"].value
-    vocab, embedding = program.settings["vocab"].value.size, program.settings["embedding"].value
-    whole = "table=whole" + " head=linear" * (program.settings["head"].origin.kind != "derived")
+def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
+    table, head = program.table, program.head
+    span, hidden = program.span("table"), program.hidden
+    vocab, embedding = program.vocab.size, program.embedding
+    whole = "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
             diagnostics.error(
@@ -166,18 +165,18 @@ def _clusters_fit(program: Program, diagnostics: Diagnostics) -> None:
     elif table.narrows and head.kind != "adaptive":
         problem = f"a {head.kind} head reads one table, and there is one a cluster"
         rule = "head=adaptive"
-    elif program.settings["generator"].value.kind == "network":
+    elif program.generator.kind == "network":
         problem, rule = "a generator draws from one softmax, and there are several", whole
-    elif any(t.objective.kind == "sbo" for s in stage_views(program) for t in s.value("objective")):
+    elif any(t.objective.kind == "sbo" for s in program.stages for t in s.objective):
         problem, rule = "sbo tells tokens by one softmax, and there are several", whole
     else:
         return
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
 
 
-def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
-    stages = stage_views(program)
-    other = next((s for s in stages if reads_on(s.value("objective")) != _causal(stages)), None)
+def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
+    stages = program.stages
+    other = next((s for s in stages if reads_on(s.objective) != _causal(stages)), None)
     if other is not None:
         diagnostics.error(
             "E218",
@@ -189,15 +188,13 @@ def _causal_throughout(program: Program, diagnostics: Diagnostics) -> None:
         )
 
 
-def _causal(stages: tuple[StageView, ...]) -> bool:
-    return reads_on(stages[0].value("objective"))
+def _causal(stages: tuple[StageSettings, ...]) -> bool:
+    return reads_on(stages[0].objective)
 
 
-def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
+def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
-    asking = [
-        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, PairTerm)
-    ]
+    asking = [t.objective.kind for t in stage.objective if isinstance(t.objective, PairTerm)]
     begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
     if asking and not paired:
         diagnostics.error(
@@ -206,80 +203,81 @@ def _objective_fits_format(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
-            fix=fix(stage.given("format"), "format=segment-pair"),
+            fix=fix(stage.origins["format"], "format=segment-pair"),
         )
-    if asking and not stage.program.settings["pooler"].value:
+    if asking and not stage.pooler:
         diagnostics.error(
             "E215",
             f"{asking[0]} reads the pooler, and pooler = false",
             span,
-            notes=note("the pooler is switched off here", stage.program.span("pooler")),
+            notes=note("the pooler is switched off here", stage.span("pooler")),
             help="pooler=true",
         )
     filled = stage.format.kind in FILLED and not stage.translates
-    if stage.value("pack") and filled and stage.value("memory"):
+    if stage.pack and filled and stage.memory:
         diagnostics.error(
             "E216",
             f"{stage.format.kind} rows go on from document to document, and pack = true",
             stage.span("pack"),
-            notes=note(f"memory = {stage.value('memory')}", stage.span("memory")),
+            notes=note(f"memory = {stage.memory}", stage.span("memory")),
             label="a memory goes on from such rows alone",
             help="pack=false",
-            fix=fix(stage.given("pack"), "pack=false"),
+            fix=fix(stage.origins["pack"], "pack=false"),
         )
-    elif stage.value("pack") and filled:
+    elif stage.pack and filled:
         diagnostics.error(
             "E216",
             f"{stage.format.kind} rows go on from document to document, and pack = true",
             stage.span("pack"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
-            label="" if stage.value("memory") else "rows of doc-sentences end with their document",
-            help="pack=false" if stage.value("memory") else "format=doc-sentences",
-            fix=fix(stage.given("pack"), "pack=false")
-            if stage.value("memory")
-            else fix(stage.given("format"), "format=doc-sentences"),
+            label="" if stage.memory else "rows of doc-sentences end with their document",
+            help="pack=false" if stage.memory else "format=doc-sentences",
+            fix=fix(stage.origins["pack"], "pack=false")
+            if stage.memory
+            else fix(stage.origins["format"], "format=doc-sentences"),
         )
     _segments_fit(stage, diagnostics)
 
 
-def _segments_fit(stage: StageView, diagnostics: Diagnostics) -> None:
-    given, kind = stage.program.settings["segments"], stage.format.kind
-    rows, many = kind, 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
+def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    origin, segments, kind = stage.origins["segments"], stage.segments, stage.format.kind
+    rows: str = kind
+    many = 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
     if many == 1 and stage.translates:
         rows, many = "tlm", 2
-    if 0 < given.value < many:
+    if 0 < segments < many:
         number = {2: "two", 3: "three"}[many]
         diagnostics.error(
             "E211",
-            f"{rows} rows have {number} segments, and segments = {given.value}",
-            given.origin.span or stage.span("format"),
-            notes=note(f"format = {kind}", stage.span("format")) if given.origin.span else (),
+            f"{rows} rows have {number} segments, and segments = {segments}",
+            origin.span or stage.span("format"),
+            notes=note(f"format = {kind}", stage.span("format")) if origin.span else (),
             label="without any, separators alone tell the segments apart",
             help=f"segments={many} or segments=0",
-            fix=fix(given, f"segments={many}"),
+            fix=fix(origin, f"segments={many}"),
         )
 
 
-def _row_fits_positions(stage: StageView, diagnostics: Diagnostics) -> None:
-    positions, seq = stage.program.settings["positions"].value, stage.value("seq")
+def _row_fits_positions(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
+    positions, seq = stage.positions, stage.seq
     room = positions.room
     if room is not None and seq > room:
-        more_rows = f"positions={longest_seq(stage.program)}"
-        written = stage.program.settings["positions"]
+        more_rows = f"positions={program.longest_seq}"
+        written = stage.origins["positions"]
         # Those of another network are as many as it has.
-        fixed = positions.offset or isinstance(stage.program.settings["init"].value, FromRun)
+        fixed = positions.offset or isinstance(stage.init, FromRun)
         diagnostics.error(
             "E203",
             f"rows of {seq} tokens need {seq} positions, and there are {room}",
-            stage.span("seq") or stage.program.span("positions"),
-            notes=note(f"positions = {positions.rows} rows", stage.program.span("positions")),
+            stage.span("seq") or stage.span("positions"),
+            notes=note(f"positions = {positions.rows} rows", stage.span("positions")),
             help=f"seq={room}" if fixed else more_rows,
-            fix=fix(stage.given("seq"), f"seq={room}") if fixed else fix(written, more_rows),
+            fix=fix(stage.origins["seq"], f"seq={room}") if fixed else fix(written, more_rows),
         )
 
 
-def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
-    batch, microbatch = stage.value("batch"), stage.value("microbatch")
+def _batch_divides(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    batch, microbatch = stage.batch, stage.microbatch
     if microbatch and batch % microbatch:
         near = largest_divisor(batch, microbatch)
         diagnostics.error(
@@ -291,9 +289,9 @@ def _batch_divides(stage: StageView, diagnostics: Diagnostics) -> None:
         )
 
 
-def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -> None:
-    optimizer = stage.value("optimizer")
-    steps = stage.value("steps") if "optimizer" in stage.own else total_steps(program)
+def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
+    optimizer = stage.optimizer
+    steps = stage.steps if "optimizer" in stage.own else program.total_steps
     length = optimizer.schedule_steps(steps)
     warmup = optimizer.warmup_steps(length)
     written = stage.span("optimizer") or stage.span("steps")
@@ -303,5 +301,5 @@ def _warmup_fits(stage: StageView, program: Program, diagnostics: Diagnostics) -
             f"warm-up takes {warmup} steps of a schedule of {length}",
             written,
             notes=note(f"steps = {steps}", stage.span("steps")),
-            **argument("optimizer", stage.given("optimizer"), "warmup", "1%"),
+            **argument("optimizer", stage.origins["optimizer"], "warmup", "1%"),
         )

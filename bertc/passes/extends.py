@@ -10,8 +10,8 @@ from bertc.ir.program.written import Given, Program, StageGiven
 def extends(program: Program, diagnostics: Diagnostics) -> Program:
     """Settings of the base hold unless the program gives its own; its stages replace the base's.
 
-    ``extends bert-base  layers=6`` is bert-base with six layers. What the program writes outside
-    its stages also wins over the stages of the base, and ``--set`` over every stage:
+    ``extends bert-base  layers=6`` becomes ``layers=6 hidden=768 ...``. What the program writes
+    outside its stages also wins over the stages of the base, and ``--set`` over every stage:
     ``extends bert-base  seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of
     the run: ``extends bert-base  steps=1000`` has stages of 900 and 100 steps, as 9 : 1 before.
     """

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TypedDict
 
 from bertc.diagnostics import Fix, Note, Span
-from bertc.ir.program.written import Given
-from bertc.passes.stages import StageView
+from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.written import Origin
 
 Place = tuple[str | int, ...]
 """The address of a piece of a value, as in ``Origin.parts``."""
@@ -17,22 +17,22 @@ def note(message: str, span: Span | None) -> tuple[Note, ...]:
     return (Note(message, span),) if span else ()
 
 
-def fix(given: Given | None, instead: str) -> Fix | None:
+def fix(origin: Origin | None, instead: str) -> Fix | None:
     """Write a setting anew, where this spec or ``--set`` writes it."""
-    span = written(given)
+    span = written(origin)
     return Fix(span, instead) if span else None
 
 
-def fix_argument(given: Given | None, place: Place, name: str, value: str) -> Fix | None:
+def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> Fix | None:
     """Write one argument of a kind anew, or put it behind the others; all else stays.
 
     ``place`` is where the kind stands in the value: () for a kind by itself.
     """
-    span = written(given)
-    kind = given.origin.parts.get(place) if given else None
-    if given is None or span is None or kind is None:
+    span = written(origin)
+    kind = origin.parts.get(place) if origin else None
+    if origin is None or span is None or kind is None:
         return None
-    if argument := given.origin.parts.get((*place, name)):
+    if argument := origin.parts.get((*place, name)):
         return Fix(argument, value if argument != kind else f"{name}={value}")
     if kind.text.endswith(")"):
         return Fix(Span(kind.source, kind.end - 1, kind.end), f", {name}={value})")
@@ -40,14 +40,14 @@ def fix_argument(given: Given | None, place: Place, name: str, value: str) -> Fi
     return Fix(kind, f"{kind.text}({name}={value})") if bare else None
 
 
-def fix_settings(stage: StageView, beside: Given | None, settings: str) -> Fix | None:
+def fix_settings(stage: StageSettings, beside: Origin | None, settings: str) -> Fix | None:
     """Write several settings anew, ``a=1 b=2``; those that are not there yet beside another."""
     anchor = written(beside)
     if anchor is None:
         return None
     edits = []
     for setting in settings.split():
-        span = written(stage.given(setting.partition("=")[0]))
+        span = written(stage.origins.get(setting.partition("=")[0]))
         after = Span(anchor.source, anchor.end, anchor.end)
         edits.append(Fix(span, setting) if span else Fix(after, f" {setting}"))
     if any(edit.span.source != anchor.source for edit in edits):
@@ -62,31 +62,30 @@ class Way(TypedDict):
     fix: Fix | None
 
 
-def argument(setting: str, given: Given | None, name: str, value: str, place: Place = ()) -> Way:
+def argument(setting: str, origin: Origin | None, name: str, value: str, place: Place = ()) -> Way:
     """Another value of an argument; of a setting that stands elsewhere, that it be written here."""
-    edit = fix_argument(given, place, name, value)
+    edit = fix_argument(origin, place, name, value)
     help = f"{name}={value}" if edit else f"write {setting} anew, with {name} {value}"
     return {"help": help, "fix": edit}
 
 
-def fix_kind(given: Given | None, kind: str) -> Fix | None:
+def fix_kind(origin: Origin | None, kind: str) -> Fix | None:
     """Write another kind of the same arguments."""
-    span = written(given)
-    value = given.origin.parts.get(()) if given else None
+    span = written(origin)
+    value = origin.parts.get(()) if origin else None
     if span is None or value is None:
         return None
     _, bracket, arguments = value.text.partition("(")
     return Fix(value, kind + bracket + arguments)
 
 
-def terms_written(given: Given | None, wanted: Callable[[int], bool]) -> str:
+def terms_written(origin: Origin, wanted: Callable[[int], bool]) -> str:
     """The terms of a sum as they are written, those that are wanted; empty if none is written."""
-    if given is None:
-        return ""
-    spans = (given.origin.parts.get((index,)) for index in range(len(given.value)))
-    return " + ".join(span.text for index, span in enumerate(spans) if span and wanted(index))
+    tops = (place[0] for place in origin.parts if len(place) == 1)
+    terms = sorted(at for at in tops if isinstance(at, int) and wanted(at))
+    return " + ".join(origin.parts[(at,)].text for at in terms)
 
 
-def written(given: Given | None) -> Span | None:
+def written(origin: Origin | None) -> Span | None:
     """Where this spec, or ``--set``, writes a setting, if one does."""
-    return given.origin.span if given and given.origin.kind in ("written", "set") else None
+    return origin.span if origin and origin.kind in ("written", "set") else None

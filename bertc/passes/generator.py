@@ -1,42 +1,50 @@
 """The pass over the generator: its widths are filled in, and what cannot use it is refused."""
 
-from typing import Any
-
 from bertc.diagnostics import Diagnostics, Fix
 from bertc.ir.learning.objective import Rtd
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
+from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.masked import Masked
 from bertc.passes.fixes import argument, fix, fix_argument, note
-from bertc.passes.stages import StageView, stage_views
 
 WIDEST = 16.0
 """The largest ``size`` that can be written."""
 
 
-def generator(program: Program, diagnostics: Diagnostics) -> Program:
-    """Complete a generator network from the encoder, and check it against the objectives.
+def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
+    """Complete a generator network from the encoder.
 
-    ``hidden=256 generator=0.25`` becomes ``generator=network(size=0.25, hidden=64, heads=1,
-    ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
+    ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
+    hidden=64, heads=1, ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
     """
-    given = program.settings["generator"]
-    _has_use(program, given.value, diagnostics)
-    for stage in stage_views(program):
-        _stage_fits(stage, given.value, diagnostics)
+    given, hidden = program.settings["generator"], program.settings["hidden"]
     if not isinstance(given.value, GeneratorNetwork):
         return program
-    _one_width(program, given.value, diagnostics)
-    network = _complete(given.value, {n: g.value for n, g in program.settings.items()})
-    _network_possible(program, network, diagnostics)
+    _one_width(given, hidden, diagnostics)
+    network = _complete(given.value, hidden.value)
     return program.with_settings({"generator": Given(network, given.origin)})
 
 
-def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork:
-    by_size = max(1, round(value["hidden"] * node.size))
+def generator(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report a generator that no objective has a use for, and one that cannot be.
+
+    ``generator=0.25`` is E231 beside ``objective=mlm``.
+    """
+    node = program.generator
+    _has_use(program, node, diagnostics)
+    for stage in program.stages:
+        _stage_fits(stage, node, diagnostics)
+    if isinstance(node, GeneratorNetwork):
+        _network_possible(program, node, diagnostics)
+
+
+def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
+    """A generator of an encoder that is so wide."""
+    by_size = max(1, round(encoder * node.size))
     hidden = node.hidden or by_size
-    size = node.size if hidden == by_size else min(hidden / value["hidden"], WIDEST)
+    size = node.size if hidden == by_size else min(hidden / encoder, WIDEST)
     return node.model_copy(
         update={
             "size": size,  # as wide as it is, so that what is printed of it reads back
@@ -47,23 +55,24 @@ def _complete(node: GeneratorNetwork, value: dict[str, Any]) -> GeneratorNetwork
     )
 
 
-def _one_width(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
+def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
     """Its width is written in one way, or twice the same."""
-    given, hidden = program.settings["generator"], program.settings["hidden"].value
+    node: GeneratorNetwork = given.value
+    hidden, origin = encoder.value, given.origin
     by_size = max(1, round(hidden * node.size))
     if node.hidden and "size" in node.model_fields_set and node.hidden != by_size:
         diagnostics.error(
             "E235",
             f"the generator is {node.hidden} wide, and size={node.size:g} of {hidden} is {by_size}",
-            given.origin.parts.get(("hidden",), given.origin.span),
+            origin.parts.get(("hidden",), origin.span),
             label="size and hidden both say how wide it is",
-            notes=note(f"size = {node.size:g}", given.origin.parts.get(("size",))),
-            **argument("generator", given, "hidden", str(by_size)),
+            notes=note(f"size = {node.size:g}", origin.parts.get(("size",))),
+            **argument("generator", origin, "hidden", str(by_size)),
         )
 
 
-def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> None:
-    objectives = [t.objective for s in stage_views(program) for t in s.value("objective")]
+def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> None:
+    objectives = [t.objective for s in program.stages for t in s.objective]
     span = program.span("generator")
     replacing = any(isinstance(objective, Rtd) for objective in objectives)
     if not isinstance(node, NoGenerator) and not replacing:
@@ -75,7 +84,7 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             help="objective=rtd*50+mlm or generator=none"
             if isinstance(node, GeneratorNetwork)
             else "generator=none",
-            fix=fix(program.settings["generator"], "generator=none"),
+            fix=fix(program.origins["generator"], "generator=none"),
         )
     learns = any(isinstance(objective, Masked) for objective in objectives)
     if isinstance(node, GeneratorNetwork) and replacing and not learns:
@@ -86,13 +95,13 @@ def _has_use(program: Program, node: Generator, diagnostics: Diagnostics) -> Non
             label="it learns mlm",
             notes=note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm or generator=unigram",
-            fix=fix(program.settings["generator"], "generator=unigram"),
+            fix=fix(program.origins["generator"], "generator=unigram"),
         )
 
 
-def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> None:
+def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics) -> None:
     """Whether what is replaced in a stage has a source, and is chosen once."""
-    objectives = [term.objective for term in stage.value("objective")]
+    objectives = [term.objective for term in stage.objective]
     replacing = next((o for o in objectives if isinstance(o, Rtd)), None)
     if replacing is None:
         return
@@ -111,9 +120,9 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
             f"mlm predicts what is masked, and generator = {node.kind} leaves nothing masked",
             span,
             label="without a generator network the encoder alone reads, and it reads replacements",
-            notes=note(f"generator = {node.kind}", stage.program.span("generator")),
+            notes=note(f"generator = {node.kind}", stage.span("generator")),
             help="objective=rtd or generator=0.25",
-            fix=fix(stage.program.settings["generator"], "generator=0.25"),
+            fix=fix(stage.origins["generator"], "generator=0.25"),
         )
     elif masks and replacing.p != Rtd().p:
         by_mlm = _chosen_by_mlm(stage, replacing.p)
@@ -127,16 +136,16 @@ def _stage_fits(stage: StageView, node: Generator, diagnostics: Diagnostics) -> 
         )
 
 
-def _chosen_by_mlm(stage: StageView, p: float) -> Fix | None:
+def _chosen_by_mlm(stage: StageSettings, p: float) -> Fix | None:
     """What rtd says of p, said by mlm in one edit of the objective; all else as written."""
-    terms = [term.objective for term in stage.value("objective")]
-    given = stage.given("objective")
+    terms = [term.objective for term in stage.objective]
+    origin = stage.origins["objective"]
     mlm, rtd = (next(i for i, t in enumerate(terms) if isinstance(t, k)) for k in (Masked, Rtd))
     edits = (
-        fix_argument(given, (mlm, "objective"), "p", f"{p:g}"),
-        fix_argument(given, (rtd, "objective"), "p", f"{Rtd().p:g}"),
+        fix_argument(origin, (mlm, "objective"), "p", f"{p:g}"),
+        fix_argument(origin, (rtd, "objective"), "p", f"{Rtd().p:g}"),
     )
-    whole = given.origin.span if given else None
+    whole = origin.span
     if whole is None or not all(edits):
         return None
     text = whole.text
@@ -146,14 +155,14 @@ def _chosen_by_mlm(stage: StageView, p: float) -> Fix | None:
     return Fix(whole, text)
 
 
-def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
+def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
     """Its heads and, at its depth, the sharing it has from the encoder."""
-    span, scheme = program.span("generator"), program.settings["share"].value
-    given = program.settings["generator"]
+    span, scheme = program.span("generator"), program.share
+    origin = program.origins["generator"]
     if node.hidden % node.heads:
         fitting = (n for n in range(1, node.hidden + 1) if node.hidden % n == 0)
         near = min(fitting, key=lambda n: abs(n - node.heads))
-        within = fix_argument(given, (), "heads", str(near))
+        within = fix_argument(origin, (), "heads", str(near))
         whole = f"generator=network({node.size:g}, heads={near})"
         diagnostics.error(
             "E201",
@@ -161,10 +170,10 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             span,
             label=f"{node.hidden} / {node.heads} leaves {node.hidden % node.heads}",
             help=whole if not within else f"heads={near}",
-            fix=within or fix(given, whole),
+            fix=within or fix(origin, whole),
         )
     sharing = note("the sharing is set here", program.span("share"))
-    deepest = max(view.value("layers") for view in stage_views(program))
+    deepest = max(view.layers for view in program.stages)
     shared = node.layers not in (0, deepest) and (
         (isinstance(scheme, ShareGroups) and scheme.groups > node.layers)
         or isinstance(scheme, ShareMap)
@@ -176,5 +185,5 @@ def _network_possible(program: Program, node: GeneratorNetwork, diagnostics: Dia
             span,
             label=f"share={scheme.kind} is made for another depth",
             notes=sharing,
-            **argument("generator", given, "layers", str(deepest)),
+            **argument("generator", origin, "layers", str(deepest)),
         )

@@ -7,85 +7,88 @@ from bertc.diagnostics import Diagnostics, Note
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
 from bertc.ir.network.sharing import SharedPart
-from bertc.ir.program.written import Given, Program
-from bertc.passes.fixes import fix, fix_kind, note
+from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.written import Origin
+from bertc.passes.fixes import fix, fix_kind, note, written
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import StageView, stage_views
 
 
-def growth(program: Program, diagnostics: Diagnostics) -> Program:
-    """Report every stage that cannot begin from the one before; the program is unchanged."""
+def growth(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report every stage that cannot begin from the one before.
+
+    ``stage "a" { layers=4 } stage "b" { layers=2 }`` is E260.
+    """
     if diagnostics.found:
-        return program
+        return
     _generator_possible(program, diagnostics)
     if not diagnostics.found:
         _something_grows(program, diagnostics)
-    for earlier, later in pairwise(stage_views(program)):
-        before, after = earlier.value("layers"), later.value("layers")
-        if after < before:
-            _refuse_shrinking(earlier, later, diagnostics)
-        elif after > before and isinstance(later.value("grow"), Identity):
-            _identity_possible(program, later, before, diagnostics)
-        elif after > before and not isinstance(later.value("grow"), FromGenerator):
-            _alike(program, later, before, diagnostics)
-            _together(program, later, before, diagnostics)
-    return program
+    for earlier, later in pairwise(program.stages):
+        before, after = earlier.layers, later.layers
+        match later.grow:
+            case _ if after < before:
+                _refuse_shrinking(earlier, later, diagnostics)
+            case Identity() if after > before:
+                _identity_possible(program, later, before, diagnostics)
+            case Stack() | Interleave() as grow if after > before:
+                _alike(program, later, grow, before, diagnostics)
+                _together(program, later, grow, before, diagnostics)
 
 
-def _something_grows(program: Program, diagnostics: Diagnostics) -> None:
+def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
     """Report what is said of growing where no network begins from another."""
-    views, begins = stage_views(program), isinstance(program.settings["init"].value, FromRun)
+    views, begins = program.stages, isinstance(program.init, FromRun)
     before: int | None = None
     any_grows = begins
     for stage in views:
-        grows = stage.value("layers") != before if before else begins
+        grows = stage.layers != before if before else begins
         any_grows |= bool(before) and grows
         if "grow" in stage.own and not grows and not stage.begins_told:
             why = f"the one before has {before} layers too" if before else "it is the first"
             _nothing_grows(stage.own["grow"], f'in stage "{stage.name}": {why}', diagnostics)
-        before = stage.value("layers")
-    given = program.settings["grow"]
-    if not any_grows and given.value != Stack() and given.origin.kind in ("written", "set"):
-        _nothing_grows(given, "in this run", diagnostics)
+        before = stage.layers
+    if not any_grows and program.grow != Stack() and written(program.origins["grow"]):
+        _nothing_grows(program.origins["grow"], "in this run", diagnostics)
 
 
-def _nothing_grows(given: Given, where: str, diagnostics: Diagnostics) -> None:
+def _nothing_grows(origin: Origin, where: str, diagnostics: Diagnostics) -> None:
     diagnostics.error(
         "E264",
         f"grow says how a deeper network begins, and nothing grows {where}",
-        given.origin.span,
+        origin.span,
         label="a later stage with more layers would grow",
         help="remove it",
-        fix=fix(given, ""),
+        fix=fix(origin, ""),
     )
 
 
-def _generator_possible(program: Program, diagnostics: Diagnostics) -> None:
+def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
     """Where the encoder begins as its generator: that was trained before, and is of its size."""
-    generator, views = program.settings["generator"], stage_views(program)
-    for place, stage in enumerate(views):
-        given = stage.given("grow")
-        if given is None or not isinstance(given.value, FromGenerator):
+    generator, stages = program.generator, program.stages
+    made = program.origins["generator"]
+    for place, stage in enumerate(stages):
+        if not isinstance(stage.grow, FromGenerator):
             continue
-        problem, instead, tie = "", "grow=stack", _tie(generator.value)
+        problem, instead, tie = "", "grow=stack", _tie(generator)
         as_wide = "generator=1" if tie == "embeddings" else f"generator=network(1, tie={tie})"
         if not stage.begins_told or not place:
             problem = "the encoder is to begin as its generator, and no stage trained that before"
-        elif not isinstance(generator.value, GeneratorNetwork):
+        elif not isinstance(generator, GeneratorNetwork):
             problem = "the encoder is to begin as its generator, and generator = "
-            problem += generator.value.kind
-        elif _sizes(program, stage) != _sizes(program, stage, generator.value):
+            problem += generator.kind
+        elif _sizes(program, stage) != _sizes(program, stage, generator):
             problem = "the encoder is to begin as its generator, and they differ in size"
             instead = as_wide
-        elif stage.value("layers") != views[place - 1].value("layers"):
+        elif stage.layers != stages[place - 1].layers:
             problem = "the encoder is to begin as its generator, and to be deeper than before"
         if problem:
-            told = fix(generator, as_wide) if instead == as_wide else fix_kind(given, "stack")
+            grow = stage.origins["grow"]
+            told = fix(made, as_wide) if instead == as_wide else fix_kind(grow, "stack")
             diagnostics.error(
                 "E263",
                 problem,
-                given.origin.span,
-                notes=note(f"generator = {generator.value.kind}", generator.origin.span),
+                grow.span,
+                notes=note(f"generator = {generator.kind}", made.span),
                 help=instead,
                 fix=told,
             )
@@ -97,23 +100,22 @@ def _tie(node: Generator) -> str:
 
 
 def _sizes(
-    program: Program, stage: StageView, node: GeneratorNetwork | None = None
+    program: Complete, stage: StageSettings, node: GeneratorNetwork | None = None
 ) -> tuple[object, ...]:
     """Depth and widths of the encoder or of its generator."""
-    depth = stage.value("layers")
+    depth = stage.layers
     if node is not None:
-        embedding = node.hidden if node.tie == "none" else program.settings["embedding"].value
+        embedding = node.hidden if node.tie == "none" else program.embedding
         each = layer_values(node.heads, depth), layer_values(node.ffn, depth)
         return (node.layers or depth, node.hidden, *each, node.hidden // node.heads, embedding)
-    heads, ffn = (layer_values(program.settings[name].value, depth) for name in ("heads", "ffn"))
-    hidden, head_dim, embedding = (
-        program.settings[name].value for name in ("hidden", "head_dim", "embedding")
-    )
-    return (depth, hidden, heads, ffn, head_dim, embedding)
+    heads, ffn = layer_values(program.heads, depth), layer_values(program.ffn, depth)
+    return (depth, program.hidden, heads, ffn, program.head_dim, program.embedding)
 
 
-def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnostics) -> None:
-    before, after = earlier.value("layers"), later.value("layers")
+def _refuse_shrinking(
+    earlier: StageSettings, later: StageSettings, diagnostics: Diagnostics
+) -> None:
+    before, after = earlier.layers, later.layers
     span = earlier.span("layers")
     diagnostics.error(
         "E260",
@@ -126,13 +128,19 @@ def _refuse_shrinking(earlier: StageView, later: StageView, diagnostics: Diagnos
     )
 
 
-def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnostics) -> None:
+def _alike(
+    program: Complete,
+    stage: StageSettings,
+    grow: Stack | Interleave,
+    before: int,
+    diagnostics: Diagnostics,
+) -> None:
     """A layer is as wide as the one whose copy it is."""
-    after = stage.value("layers")
-    for setting in ("heads", "ffn"):
-        widths = layer_values(program.settings[setting].value, after)
+    after = stage.layers
+    for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
+        widths = layer_values(value, after)
         for layer in range(after):
-            source = stage.value("grow").source(layer, before, after)
+            source = grow.source(layer, before, after)
             if widths[layer] != widths[source]:
                 diagnostics.error(
                     "E261",
@@ -142,16 +150,22 @@ def _alike(program: Program, stage: StageView, before: int, diagnostics: Diagnos
                     label="a copy is as wide as the original",
                     notes=_grown_here(stage, before),
                     help=f"{setting}={widths[0]} or grow=identity norm=pre",
-                    fix=fix(program.settings[setting], f"{setting}={widths[0]}"),
+                    fix=fix(program.origins[setting], f"{setting}={widths[0]}"),
                 )
                 return
 
 
-def _together(program: Program, stage: StageView, before: int, diagnostics: Diagnostics) -> None:
+def _together(
+    program: Complete,
+    stage: StageSettings,
+    grow: Stack | Interleave,
+    before: int,
+    diagnostics: Diagnostics,
+) -> None:
     """Layers that share weights begin as copies of layers that did."""
-    after, share, grow = stage.value("layers"), program.settings["share"], stage.value("grow")
+    after, share = stage.layers, program.share
     for part in get_args(SharedPart):
-        old, new = (owners(share.value, part, depth) for depth in (before, after))
+        old, new = (owners(share, part, depth) for depth in (before, after))
         layer = parted(grow, old, new)
         if layer is None:
             continue
@@ -164,32 +178,32 @@ def _together(program: Program, stage: StageView, before: int, diagnostics: Diag
             stage.span("grow") or stage.span("layers"),
             label="layers that share weights begin as layers that shared them",
             notes=(
-                *note("the sharing is set here", share.origin.span),
+                *note("the sharing is set here", program.span("share")),
                 *_grown_here(stage, before),
             ),
             help="grow=interleave" if kept else "share=none or share=all",
-            fix=fix_kind(stage.given("grow"), "interleave") if kept else None,
+            fix=fix_kind(stage.origins["grow"], "interleave") if kept else None,
         )
         return
 
 
 def _identity_possible(
-    program: Program, stage: StageView, before: int, diagnostics: Diagnostics
+    program: Complete, stage: StageSettings, before: int, diagnostics: Diagnostics
 ) -> None:
     """New layers change nothing if states pass by them, and if they have weights of their own."""
-    after, share = stage.value("layers"), program.settings["share"]
-    if program.settings["norm"].value.kind != "pre":
+    after, share = stage.layers, program.share
+    if program.norm.kind != "pre":
         diagnostics.error(
             "E262",
             "a layer with norm=post is never the identity: what passes it by is normed once more",
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
             help="grow=stack or norm=pre",
-            fix=fix_kind(stage.given("grow"), "stack"),
+            fix=fix_kind(stage.origins["grow"], "stack"),
         )
         return
     for part in get_args(SharedPart):
-        old, new = (owners(share.value, part, depth) for depth in (before, after))
+        old, new = (owners(share, part, depth) for depth in (before, after))
         moved = next((n for n in range(before) if old[n] != new[n]), None)
         borrower = next((n for n in range(before, after) if new[n] < before), moved)
         if borrower is not None:
@@ -198,14 +212,14 @@ def _identity_possible(
                 f"layer {borrower} cannot be added as an identity: its {part} is "
                 f"that of layer {new[borrower]}",
                 stage.span("grow") or stage.span("layers"),
-                notes=note("the sharing is set here", share.origin.span),
+                notes=note("the sharing is set here", program.span("share")),
                 help="grow=stack or share=none",
-                fix=fix_kind(stage.given("grow"), "stack"),
+                fix=fix_kind(stage.origins["grow"], "stack"),
             )
             return
 
 
-def _grown_here(stage: StageView, before: int) -> tuple[Note, ...]:
+def _grown_here(stage: StageSettings, before: int) -> tuple[Note, ...]:
     span = stage.span("layers")
-    message = f'stage "{stage.name}" grows from {before} to {stage.value("layers")} layers'
+    message = f'stage "{stage.name}" grows from {before} to {stage.layers} layers'
     return note(message, span)

@@ -3,29 +3,27 @@
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
 from bertc.ir.network.growth import FromRun
-from bertc.ir.program.written import Program
-from bertc.passes.stages import stage_views
+from bertc.ir.program.complete import Complete
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.paths import files_matching, is_folder, user_path
 
 
-def missing_inputs(program: Program, diagnostics: Diagnostics) -> None:
+def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report files of text that are not there, or are no text by their names, and a missing init.
 
     Only where they are wanted: what a run would cost can be said without them. Data sets of a hub
     and installed packages are not looked for.
     """
-    init, known = program.settings["init"].value, {each.code for each in diagnostics.found}
+    init, known = program.init, {each.code for each in diagnostics.found}
     if isinstance(init, FromRun) and not is_folder(init.path) and "E265" not in known:
-        nowhere_to_begin(program, diagnostics)
+        nowhere_to_begin(init, program.span("init"), diagnostics)
     told = {(each.message, each.span) for each in diagnostics.found}
-    for stage in stage_views(program):
-        given = stage.given("data")
-        assert given is not None, "the defaults are filled in"
-        for index, share in enumerate(given.value):
+    for stage in program.stages:
+        origin = stage.origins["data"]
+        for index, share in enumerate(stage.data):
             for name, argument in _named(share.corpus):
-                span = given.origin.parts.get((index, "corpus", argument), given.origin.span)
+                span = origin.parts.get((index, "corpus", argument), origin.span)
                 found = files_matching(name)
                 if (first := next(found, None)) is None:
                     _missing(name, span, diagnostics, told)

@@ -2,23 +2,23 @@
 
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
+from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
-from bertc.ir.program.written import Program
 from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import fix, note, terms_written
-from bertc.passes.stages import StageView, has_tasks, stage_views
+from bertc.passes.stages import has_tasks
 
 
-def check_languages(program: Program, diagnostics: Diagnostics) -> None:
+def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
     """Report text that no objective reads, objectives without text, and unknown languages."""
     before = len(diagnostics.found)
-    for stage in stage_views(program):
-        kinds = [term.objective.kind for term in stage.value("objective")]
+    for stage in program.stages:
+        kinds = [str(term.objective.kind) for term in stage.objective]
         if "tlm" in kinds:
             _translations_possible(stage, kinds, diagnostics)
     if len(diagnostics.found) == before:
         _languages_known(program, diagnostics)
-        for stage in stage_views(program):
+        for stage in program.stages:
             _several_to_smooth(stage, diagnostics)
 
 
@@ -26,11 +26,11 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diagnostics) -> None:
-    parallel = [isinstance(share.corpus, Parallel) for share in stage.value("data")]
-    asking = [
-        t.objective.kind for t in stage.value("objective") if isinstance(t.objective, PairTerm)
-    ]
+def _translations_possible(
+    stage: StageSettings, kinds: list[str], diagnostics: Diagnostics
+) -> None:
+    parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
+    asking = [t.objective.kind for t in stage.objective if isinstance(t.objective, PairTerm)]
     both = f"objective={_beside_mlm(stage, kinds)}"
     if asking:
         diagnostics.error(
@@ -39,7 +39,7 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
             stage.span("objective"),
             label="tlm reads a text beside its translation",
             help=both,
-            fix=fix(stage.given("objective"), both),
+            fix=fix(stage.origins["objective"], both),
         )
     elif not any(parallel):
         diagnostics.error(
@@ -56,18 +56,18 @@ def _translations_possible(stage: StageView, kinds: list[str], diagnostics: Diag
             stage.span("data") or stage.span("objective"),
             notes=note("nothing else reads it", stage.span("objective")),
             help=both,
-            fix=fix(stage.given("objective"), both),
+            fix=fix(stage.origins["objective"], both),
         )
 
 
-def _beside_mlm(stage: StageView, kinds: list[str]) -> str:
+def _beside_mlm(stage: StageSettings, kinds: list[str]) -> str:
     """The objective as it is written, without questions about pairs and with mlm."""
-    kept = terms_written(stage.given("objective"), lambda i: kinds[i] not in ("nsp", "sop"))
+    kept = terms_written(stage.origins["objective"], lambda i: kinds[i] not in ("nsp", "sop"))
     return (kept or "tlm") if "mlm" in kinds else f"mlm + {kept or 'tlm'}"
 
 
-def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
-    known, embedded = program.settings["languages"].value, program.settings["language_embeddings"]
+def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
+    known, embedded = program.languages, program.origins["language_embeddings"]
     repeated = sorted({name for name in known if known.count(name) > 1})
     if repeated or "" in known:
         diagnostics.error(
@@ -76,8 +76,8 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
             program.span("languages"),
         )
         return
-    for stage in stage_views(program):
-        for name in sorted({n for s in stage.value("data") for n in s.corpus.languages}):
+    for stage in program.stages:
+        for name in sorted({n for s in stage.data for n in s.corpus.languages}):
             if name and name not in known:
                 every = f"languages=[{', '.join(map(_quoted, (*known, name)))}]"
                 diagnostics.error(
@@ -86,42 +86,38 @@ def _languages_known(program: Program, diagnostics: Diagnostics) -> None:
                     stage.span("data"),
                     notes=note(f"languages = {listed(known)}", program.span("languages")),
                     help=every,
-                    fix=fix(program.settings["languages"], every),
+                    fix=fix(program.origins["languages"], every),
                 )
                 return
-    if embedded.value and not known:
+    if program.language_embeddings and not known:
         diagnostics.error(
             "E244",
             "language_embeddings = true, and no language is named",
-            embedded.origin.span,
+            embedded.span,
             help='languages=["en", "fr"]',
             fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
         )
 
 
-def _several_to_smooth(stage: StageView, diagnostics: Diagnostics) -> None:
+def _several_to_smooth(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Whether the data that is written has languages to be drawn more or less often."""
-    smoothing, data = stage.given("smoothing"), stage.given("data")
-    assert smoothing is not None, "the defaults are filled in"
-    assert data is not None, "the defaults are filled in"
-    named = {name for share in data.value for name in share.corpus.languages}
+    smoothing, data = stage.origins["smoothing"], stage.origins["data"]
+    named = {name for share in stage.data for name in share.corpus.languages}
     # What a base says of smoothing is of its data; nor does it speak of text that --set names.
-    own = smoothing.origin.kind == "set" or (smoothing.origin.kind, data.origin.kind) == 2 * (
-        "written",
-    )
+    own = smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
     if (
         own
-        and data.value != Settings.model_fields["data"].default
-        and smoothing.value != 1
+        and stage.data != Settings.model_fields["data"].default
+        and stage.smoothing != 1
         and len(named) < 2
-        and not has_tasks(stage.value("objective"))
+        and not has_tasks(stage.objective)
     ):
         diagnostics.error(
             "E245",
-            f"smoothing = {smoothing.value:g} changes how often languages are drawn, and the data "
+            f"smoothing = {stage.smoothing:g} changes how often languages are drawn, and the data "
             + (f"has one, {listed(named)}" if any(named) else "names none"),
-            smoothing.origin.span,
-            notes=note("the text is named here", data.origin.span),
+            smoothing.span,
+            notes=note("the text is named here", data.span),
             label='files("sw.txt", language="sw") is text of a language',
             help="smoothing=1",
             fix=fix(smoothing, "smoothing=1"),

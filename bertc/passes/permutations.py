@@ -4,20 +4,20 @@ import math
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Objective, Plm
+from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import argument, note, terms_written
-from bertc.passes.stages import StageView
 from bertc.planning.plan import largest_divisor
 
 
-def check_order(stage: StageView, diagnostics: Diagnostics) -> None:
+def check_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """A permutation is of the row as it stands, in blocks that fill it."""
-    terms, span, seq = stage.value("objective"), stage.span("objective"), stage.value("seq")
+    terms, span, seq = stage.objective, stage.span("objective"), stage.seq
     found = next((t.objective for t in terms if isinstance(t.objective, Plm)), None)
     if found is None:
         return
     others = [t.objective.kind for t in terms if not isinstance(t.objective, Plm | PairTerm)]
-    generates = stage.program.settings["generator"].value.kind != "none"
+    generates = stage.generator.kind != "none"
     if others:
         diagnostics.error(
             "E250",
@@ -37,12 +37,12 @@ def check_order(stage: StageView, diagnostics: Diagnostics) -> None:
             span,
             notes=note(f"seq = {seq}", stage.span("seq")),
             label="without block a row is permuted as a whole",
-            **argument("objective", stage.given("objective"), "block", str(near), place),
+            **argument("objective", stage.origins["objective"], "block", str(near), place),
         )
 
 
-def _as_written(stage: StageView, wanted: Objective) -> str:
+def _as_written(stage: StageSettings, wanted: Objective) -> str:
     """A term of the objective with its arguments, by its kind alone where none are written."""
-    terms = stage.value("objective")
-    own = terms_written(stage.given("objective"), lambda i: terms[i].objective == wanted)
+    terms = stage.objective
+    own = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
     return own or wanted.kind

@@ -1,14 +1,33 @@
 """What the authors of each system fine-tuned with, as data: settings, and arguments of tasks."""
 
-from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Literal, Required, TypedDict, assert_never
 
 from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Task, Xnli
 
-Recipe = Mapping[str, Any]
+
+class Recipe(TypedDict, total=False):
+    """Settings of a stage, and whether the encoder has a pooler."""
+
+    optimizer: Required[Adam]
+    batch: Required[int]
+    seq: Required[int]
+    epochs: float
+    steps: int
+    pooler: bool
+
+
+class TaskArguments(TypedDict, total=False):
+    """Arguments of a task."""
+
+    first: Literal["choice"]
+    keeps: Literal["beginning"]
+    head: Conditioned
+    both_orders: bool
+    dropout: float
+
 
 LARGE_HIDDEN = 1024
 ALBERT_GLUE = {  # albert/run_glue.sh: warm-up, rate, steps, batch
@@ -57,7 +76,7 @@ def recipe(family: Family, hidden: int, task: Task) -> Recipe:
             assert_never(family)
 
 
-def task_arguments(family: Family, task: Task) -> Mapping[str, Any]:
+def task_arguments(family: Family, task: Task) -> TaskArguments:
     """Arguments of a task that its authors had otherwise than by default."""
     glue = task.task if isinstance(task, Glue) else ""
     second = isinstance(task, Squad) and task.version == 2
@@ -76,7 +95,8 @@ def task_arguments(family: Family, task: Task) -> Mapping[str, Any]:
         case "xlm":  # glue-xnli.py, --dropout
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
-            return {"dropout": 0.0, **({"both_orders": True} if glue in SYMMETRIC else {})}
+            both: TaskArguments = {"both_orders": True} if glue in SYMMETRIC else {}
+            return {"dropout": 0.0, **both}
         case _:
             return {}
 

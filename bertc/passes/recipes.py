@@ -12,7 +12,7 @@ from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.fixes import fix
 from bertc.passes.published import recipe, task_arguments
-from bertc.passes.stages import asks_about_pairs, stage_views
+from bertc.passes.stages import asks_about_pairs
 
 
 def as_published(program: Program) -> Program:
@@ -49,11 +49,11 @@ def _as_theirs(term: Term, family: Family) -> Term:
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     """Fill in what a task's stage leaves open: ``optimizer batch seq epochs`` and so ``steps``.
 
-    ``task=glue(mrpc, data="glue/MRPC")`` becomes ``... batch=32 seq=128 epochs=3 steps=344``. What
-    is written where the task is named, or on the command line, holds. So does what a spec says
-    outside its stages, if all of them are tasks: beside stages of text it is about those. Of an
-    optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the recipe's
-    with another rate.
+    ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
+    What is written where the task is named, or on the command line, holds. So does what a spec
+    says outside its stages, if all of them are tasks: beside stages of text it is about those. Of
+    an optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the
+    recipe's with another rate.
     """
     program = as_published(program)
     family = _family(program)
@@ -81,7 +81,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
 def _without_pooler(program: Program, family: Family, size: int) -> Program:
     """Without the pooler where the recipe of every task is, and nothing is asked about pairs."""
-    objectives = [view.given("objective") for view in stage_views(program)]
+    blocks = [stage.settings for stage in program.stages] or [{}]
+    objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
     whole = {recipe(family, size, task).get("pooler", True) for task in tasks}
@@ -123,13 +124,14 @@ def _followed(
     """The settings of a stage and what its recipe says of the others."""
     source = f"{family}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
-    for name, value in recipe(family, hidden, tasks[0]).items():
+    theirs = recipe(family, hidden, tasks[0])
+    if room:
+        theirs["seq"] = min(theirs["seq"], room)
+    for name, value in theirs.items():
         if name not in STAGE_SETTINGS:
             continue
         if name == "optimizer" and name in known:
-            known[name] = own[name] = _completed(known[name], value)
-        if name == "seq" and room:
-            value = min(value, room)
+            known[name] = own[name] = _completed(known[name], theirs["optimizer"])
         passes = name == "steps" and "epochs" in known
         if name not in known and not passes:
             known[name] = own[name] = Given(value, Origin("default", source=source))
@@ -142,7 +144,7 @@ def _followed(
                 " passes over them are no number of steps",
                 own["objective"].origin.span,
                 help="steps=1000",
-                fix=fix(own["objective"], own["objective"].origin.span.text + " steps=1000")
+                fix=fix(own["objective"].origin, own["objective"].origin.span.text + " steps=1000")
                 if own["objective"].origin.span
                 else None,
             )

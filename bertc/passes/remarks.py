@@ -5,11 +5,11 @@ from bertc.ir.data import Bytes, Words
 from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
-from bertc.ir.program.written import Program
+from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import WordUnit
 from bertc.passes.fixes import argument, note
-from bertc.passes.stages import StageView, has_tasks, reads_on, stage_views
+from bertc.passes.stages import has_tasks, reads_on
 
 HEAD_WIDTH = 64
 """The width of a head in every release of BERT, and what open ``heads`` are derived for."""
@@ -18,52 +18,51 @@ HIGH_RATE = 0.1
 """Far above the rates of all shipped specs and recipes, which are 1e-5 to 1.76e-3."""
 
 
-def remarks(program: Program, diagnostics: Diagnostics) -> Program:
-    """Remark on settings that are likely slips; the program is unchanged.
+def remarks(program: Complete, diagnostics: Diagnostics) -> None:
+    """Remark on settings that are likely slips.
 
-    ``hidden=100`` gives one head of 100, ``lr=3`` is a rate that was never meant.
+    ``hidden=100`` is R101: it gives one head of 100.
     """
     if diagnostics.found:
-        return program
+        return
     _heads_rounded(program, diagnostics)
-    stages = stage_views(program)
+    stages = program.stages
     for stage in stages:
         _rate_is_high(stage, diagnostics)
-        _idle_terms(stage, diagnostics)
+        _idle_terms(stage, program, diagnostics)
     _tuned_from_nothing(stages[0], diagnostics)
-    return program
 
 
-def _heads_rounded(program: Program, diagnostics: Diagnostics) -> None:
-    hidden, heads = program.settings["hidden"], program.settings["heads"]
-    if heads.origin.kind == "derived" and hidden.value > HEAD_WIDTH and hidden.value % HEAD_WIDTH:
-        width = program.settings["head_dim"].value
-        multiple = round(hidden.value / HEAD_WIDTH) * HEAD_WIDTH
+def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
+    hidden, heads = program.hidden, program.heads
+    derived = isinstance(heads, int) and program.origins["heads"].kind == "derived"
+    if derived and hidden > HEAD_WIDTH and hidden % HEAD_WIDTH:
+        multiple = round(hidden / HEAD_WIDTH) * HEAD_WIDTH
         diagnostics.remark(
             "R101",
-            f"hidden = {hidden.value} is no multiple of {HEAD_WIDTH}, which gives "
-            f"{heads.value} head{'s' * (heads.value > 1)} of width {width} in each layer",
-            hidden.origin.span,
+            f"hidden = {hidden} is no multiple of {HEAD_WIDTH}, which gives "
+            f"{heads} head{'s' * (heads != 1)} of width {program.head_dim} in each layer",
+            program.span("hidden"),
             label="heads follow from hidden where they are not written",
             help=f"hidden={multiple}",
         )
 
 
-def _rate_is_high(stage: StageView, diagnostics: Diagnostics) -> None:
-    given = stage.given("optimizer")
-    if given is not None and given.value.lr >= HIGH_RATE:
+def _rate_is_high(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    origin, rate = stage.origins["optimizer"], stage.optimizer.lr
+    if rate >= HIGH_RATE:
         diagnostics.remark(
             "R102",
-            f"lr = {given.value.lr:g} is far above every published rate",
-            given.origin.parts.get(("lr",), given.origin.span),
+            f"lr = {rate:g} is far above every published rate",
+            origin.parts.get(("lr",), origin.span),
             label="those of shipped specs and recipes lie between 1e-5 and 1.76e-3",
         )
 
 
-def _tuned_from_nothing(first: StageView, diagnostics: Diagnostics) -> None:
+def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
     """Whether a task is the first thing that a network learns."""
-    if has_tasks(first.value("objective")) and isinstance(first.value("init"), Drawn):
-        layers, hidden = first.value("layers"), first.value("hidden")
+    if has_tasks(first.objective) and isinstance(first.init, Drawn):
+        layers, hidden = first.layers, first.hidden
         diagnostics.remark(
             "R103",
             f"a task without init is learned from nothing: {layers} layers of {hidden} begin with "
@@ -73,71 +72,72 @@ def _tuned_from_nothing(first: StageView, diagnostics: Diagnostics) -> None:
         )
 
 
-def _idle_terms(stage: StageView, diagnostics: Diagnostics) -> None:
+def _idle_terms(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
     """Remark on terms from which the network that is kept learns little or nothing."""
-    for number, term in enumerate(stage.value("objective")):
+    for number, term in enumerate(stage.objective):
         if isinstance(term.objective, Masked):
             _nothing_hidden(stage, number, term.objective, diagnostics)
             _one_token_words(stage, number, term.objective, diagnostics)
         elif isinstance(term.objective, Sbo):
-            _learned_by_generator(stage, diagnostics)
+            _learned_by_generator(stage, program, diagnostics)
     _without_order(stage, diagnostics)
 
 
-def _nothing_hidden(stage: StageView, number: int, term: Masked, diagnostics: Diagnostics) -> None:
+def _nothing_hidden(
+    stage: StageSettings, number: int, term: Masked, diagnostics: Diagnostics
+) -> None:
     if term.replace.keep == 100:
-        given = stage.given("objective")
-        parts = given.origin.parts if given else {}
+        origin = stage.origins["objective"]
         diagnostics.remark(
             "R104",
             f"{term.kind} predicts tokens that all stand there as they are, so copying is enough",
-            parts.get((number, "objective", "replace"), stage.span("objective")),
+            origin.parts.get((number, "objective", "replace"), origin.span),
             label="masked, random and kept in percent; BERT has 80/10/10",
-            **argument("objective", given, "replace", "80/10/10", (number, "objective")),
+            **argument("objective", origin, "replace", "80/10/10", (number, "objective")),
         )
 
 
-def _one_token_words(stage: StageView, number: int, term: Masked, diagnostics: Diagnostics) -> None:
+def _one_token_words(
+    stage: StageSettings, number: int, term: Masked, diagnostics: Diagnostics
+) -> None:
     """Whether whole words are drawn where every token is one."""
-    vocab = stage.program.settings["vocab"]
-    if isinstance(term.unit, WordUnit) and isinstance(vocab.value, Bytes | Words):
+    if isinstance(term.unit, WordUnit) and isinstance(stage.vocab, Bytes | Words):
         diagnostics.remark(
             "R105",
-            f"unit = word draws single tokens: with vocab = {vocab.value.kind} each is a word",
+            f"unit = word draws single tokens: with vocab = {stage.vocab.kind} each is a word",
             stage.span("objective"),
-            notes=note("the vocabulary is set here", vocab.origin.span),
+            notes=note("the vocabulary is set here", stage.span("vocab")),
             **argument(
-                "objective", stage.given("objective"), "unit", "token", (number, "objective")
+                "objective", stage.origins["objective"], "unit", "token", (number, "objective")
             ),
         )
 
 
-def _learned_by_generator(stage: StageView, diagnostics: Diagnostics) -> None:
-    generator, stages = stage.program.settings["generator"], stage_views(stage.program)
-    kept = any(isinstance(each.value("grow"), FromGenerator) for each in stages)
-    if isinstance(generator.value, GeneratorNetwork) and not kept:
+def _learned_by_generator(
+    stage: StageSettings, program: Complete, diagnostics: Diagnostics
+) -> None:
+    kept = any(isinstance(each.grow, FromGenerator) for each in program.stages)
+    if isinstance(stage.generator, GeneratorNetwork) and not kept:
         diagnostics.remark(
             "R106",
             "sbo is learned by the generator, which predicts what is masked and is thrown away",
             stage.span("objective"),
             label="the encoder learns from rtd alone, and from what it shares with the generator",
-            notes=note("the generator is set here", generator.origin.span),
+            notes=note("the generator is set here", stage.span("generator")),
         )
 
 
-def _without_order(stage: StageView, diagnostics: Diagnostics) -> None:
+def _without_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Whether the encoder cannot know in which order tokens stand."""
-    settings, terms = stage.program.settings, stage.value("objective")
-    positions = settings["positions"]
     if (
-        positions.value.kind == "none"
-        and not settings["attention"].value.knows_distances
-        and not reads_on(terms)
+        stage.positions.kind == "none"
+        and not stage.attention.knows_distances
+        and not reads_on(stage.objective)
     ):
         diagnostics.remark(
             "R107",
             "without positions full attention does not know the order of tokens: a row is a bag "
             "of words",
-            positions.origin.span,
-            help=f"positions={stage.value('seq')} or attention=relative",
+            stage.span("positions"),
+            help=f"positions={stage.seq} or attention=relative",
         )

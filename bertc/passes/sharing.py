@@ -1,11 +1,8 @@
 """The pass that checks a sharing scheme: its owner maps and the widths of the layers they join."""
 
-from typing import Any, get_args
-
 from bertc.diagnostics import Diagnostics, Note, Span
-from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
-from bertc.ir.program.written import Program
-from bertc.passes.stages import StageView, stage_views
+from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap, Sharing
+from bertc.ir.program.complete import Complete, StageSettings
 
 
 def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
@@ -13,49 +10,47 @@ def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
     return (value,) * layers if isinstance(value, int) else value[:layers]
 
 
-def owners(scheme: Any, part: SharedPart, layers: int) -> tuple[int, ...]:
+def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
     """The owner map of a part: for each layer, the layer whose weights it uses."""
     return tuple(scheme.owner(part, layer, layers) for layer in range(layers))
 
 
-def sharing(program: Program, diagnostics: Diagnostics) -> Program:
+def sharing(program: Complete, diagnostics: Diagnostics) -> None:
     """Refuse maps that are not total, point forward or at a borrower, or join unequal layers.
 
-    Lists and maps are as long as the deepest stage; the others take the first of them.
+    ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; the
+    others take the first of them.
     """
-    views = sorted(stage_views(program), key=lambda view: int(view.value("layers")))
+    views = sorted(program.stages, key=lambda view: view.layers)
     flattest, deepest = views[0], views[-1]
-    given, layers = program.settings["share"], deepest.value("layers")
-    span, scheme = given.origin.span, given.value
+    origin, layers, scheme = program.origins["share"], deepest.layers, program.share
     before = len(diagnostics.found)
     _lists_fit(program, deepest, diagnostics)
     match scheme:
-        case ShareGroups() if scheme.groups > flattest.value("layers"):
+        case ShareGroups() if scheme.groups > flattest.layers:
             diagnostics.error(
                 "E202",
-                f"{scheme.groups} groups for {flattest.value('layers')} layers",
-                given.origin.parts.get(("groups",), span),
+                f"{scheme.groups} groups for {flattest.layers} layers",
+                origin.parts.get(("groups",), origin.span),
                 label="more groups than layers",
                 notes=_layers_note(flattest),
-                help=f"share=groups({flattest.value('layers')})",
+                help=f"share=groups({flattest.layers})",
             )
         case ShareMap():
-            _map_fits(scheme, layers, span, deepest, diagnostics)
+            _map_fits(scheme, layers, origin.span, deepest, diagnostics)
     if len(diagnostics.found) == before:
-        for depth in sorted({view.value("layers") for view in views}):
+        for depth in sorted({view.layers for view in views}):
             _shared_layers_alike(program, depth, diagnostics)
-    return program
 
 
-def _layers_note(view: StageView) -> tuple[Note, ...]:
+def _layers_note(view: StageSettings) -> tuple[Note, ...]:
     span = view.span("layers")
-    return (Note(f"layers = {view.value('layers')}", span),) if span else ()
+    return (Note(f"layers = {view.layers}", span),) if span else ()
 
 
-def _lists_fit(program: Program, deepest: StageView, diagnostics: Diagnostics) -> None:
-    layers = deepest.value("layers")
-    for setting in ("heads", "ffn"):
-        value = program.settings[setting].value
+def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnostics) -> None:
+    layers = deepest.layers
+    for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         if isinstance(value, tuple) and len(value) != layers:
             diagnostics.error(
                 "E210",
@@ -67,7 +62,11 @@ def _lists_fit(program: Program, deepest: StageView, diagnostics: Diagnostics) -
 
 
 def _map_fits(
-    scheme: ShareMap, layers: int, span: Span | None, deepest: StageView, diagnostics: Diagnostics
+    scheme: ShareMap,
+    layers: int,
+    span: Span | None,
+    deepest: StageSettings,
+    diagnostics: Diagnostics,
 ) -> None:
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         problem = ""
@@ -95,12 +94,14 @@ def _map_fits(
             return
 
 
-def _shared_layers_alike(program: Program, layers: int, diagnostics: Diagnostics) -> None:
-    settings: dict[SharedPart, str] = {"attention": "heads", "ffn": "ffn"}
-    for part in get_args(SharedPart):
-        setting = settings[part]
-        widths = layer_values(program.settings[setting].value, layers)
-        for layer, owner in enumerate(owners(program.settings["share"].value, part, layers)):
+def _shared_layers_alike(program: Complete, layers: int, diagnostics: Diagnostics) -> None:
+    parts: tuple[tuple[SharedPart, str, int | tuple[int, ...]], ...] = (
+        ("attention", "heads", program.heads),
+        ("ffn", "ffn", program.ffn),
+    )
+    for part, setting, value in parts:
+        widths = layer_values(value, layers)
+        for layer, owner in enumerate(owners(program.share, part, layers)):
             if widths[layer] != widths[owner]:
                 share_span = program.span("share")
                 diagnostics.error(

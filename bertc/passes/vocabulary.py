@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError
+from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
 from bertc.ir.data import TokenizerFile
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.written import Given, Program
@@ -28,7 +28,7 @@ WHITE_SPACE = (
 
 
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
-    """Fill in the size of ``vocab=tokenizer("...")`` where it was left open.
+    """Read files for the size of ``vocab=tokenizer("...")`` where it was left open.
 
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``, and a run
     the tokenizer in it. A run that begins from another reads with its vocabulary, unless one is
@@ -37,7 +37,7 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     given, init = program.settings["vocab"], program.settings["init"]
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
         if not is_folder(init.value.path):
-            nowhere_to_begin(program, diagnostics)
+            nowhere_to_begin(init.value, init.origin.span, diagnostics)
             return program
         origin = replace(init.origin, kind="derived", source="the vocabulary of init")
         try:
@@ -74,13 +74,12 @@ def _unreadable(
     return program
 
 
-def nowhere_to_begin(program: Program, diagnostics: Diagnostics) -> None:
+def nowhere_to_begin(init: FromRun, span: Span | None, diagnostics: Diagnostics) -> None:
     """Report an ``init`` that is no folder."""
-    init = program.settings["init"]
     diagnostics.error(
         "E265",
-        f"there is no folder {init.value.path} to begin from",
-        init.origin.span,
+        f"there is no folder {init.path} to begin from",
+        span,
         help='name a run or a model folder, as in init="runs/albert"',
     )
 

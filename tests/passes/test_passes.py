@@ -14,7 +14,7 @@ from bertc.planning.plan import choose_fit, largest_divisor
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:
-    program = complete(Program("empty", {}), Diagnostics())
+    program = complete(Program("empty", {}), Diagnostics()).program
     assert set(program.settings) == set(Settings.model_fields)
     for name, given in program.settings.items():
         assert given.origin.kind in ("default", "derived"), name

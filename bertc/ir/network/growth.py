@@ -26,7 +26,7 @@ class Stack(_Growth):
 
     kind: Literal["stack"] = "stack"
 
-    def source(self, layer: int, before: int, after: int) -> int | None:
+    def source(self, layer: int, before: int, after: int) -> int:
         """The layer of ``before`` that a layer of ``after`` begins as (StackingBERT double.py)."""
         return layer % before
 
@@ -36,7 +36,7 @@ class Interleave(_Growth):
 
     kind: Literal["interleave"] = "interleave"
 
-    def source(self, layer: int, before: int, after: int) -> int | None:
+    def source(self, layer: int, before: int, after: int) -> int:
         """The layer of ``before`` in the same place between the first and the last."""
         return layer * before // after
 
@@ -59,7 +59,7 @@ class FromGenerator(_Growth):
 
     kind: Literal["generator"] = "generator"
 
-    def source(self, layer: int, before: int, after: int) -> int | None:
+    def source(self, layer: int, before: int, after: int) -> int:
         """The layer itself, of the generator."""
         return layer
 

@@ -1,0 +1,37 @@
+"""The examples in the docstrings of passes: what becomes of a spec, and what is found in one."""
+
+import re
+
+import pytest
+
+from bertc import passes, syntax
+from bertc.diagnostics import Diagnostics
+from bertc.ir.program.complete import Complete
+
+EXAMPLE = re.compile(r"``([^`]+)``\s+(?:becomes\s+``([^`]+)``|is\s+([ER]\d{3}))")
+
+
+def completed(spec: str) -> tuple[Complete, Diagnostics]:
+    diagnostics = Diagnostics()
+    (program,) = syntax.load(spec, (), diagnostics)
+    return passes.complete(program, diagnostics), diagnostics
+
+
+@pytest.mark.parametrize("step", passes.PASSES, ids=lambda step: step.__name__)
+def test_examples_of_passes_hold(step, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bert").mkdir()
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(30517))]
+    (tmp_path / "bert" / "vocab.txt").write_text("\n".join(tokens))
+    text = re.sub(r"\s+", " ", step.__doc__)
+    found = EXAMPLE.findall(text)
+    assert found, "a pass says what it does by an example"
+    for spec, after, code in found:
+        complete, diagnostics = completed(spec)
+        if code:
+            assert [each.code for each in [*diagnostics.found, *diagnostics.remarks]] == [code]
+            continue
+        assert not diagnostics.found
+        (wanted,) = syntax.load(after.removesuffix(" ..."), (), Diagnostics())
+        for setting, given in wanted.settings.items():
+            assert getattr(complete.stages[0], setting) == given.value, setting
