@@ -33,7 +33,7 @@ from bertc.optim.optimizers import make_rule, zero_moments
 Clock = Callable[[], float]
 Precision = Literal["fp32", "bf16"]
 DTYPES: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-TRIES, ENOUGH_SECONDS = 5, 0.4
+MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
 RATE = 0.1
 """Of dropout."""
 NARROW = 16
@@ -102,7 +102,7 @@ class _Timer:
         """Seconds of the quickest of several calls after a first one, fewer of slow ones."""
         function()
         found: list[float] = []
-        while len(found) < TRIES and sum(found) < ENOUGH_SECONDS:
+        while len(found) < MOST_TRIES and sum(found) < ENOUGH_SECONDS:
             found.append(self._once(function))
         return min(found)
 
