@@ -25,6 +25,7 @@ ROOMS = (
     "storage",
     "tokenizer_files",
     "passes",
+    "estimate.machines",
     "estimate",
     "data.cache",
     "data.sources",
@@ -191,9 +192,9 @@ def test_no_file_is_named_for_nothing() -> None:
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
-    "estimate/devices.py", "host/machine.py", "bench/device.py", "data/sources/docstrings.py",
-    "data/cache/store.py", "syntax/files.py", "commands/specs.py", "planning/cores.py",
-    "native/library.py",
+    "estimate/machines/calibration.py", "host/machine.py", "bench/device.py",
+    "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
+    "planning/cores.py", "native/library.py",
 )  # fmt: skip
 """Files of the package, of the system, and those whose kind and size were looked at before."""
 

@@ -13,7 +13,7 @@ import torch
 
 from bertc.bench.measure import Timing, quartiles
 from bertc.estimate import Estimate, estimate
-from bertc.estimate.accelerators import accelerator_called
+from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.host.speed import device_here
 from bertc.ir.program.resolved import Resolved

@@ -105,11 +105,14 @@ def estimate(
     ] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
     world: Annotated[int, typer.Option(min=1, help="devices the run is spread over")] = 1,
+    where: Annotated[
+        bool, typer.Option("--where", help="where a step's time and memory go, part by part")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
     from bertc.api import points
-    from bertc.estimate import as_json, as_table, convention_named
+    from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
     from bertc.external import row_lengths
     from bertc.planning import cores
@@ -122,9 +125,9 @@ def estimate(
         for point, lengths in zip(found, row_lengths(found), strict=True)
     ]
     if json:
-        typer.echo(as_json(estimates))
+        typer.echo(as_json(estimates, where=where))
         return
-    typer.echo(as_table(estimates))
+    typer.echo(where_table(estimates) if where else as_table(estimates))
     if told := cores.slowdown_note(cores.taken_by_others(began)):
         typer.echo(told)
 

@@ -1,10 +1,11 @@
 """What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
 
 from bertc.estimate.cost import estimate, largest_microbatches, layout
-from bertc.estimate.device import Device, device_in
-from bertc.estimate.devices import device_named
 from bertc.estimate.figures import Convention, Estimate, convention_named
+from bertc.estimate.machines.device import Device, device_in
+from bertc.estimate.machines.devices import device_named
 from bertc.estimate.table import as_json, as_table
+from bertc.estimate.where import where_table
 
 __all__ = [
     "Convention",
@@ -18,4 +19,5 @@ __all__ = [
     "estimate",
     "largest_microbatches",
     "layout",
+    "where_table",
 ]

@@ -1,11 +1,10 @@
 """The arrow from a resolved program to its estimate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bertc.estimate.blocks import Room
-from bertc.estimate.device import Device
-from bertc.estimate.devices import device_named
-from bertc.estimate.duration import Work, launches, run_time, stage_time
+from bertc.estimate.duration import run_time, stage_time, step_time
 from bertc.estimate.figures import (
     Convention,
     Estimate,
@@ -16,6 +15,8 @@ from bertc.estimate.figures import (
     StageEstimate,
 )
 from bertc.estimate.flops import executed_flops, run_flops, stage_flops
+from bertc.estimate.machines.device import Device
+from bertc.estimate.machines.devices import device_named
 from bertc.estimate.memory import whole_step
 from bertc.estimate.parameters import count
 from bertc.estimate.sharing import (
@@ -24,6 +25,8 @@ from bertc.estimate.sharing import (
     process_memory,
     step_communication,
 )
+from bertc.estimate.spent import microbatch_spent, step_spent
+from bertc.estimate.where import part_costs
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.planning.world import ALONE, Layout, World
@@ -165,13 +168,18 @@ def _stage(
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
     microbatches = -(-share // memory.microbatch)
-    work = Work(
-        flops=executed.train * share,
-        recomputed_flops=executed.layers * share if memory.recompute else 0,
-        kept_bytes=whole_step(stage, whole, room).kept * share,
-        weights=microbatches * whole.applied + trained.total // layout.shards,
-        launches=launches(stage, microbatches),
+    parts = microbatch_spent(
+        stage,
+        memory.microbatch * stage.rows_an_example,
+        room.how,
+        target,
+        accumulating=microbatches > 1,
+        recompute=memory.recompute,
     )
+    # The last micro-batch may be smaller.
+    parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
+    time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
+    planned = replace(whole_step(full, whole, room), recompute=memory.recompute)
     talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
     return StageEstimate(
         name=stage.name,
@@ -182,5 +190,6 @@ def _stage(
         parameters=trained,
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
-        time=stage_time(stage, work, target, room.precision, talk),
+        time=stage_time(stage, executed.train * share, time, target, room.precision, talk),
+        where=part_costs(planned, memory.microbatch, time),
     )

@@ -1,76 +1,59 @@
-"""How long a step takes, in closed form from what a device was measured or assumed to do.
+"""How long a step takes on a device, and in all.
 
-Products run at a share of the peak. Beside them time goes into every byte that forward keeps for
-backward (it is written, read again, and its gradient made), and into every weight that a
-micro-batch applies (cast, and its gradient added) or an update moves. Narrow models do more of that
-for each product, so they reach a lower share of the peak. While a GPU works its host launches the
-kernels to come; a step takes as long as the slower of the two. The input path, evaluation and
-saving are not counted.
+On a CPU what starts an operation adds to its time. A GPU works while its host launches the kernels
+to come, and a step takes as long as the slower of the two. Evaluation and saving are not counted.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bertc.estimate.device import Device
 from bertc.estimate.figures import Time
+from bertc.estimate.machines.device import Device
+from bertc.estimate.spent import ByPart, Spent, total
 from bertc.ir.program.resolved import Stage
-
-LAUNCHES_OF_A_LAYER, LAUNCHES_AROUND_LAYERS, LAUNCHES_OF_A_STEP = 97, 143, 120
-"""Kernels of forward and backward, of each layer and of embeddings, heads and losses, as torch
-dispatches them for bert-mini and bert-base without a compiler; and of masking and the update."""
 
 
 @dataclass(frozen=True)
-class Work:
-    """What one step does.
+class StepTime:
+    """One step by part; ``starts`` are seconds of launching beyond the device's own work."""
 
-    ``flops`` are those of products, ``recomputed_flops`` what runs a second time and is no useful
-    work; ``kept_bytes`` what all forward passes keep; ``weights`` how often a weight is applied by
-    a micro-batch or moved by the update; ``launches`` the kernels that a host asks for.
-    """
-
-    flops: int
-    recomputed_flops: int
-    kept_bytes: int
-    weights: int
-    launches: int
+    parts: ByPart
+    seconds: float
 
 
-def launches(stage: Stage, microbatches: int) -> int:
-    """Kernels of a step whose batch is cut into so many parts, forward and backward.
-
-    A compiled step has a third of them; its guards and wrappers take the host as long.
-    """
-    networks = [network for network in stage.networks() if network.terms]
-    layers = sum(len(network.encoder.layers) for network in networks)
-    each = LAUNCHES_OF_A_LAYER * layers + LAUNCHES_AROUND_LAYERS * len(networks)
-    return microbatches * each + LAUNCHES_OF_A_STEP
+def step_time(parts: ByPart, device: Device) -> StepTime:
+    """Of the parts of a step: a host that is ahead of its device costs nothing."""
+    found = total(parts)
+    if device.kind == "cpu":
+        return StepTime(parts, found.seconds)
+    working = found.arithmetic + found.memory
+    waiting = max(0.0, found.starts - working) / (found.starts or 1.0)
+    shown = {
+        part: Spent(each.arithmetic, each.memory, each.starts * waiting)
+        for part, each in parts.items()
+    }
+    return StepTime(shown, max(working, found.starts))
 
 
 def stage_time(
     stage: Stage,
-    work: Work,
+    flops: int,
+    step: StepTime,
     device: Device,
     precision: Literal["fp32", "bf16"],
     communication: float = 0.0,
 ) -> Time:
-    """One stage on one device; the assumed MFU counts useful FLOPs alone.
+    """One stage on one device; the assumed MFU counts the useful ``flops`` of a step alone.
 
     ``communication`` is the seconds of a step spent waiting for other devices.
     """
-    peak = device.peak_flops(precision)
-    # Recomputing is a third of forward and backward, in products and in what is beside them.
-    again = 1 + work.recomputed_flops / work.flops
-    products = (work.flops + work.recomputed_flops) / (peak * device.product_share)
-    beside = device.moving_seconds(work.kept_bytes * again, work.weights)
-    seconds = max(products + beside, work.launches * again * device.launch_seconds)
-    seconds += communication
+    seconds = step.seconds + communication
     return Time(
         device=device.name,
         seconds_per_step=seconds,
         seconds_total=seconds * stage.steps,
-        assumed_mfu=work.flops / (seconds * peak),
+        assumed_mfu=flops / (seconds * device.peak_flops(precision)),
         product_share=device.product_share,
         source=device.source,
     )

@@ -115,6 +115,23 @@ class Spread(_Figures):
     communication_seconds: float
 
 
+class PartCost(_Figures):
+    """What one part of a network, or of a step, takes: time by what bounds it, and memory.
+
+    ``state_bytes`` are weights with their gradients, of the optimiser its moments;
+    ``activations_bytes`` what forward leaves for backward. Start-up on a GPU is what launching
+    takes beyond the time that the device works.
+    """
+
+    part: str
+    seconds: float
+    arithmetic_seconds: float
+    memory_seconds: float
+    start_seconds: float
+    state_bytes: int
+    activations_bytes: int
+
+
 class StageEstimate(_Figures):
     """What one stage costs; ``parameters`` are those that the stage trains.
 
@@ -130,6 +147,7 @@ class StageEstimate(_Figures):
     flops: Flops
     memory: Memory
     time: Time
+    where: tuple[PartCost, ...]
 
 
 class FromStart(_Figures):
@@ -174,13 +192,18 @@ class Estimate(_Figures):
         """The same in a notebook, in columns."""
         return f"<pre>{escape(str(self))}</pre>"
 
-    def as_json(self) -> dict[str, object]:
-        """The estimate as plain values, under the names of the published schema."""
+    def as_json(self, *, where: bool = False) -> dict[str, object]:
+        """The estimate as plain values, under the names of the published schema.
+
+        With ``where`` also what each part of a stage takes.
+        """
         # What there is not is not spoken of.
         left_out: dict[str, Any] = {
             name: True for name in ("spread", "from_start") if getattr(self, name) is None
         }
+        stages: dict[str, Any] = {} if where else {"where": True}
         if not self.parameters.generator:
             left_out["parameters"] = {"generator"}
-            left_out["stages"] = {"__all__": {"parameters": {"generator"}}}
+            stages["parameters"] = {"generator"}
+        left_out["stages"] = {"__all__": stages}
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)

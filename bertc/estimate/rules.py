@@ -1,10 +1,10 @@
-"""One rule for each operation: what it costs in floating-point operations and in memory.
+"""One rule for each operation: its floating-point operations, its memory, and what it moves.
 
 What is kept for backward is what autograd keeps without a compiler: the inputs of every product,
 norm and activation, probabilities where no kernel is fused, and dropout masks.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import assert_never
 
@@ -21,7 +21,9 @@ class Cost:
     """Of one operation. ``flops`` are of forward, ``train_flops`` with those of backward.
 
     Bytes ``kept`` live from forward to backward, ``transient`` ones while backward is at its block,
-    ``copies`` are of weights and kept whatever the rows.
+    ``copies`` are of weights and kept whatever the rows. ``moved`` are read and written by forward
+    and backward, ``elements`` what ``function`` is computed for, ``starts`` the kernels that a host
+    asks for, as torch dispatches them without a compiler.
     """
 
     flops: int = 0
@@ -29,6 +31,10 @@ class Cost:
     kept: int = 0
     transient: int = 0
     copies: int = 0
+    moved: int = 0
+    function: str = ""
+    elements: int = 0
+    starts: int = 0
 
 
 @lru_cache(maxsize=4096)
@@ -39,20 +45,36 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return _product(operation, how)
         case op.Attention():
             return _attention(operation, how)
-        case op.Norm(rows, width):
-            saved = rows * width * how.value_bytes * operation.keeps_input
-            masks = rows * width * how.mask_bytes * operation.dropout
-            return Cost(kept=saved + masks + 2 * rows * FP32)  # a mean and a deviation a row
+        case op.Norm():
+            return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
             slope = 0 if function == "add" else elements
-            return Cost(kept=kept * how.value_bytes, transient=slope * how.value_bytes)
+            value = how.value_bytes
+            return Cost(
+                kept=kept * value, transient=slope * value, moved=5 * elements * value,
+                function=function, elements=elements, starts=2,
+            )  # fmt: skip
         case op.Dropout(rows, width):
-            return Cost(kept=rows * width * how.mask_bytes)
+            masks = rows * width * how.mask_bytes
+            moved = 4 * rows * width * how.value_bytes + 2 * masks
+            return Cost(
+                kept=masks, moved=moved, function="dropout", elements=rows * width, starts=2
+            )
         case op.Copy(elements, kept):
             saved = elements * how.value_bytes * kept
-            return Cost(kept=saved, transient=saved)
-        case op.Lookup():
-            return Cost()
+            moved = 4 * elements * how.value_bytes
+            return Cost(kept=saved, transient=saved, moved=moved, starts=2)
+        case op.Lookup(rows, width, table_rows):
+            # Vectors are fp32. The gradient of a table is as large as the table, and added to.
+            elements = (rows + table_rows) * width
+            moved = (5 * rows + 4 * table_rows) * width * FP32
+            return Cost(moved=moved, function="lookup", elements=elements, starts=6)
+        case op.VocabularyLoss(rows, vocab):
+            # Read and turned into their own gradient; a compiler writes and reads that once more.
+            scores = rows * vocab
+            passes = 4 if how.compiled else 2
+            moved = passes * scores * how.value_bytes
+            return Cost(moved=moved, function="loss", elements=scores, starts=20)
         case _:
             assert_never(operation)
 
@@ -62,11 +84,30 @@ def _product(product: op.Product, how: Execution) -> Cost:
     rows, inner, columns = product.rows, product.inner, product.columns
     flops = 2 * rows * inner * columns * product.times
     joined = product.maps > 1 and how.precision == "fp32" and not how.compiled
+    factors = rows * inner + inner * columns + rows * columns
     return Cost(
         flops=flops,
         train_flops=flops * (2 if product.constant else 3),
         kept=rows * inner * product.times * how.value_bytes * product.keeps_rows,
         copies=inner * columns * FP32 * joined,
+        moved=(2 if product.constant else 3) * factors * product.times * how.value_bytes,
+        starts=10 + 2 * product.maps if product.maps else 4,
+    )
+
+
+def _norm(norm: op.Norm, how: Execution) -> Cost:
+    """A fused one moves its inputs and results once each way; eager GPUs have a kernel a part."""
+    elements = norm.rows * norm.width
+    saved = elements * how.value_bytes * norm.keeps_input
+    masks = elements * how.mask_bytes * norm.dropout
+    fused = how.compiled or how.device == "cpu"
+    passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual
+    return Cost(
+        kept=saved + masks + 2 * norm.rows * FP32,  # a mean and a deviation a row
+        moved=passes * elements * how.value_bytes + 2 * masks,
+        function="norm of sum" if norm.residual else "norm",
+        elements=elements,
+        starts=16 if norm.residual else 12,
     )
 
 
@@ -79,13 +120,21 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
     kept = rows * (queries + 2 * keys) * inner * how.value_bytes
     fused = is_fused(attention, how)
     masks = 0 if fused else 2 * scores * how.mask_bytes
+    found = Cost(
+        flops=flops,
+        train_flops=3 * flops,
+        moved=4 * kept if fused else 4 * kept + 8 * scores * how.value_bytes,
+        function="attention",
+        elements=scores,
+        starts=11 if fused else 20,
+    )
     if attention.mask == "scores":  # their gradients, those of what was added and of its factors
         kept += scores * how.value_bytes + masks
-        return Cost(flops, 3 * flops, kept, 4 * scores * how.value_bytes)
+        return replace(found, kept=kept, transient=4 * scores * how.value_bytes)
     if not fused:
         kept += scores * how.value_bytes + masks
         transient = scores + rows * keys * inner
-        return Cost(flops, 3 * flops, kept, transient * how.value_bytes)
+        return replace(found, kept=kept, transient=transient * how.value_bytes)
     kept += rows * attention.heads * queries * FP32
     if attention.mask == "targets":  # its mask as numbers, and the result with nothing where empty
         kept += rows * queries * (keys + inner) * how.value_bytes
@@ -96,7 +145,7 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
         if attention.sequences and not end_to_end:  # the mask of packed rows as numbers
             kept += rows * queries * keys * how.value_bytes
-    return Cost(flops, 3 * flops, kept, transient)
+    return replace(found, kept=kept, transient=transient)
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from bertc.estimate.blocks import Room
-from bertc.estimate.device import Device
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
+from bertc.estimate.machines.device import Device
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
 from bertc.estimate.memory_points import MOMENTS_BYTES
 from bertc.ir.program.resolved import Resolved, Stage

@@ -14,11 +14,12 @@ LABEL, COLUMN = 22, 16
 PARTS = ("embeddings", "attention", "ffn", "norm", "pooler", "head")
 
 
-def as_json(estimates: Sequence[Estimate]) -> str:
+def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
     """One estimate as its JSON object, several as the points of one object."""
-    if len(estimates) == 1:
-        return json.dumps(estimates[0].as_json(), indent=2)
-    return json.dumps({"schema": 1, "points": [one.as_json() for one in estimates]}, indent=2)
+    found = [one.as_json(where=where) for one in estimates]
+    if len(found) == 1:
+        return json.dumps(found[0], indent=2)
+    return json.dumps({"schema": 1, "points": found}, indent=2)
 
 
 def as_table(estimates: Sequence[Estimate]) -> str:

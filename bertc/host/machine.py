@@ -16,8 +16,8 @@ import torch
 from bertc.data import PreparedCorpus, TaskData
 from bertc.diagnostics import MachineError
 from bertc.estimate import Estimate, estimate, largest_microbatches, layout
-from bertc.estimate.accelerators import accelerator_called
-from bertc.estimate.devices import this_cpu
+from bertc.estimate.machines.accelerators import accelerator_called
+from bertc.estimate.machines.devices import this_cpu
 from bertc.host.speed import device_here
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.native import missing

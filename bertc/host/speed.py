@@ -5,8 +5,12 @@ import time
 import torch
 
 from bertc.estimate import Device
-from bertc.estimate.accelerators import LAUNCH_SECONDS, PRODUCTS_OF_A_STEP, accelerator_called
-from bertc.estimate.devices import this_cpu
+from bertc.estimate.machines.accelerators import (
+    LAUNCH_SECONDS,
+    PRODUCTS_OF_A_STEP,
+    accelerator_called,
+)
+from bertc.estimate.machines.devices import this_cpu
 from bertc.planning import Machine
 
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}

@@ -164,7 +164,15 @@ class Copy:
     kept: bool = False
 
 
-Operation = Product | Attention | Lookup | Norm | Pointwise | Dropout | Copy
+@dataclass(frozen=True)
+class VocabularyLoss:
+    """The cross entropy of (rows, vocab) scores that a product made."""
+
+    rows: int
+    vocab: int
+
+
+Operation = Product | Attention | Lookup | Norm | Pointwise | Dropout | Copy | VocabularyLoss
 """The closed union of operations."""
 Operations = tuple[Operation, ...]
 

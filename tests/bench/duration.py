@@ -1,9 +1,12 @@
 """The estimate of time beside measured eager steps, on one core of this machine.
 
-    OMP_NUM_THREADS=1 python -m tests.bench.duration [--seconds 4] [--json FILE]
+    OMP_NUM_THREADS=1 bertc calibrate --threads 1
+    OMP_NUM_THREADS=1 python -m tests.bench.duration [--shipped] [--seconds 4] [--json FILE]
 
 The quickest of several steps, masking and update included, in processor time, which a busy machine
-disturbs less than the clock on the wall.
+disturbs less than the clock on the wall. ``--shipped`` takes 12 shipped specs in small batches.
+As on a processor with AVX2 alone, if these are set for both commands: ATEN_CPU_CAPABILITY=avx2
+ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 (such a one trains in fp32).
 """
 
 import argparse
@@ -17,6 +20,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
+from bertc.host.heap import kept_memory
 from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
 from tests.bench.rig import make_step, random_rows
@@ -46,6 +50,15 @@ SPECS = (
     f"{BASE} seq=128 batch=4 precision=fp32",
 )
 
+SHIPPED = tuple(
+    f"extends {name} batch={batch}"
+    for name, batch in (
+        ("bert-tiny", 64), ("bert-mini", 32), ("bert-small", 16), ("bert-medium", 16),
+        ("bert-base", 4), ("roberta-base", 2), ("albert-base", 4), ("electra-small", 4),
+        ("spanbert-base", 2), ("xlnet-base", 2), ("transformer-xl-enwik8-12", 2), ("gpt-small", 2),
+    )
+)  # fmt: skip
+
 
 def program(spec: str) -> Resolved:
     """The whole batch at once unless the specification says otherwise."""
@@ -60,7 +73,7 @@ def measure(resolved: Resolved, budget_seconds: float) -> float:
     step = make_step(resolved, stage.microbatch)
     inputs = random_rows(stage, resolved.encoder.vocab_size)
     seconds: list[float] = []
-    with determinism():
+    with determinism(), kept_memory():
         step(step.read(inputs), 0, 1e-4)
         while len(seconds) < 2 or sum(seconds) < budget_seconds:
             start = time.process_time()
@@ -73,14 +86,17 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of shipped specs")
     parser.add_argument("--json")
     args = parser.parse_args()
     # The estimate is for as many cores as this process may use.
     os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
     rows = []
-    for spec in SPECS:
+    only = f" precision={args.precision}" if args.precision else ""
+    for spec in [each + only for each in SHIPPED] if args.shipped else SPECS:
         resolved = program(spec)
-        time_found = estimate(resolved, "cpu").time
+        time_found = estimate(resolved, "cpu").stages[0].time
         measured = measure(resolved, args.seconds)
         rows.append(
             {

@@ -13,7 +13,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import Device, estimate
-from bertc.estimate.device import device_in
+from bertc.estimate.machines.device import device_in
 from tests.bench.gpu import __main__ as command
 from tests.bench.gpu import ablation, agreement, device_file, memory, truth
 from tests.bench.gpu.results import Results, read, table, untrue

@@ -8,7 +8,7 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import BertcError, UsageError
 from bertc.estimate import Device, device_named, estimate
-from bertc.estimate.accelerators import ACCELERATORS, GIB, accelerator_called
+from bertc.estimate.machines.accelerators import ACCELERATORS, GIB, accelerator_called
 
 MINI = "layers=4 hidden=256 heads=4 vocab=30522 seq=128 batch=512"
 LARGE = "layers=24 hidden=1024 heads=16 vocab=30522 seq=128 batch=96"
@@ -72,9 +72,10 @@ def test_shares_are_those_that_give_the_published_figures() -> None:
 
 
 def test_a_small_model_gets_less_of_the_peak_and_launches_bound_a_tiny_one() -> None:
-    assert 0.15 < estimate(resolve(MINI), "h200").time.assumed_mfu < 0.25
+    assert 0.15 < estimate(resolve(MINI), "h200").time.assumed_mfu < 0.3
     tiny = "layers=2 hidden=64 heads=2 vocab=1000 seq=32 batch=8"
     found = estimate(resolve(tiny), "h200").time
+    # Counts of what torch dispatches: 97 a layer, 143 around them, 120 for masking and the update.
     assert found.seconds_per_step == pytest.approx((2 * 97 + 143 + 120) * 5e-6)
 
 

@@ -11,9 +11,11 @@ import pytest
 
 from bertc.api import points, resolve
 from bertc.diagnostics import UsageError
-from bertc.estimate import as_json, as_table, device_named, devices, estimate
-from bertc.estimate.devices import NAMES
+from bertc.estimate import as_json, as_table, device_named, estimate, where_table
+from bertc.estimate.machines import devices
+from bertc.estimate.machines.devices import NAMES
 from bertc.estimate.units import duration_text
+from bertc.estimate.where import PARTS
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
@@ -45,6 +47,24 @@ def test_json_has_the_published_fields() -> None:
         assert set(part["memory"]) == MEMORY
         assert set(part["time"]) == TIME
     assert [stage["name"] for stage in found["stages"]] == ["short", "long"]
+
+
+def test_where_a_step_goes_adds_up() -> None:
+    found = estimate(resolve("bert-base"), "a100")
+    shown = json.loads(as_json([found], where=True))["stages"]
+    for stage, plain in zip(found.stages, shown, strict=True):
+        assert [part["part"] for part in plain["where"]] == list(PARTS)
+        whole = sum(part.seconds for part in stage.where)
+        assert whole == pytest.approx(stage.time.seconds_per_step)
+        bounds = (p.arithmetic_seconds + p.memory_seconds + p.start_seconds for p in stage.where)
+        assert sum(bounds) == pytest.approx(whole)
+        activations = sum(part.activations_bytes for part in stage.where)
+        assert activations == stage.memory.activations_bytes
+        states = 16 * found.parameters.total
+        assert sum(part.state_bytes for part in stage.where) == states
+    text = where_table([found])
+    assert "feed-forward" in text
+    assert "stage long" in text
 
 
 def test_a_grid_is_points() -> None:
@@ -88,19 +108,22 @@ def test_what_does_not_fit_is_told() -> None:
     assert "does not fit" not in as_table([estimate(resolve("bert-base"), "l4")])
 
 
-def test_processes_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_the_cores_and_the_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     monkeypatch.setattr(devices, "available_cores", lambda: 4)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     whole, half = device_named("cpu"), device_named("cpu", 2)
-    assert half.fp32_flops == whole.fp32_flops / 2
+    assert half.fp32_flops == pytest.approx(whole.fp32_flops / 2)
     assert half.memory_bytes == whole.memory_bytes // 2
-    assert half.kept_seconds == 2 * whole.kept_seconds
-    assert device_named("cpu", 8).fp32_flops == whole.fp32_flops / 8
+    assert half.bandwidth == pytest.approx(whole.bandwidth / 2)
+    assert device_named("cpu", 8).fp32_flops == pytest.approx(whole.fp32_flops / 8)
     one, two = (estimate(resolve("bert-mini"), "cpu", devices=n).time for n in (1, 2))
     assert 0.95 < two.seconds_per_step / one.seconds_per_step < 1.2
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert device_named("cpu").fp32_flops == whole.fp32_flops / 4
-    assert device_named("cpu", 2).fp32_flops == whole.fp32_flops / 4
+    assert device_named("cpu").fp32_flops == pytest.approx(whole.fp32_flops / 4)
+    assert device_named("cpu", 2).fp32_flops == pytest.approx(whole.fp32_flops / 4)
 
 
 def test_several_estimates_show_differences_to_the_first() -> None:

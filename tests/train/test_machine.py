@@ -8,7 +8,7 @@ from bertc.api import resolve
 from bertc.diagnostics import MachineError
 from bertc.distributed import launch
 from bertc.estimate import largest_microbatches
-from bertc.estimate.devices import this_cpu
+from bertc.estimate.machines.devices import this_cpu
 from bertc.host import speed
 from bertc.host.machine import detect, make_plan, refuse_too_few_devices
 from bertc.host.speed import device_here

@@ -85,6 +85,9 @@ class RelativeAttention(AttentionNode):
             ),
             *((op.Copy(own, kept=True),) if own else ()),
             *(op.Product(rows, w.head_dim, many, times, maps=0) for rows, many in met),
+            # A row's distances are moved to its keys, and added with the mask.
+            op.Copy(call.states * w.heads * call.keys),
+            op.Pointwise("add", call.states * w.heads * call.keys),
             *(self._of_segments(w, call) if self.segments else ()),
             op.Attention(
                 call.rows, call.queries, call.keys, w.heads, w.head_dim, dropout, mask="scores"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.diagnostics import UsageError
-from bertc.estimate.accelerators import (
+from bertc.estimate.machines.accelerators import (
     ACCELERATORS,
     GIB,
     GIGA,
@@ -16,7 +16,10 @@ from bertc.estimate.accelerators import (
     TERA,
     accelerator_called,
 )
-from bertc.estimate.device import Device, device_in
+from bertc.estimate.machines.calibration import calibration_here, cpu_info
+from bertc.estimate.machines.device import Device, device_in
+from bertc.estimate.machines.rates import Rates
+from bertc.estimate.machines.reference import reference
 from bertc.planning.cores import available_cores
 
 NAMES = (*ACCELERATORS, "cpu")
@@ -32,15 +35,11 @@ MOST = 1e6
 """Of any unit, more than there will be."""
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
-BF16_FLOPS_PER_CORE = 200e9
-FP32_FLOPS_PER_CORE = 100e9
-CPU_PRODUCT_SHARE = 0.9
-CPU_KEPT_SECONDS = 1.1e-9
-CPU_WEIGHT_SECONDS = 1.8e-9
-CPU_SOURCE = (
-    "eager steps 64 to 768 wide on a server CPU with AVX-512: products at 0.9 of 200 GFLOP/s a\n"
-    "core in bf16, 100 in fp32; 1.1 ns a byte kept for backward, 1.8 ns a weight applied or moved"
+UNCALIBRATED = (
+    "rates of {cores:.2g} cores as of another processor with {vectors}; bertc calibrate measures\n"
+    "this one in less than a minute"
 )
+CALIBRATED = "rates of {cores:.2g} cores that were measured here (bertc calibrate, torch {torch})"
 
 
 def device_named(name: str, processes: int = 1) -> Device:
@@ -118,32 +117,32 @@ def this_cpu(processes: int = 1) -> Device:
 
     ``OMP_NUM_THREADS`` says how many cores one may use, as it does to torch.
     """
-    flags = _cpu_flags()
+    flags = set((cpu_info("flags") or cpu_info("Features")).split())
     fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
-    fp32_flops = FP32_FLOPS_PER_CORE if "avx512f" in flags else FP32_FLOPS_PER_CORE / 2
     cores, threads = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         cores = min(cores, int(threads))
+    measured = calibration_here()
+    if measured:
+        rates = measured.at(cores)
+        source = CALIBRATED.format(cores=cores, torch=measured.torch)
+    else:
+        rates = reference(wide="avx512f" in flags).times(cores)
+        vectors = "AVX-512" if "avx512f" in flags else "AVX2"
+        source = UNCALIBRATED.format(cores=cores, vectors=vectors)
     return Device(
         name="cpu",
         kind="cpu",
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // processes,
-        bf16_flops=BF16_FLOPS_PER_CORE * cores if fast_bf16 else 0.0,
-        fp32_flops=fp32_flops * cores,
-        product_share=CPU_PRODUCT_SHARE,
-        source=f"{cores:.2g} of {available_cores()} cores for each process; {CPU_SOURCE}",
-        kept_seconds=CPU_KEPT_SECONDS / cores,
-        weight_seconds=CPU_WEIGHT_SECONDS / cores,
+        bf16_flops=_fastest(rates, "bf16") if fast_bf16 else 0.0,
+        fp32_flops=_fastest(rates, "fp32"),
+        product_share=1.0,
+        cores=cores,
+        rates=rates,
+        source=source,
     )
 
 
-def _cpu_flags() -> set[str]:
-    """Instruction sets, where the system tells them (Linux)."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return set()
-    for line in text.splitlines():
-        if line.startswith(("flags", "Features")):
-            return set(line.partition(":")[2].split())
-    return set()
+def _fastest(rates: Rates, precision: str) -> float:
+    """FLOP/s of the products that are fastest, which stand for the peak of a CPU."""
+    return max(point.rate for point in rates.products[precision])

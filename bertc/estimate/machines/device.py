@@ -3,18 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from bertc.diagnostics import DataError, UsageError
+from bertc.estimate.machines.rates import Rates
 from bertc.ir.base import DeviceKind
 from bertc.storage.json_file import read_json
 
-MOVED_PER_KEPT_BYTE = 5
-"""Bytes that memory moves for each that forward keeps: it is written, read by what comes next, read
-again by backward, and its gradient is written and read."""
-MOVED_PER_WEIGHT = 24
-"""Bytes for a weight that a micro-batch applies (read, cast, used twice, its gradient cast and
-added: 20) or that AdamW moves (seven fp32 numbers: 28)."""
 BANDWIDTH_SHARE = 0.8
 """Of what a memory promises, what kernels that only move are assumed to get."""
 MAX_FILE_BYTES = 2**20
@@ -29,10 +24,9 @@ class Device(BaseModel):
     units promise that know fp16 alone, which bertc does not use. ``fp32_flops`` 0: not known.
     ``product_share`` is what products get of the peak, and ``source`` where that comes from.
 
-    Beside products a step moves bytes at ``bandwidth_bytes``. Where that is 0 it was measured:
-    ``kept_seconds`` for a byte that forward keeps, ``weight_seconds`` for a weight that is applied
-    or moved. The host takes ``launch_seconds`` for a kernel. ``link_bytes`` is what a link to the
-    other devices of a machine promises, each way: NVLink, PCIe, or the main memory.
+    Memory moves ``bandwidth_bytes`` at most, and the host takes ``launch_seconds`` for a kernel.
+    ``rates`` of a machine that was measured take the place of all these. ``link_bytes`` is what a
+    link to the other devices of a machine promises, each way: NVLink, PCIe, or the main memory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -47,9 +41,9 @@ class Device(BaseModel):
     bandwidth_bytes: Rate = 0.0
     link_bytes: Annotated[Rate, Field(gt=0)] = 10e9
     product_share: Annotated[float, Field(gt=0, le=1)]
-    kept_seconds: Rate = 0.0
-    weight_seconds: Rate = 0.0
     launch_seconds: Rate = 0.0
+    cores: Annotated[float, Field(gt=0, le=10_000)] = 1.0
+    rates: Rates | None = None
     source: str
 
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
@@ -72,16 +66,29 @@ class Device(BaseModel):
             )
         return peak
 
-    def moving_seconds(self, kept_bytes: float, weights: float) -> float:
-        """Seconds beside products: for bytes kept for backward, for weights applied or moved."""
-        if not self.bandwidth_bytes:
-            return kept_bytes * self.kept_seconds + weights * self.weight_seconds
-        moved = MOVED_PER_KEPT_BYTE * kept_bytes + MOVED_PER_WEIGHT * weights
-        return moved / (BANDWIDTH_SHARE * self.bandwidth_bytes)
+    @model_validator(mode="before")
+    @classmethod
+    def _older(cls, found: Any) -> Any:
+        """Files of before 2026-11-23 have two figures more, of no use any longer."""
+        if isinstance(found, dict):
+            return {k: v for k, v in found.items() if k not in ("kept_seconds", "weight_seconds")}
+        return found
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second that operations move."""
+        if self.rates:
+            return self.rates.bandwidth_bytes
+        return BANDWIDTH_SHARE * self.bandwidth_bytes
+
+    @property
+    def seconds_a_start(self) -> float:
+        """Of the host, for a kernel."""
+        return self.rates.start_seconds if self.rates else self.launch_seconds
 
     def as_json(self) -> str:
         """The content of a device file."""
-        return self.model_dump_json(by_alias=True, indent=1)
+        return self.model_dump_json(by_alias=True, indent=1, exclude_none=True)
 
 
 def device_in(path: Path) -> Device:

@@ -13,7 +13,7 @@ device file with measured figures takes their place (docs/estimates.md).
 import re
 from collections.abc import Mapping
 
-from bertc.estimate.device import Device
+from bertc.estimate.machines.device import Device
 
 GIB = 2**30
 TERA, GIGA = 1e12, 1e9
@@ -24,8 +24,8 @@ BRIDGE = 300e9
 
 LAUNCH_SECONDS = 5e-6
 """For a host to launch a kernel through torch; measured figures of PyTorch are 4 to 10 us."""
-PRODUCTS_OF_A_STEP = 0.60
-PRODUCTS_ON_HOPPER = 0.53
+PRODUCTS_OF_A_STEP = 0.53
+PRODUCTS_ON_HOPPER = 0.464
 """Of the dense peak, what the products of a step get."""
 AMPERE = (
     "chosen so that BERT-large at 128 tokens gets the published 44.7% of an A100 (NVIDIA\n"

@@ -1,0 +1,235 @@
+"""What this CPU does, operation by operation: the kernels of a training step, timed for an instant.
+
+Each is timed forward and backward at a few sizes; the quickest of several tries counts, since other
+work on a machine can only slow one.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertc.estimate.machines.calibration import Calibration
+from bertc.estimate.machines.rates import Point, Rates
+from bertc.host.heap import kept_memory
+from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.network.ffn import Activation
+from bertc.ir.network.norm import LayerNorm
+from bertc.nn.activation import activated
+from bertc.nn.attend import attend
+from bertc.nn.dropout import dropout
+from bertc.nn.masks import Mask
+from bertc.nn.norm import Norm, build_norm, norm_of_sum
+from bertc.nn.weights import Linear, initialise
+from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.optim.optimizers import make_rule, zero_moments
+
+Clock = Callable[[], float]
+Precision = Literal["fp32", "bf16"]
+DTYPES: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
+RATE = 0.1
+"""Of dropout."""
+NARROW = 16
+"""Inner width of products that take next to no time beside what follows them."""
+
+
+class Sizes:
+    """What is timed; tests take smaller ones."""
+
+    def __init__(self, scale: int = 1) -> None:
+        self.rows, self.width = 4096 // scale, 512 // scale
+        self.widths = tuple(width // scale for width in (64, 128, 256, 768))
+        self.scores = (8 // min(scale, 8), 4, (64, 128, 512)[: 3 if scale == 1 else 1], (32, 64))
+        self.vocab, self.predicted = 30_000 // scale, 512 // scale
+        self.weights = (8, (1 << 20) // scale)
+        self.copied = (1 << 25) // scale
+        self.starts = 200
+
+
+def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = None) -> Calibration:
+    """The rates of this machine with so many threads, memory kept between steps as in a run."""
+    before = torch.get_num_threads()
+    found: dict[int, Rates] = {}
+    try:
+        with kept_memory():
+            for count in threads:
+                torch.set_num_threads(count)
+                found[count] = rates(sizes, clock or _clock(count))
+    finally:
+        torch.set_num_threads(before)
+    return Calibration(torch=torch.__version__, threads=found)
+
+
+def _clock(threads: int) -> Clock:
+    """Of one thread processor time, which other work on the machine disturbs less."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def rates(sizes: Sizes, clock: Clock) -> Rates:
+    """With as many threads as torch has now."""
+    timer = _Timer(clock)
+    elements: dict[str, float] = {}
+    for precision, dtype in DTYPES.items():
+        own = _elements(timer, sizes, dtype)
+        elements |= {f"{name} {precision}": rate for name, rate in own.items()}
+    attention = {
+        precision + (" dropout" if rate else ""): _attention(timer, sizes, dtype, rate)
+        for precision, dtype in DTYPES.items()
+        for rate in (0.0, RATE)
+    }
+    return Rates(
+        products={name: _products(timer, sizes, dtype) for name, dtype in DTYPES.items()},
+        attention=attention,
+        elements=elements,
+        optimizers=_optimizers(timer, sizes),
+        bandwidth_bytes=_bandwidth(timer, sizes),
+        start_seconds=_start(timer, sizes),
+    )
+
+
+class _Timer:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def best(self, function: Callable[[], object]) -> float:
+        """Seconds of the quickest of several calls after a first one, fewer of slow ones."""
+        function()
+        found: list[float] = []
+        while len(found) < MOST_TRIES and sum(found) < ENOUGH_SECONDS:
+            found.append(self._once(function))
+        return min(found)
+
+    def both_ways(self, function: Callable[[], Tensor], *inputs: Tensor) -> float:
+        """The same of a function and its gradients."""
+        upstream = torch.ones_like(function())
+        return self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
+
+    def _once(self, function: Callable[[], object]) -> float:
+        started = self._clock()
+        function()
+        return max(self._clock() - started, 1e-9)
+
+
+def _random(dtype: torch.dtype, *shape: int) -> Tensor:
+    return torch.randn(*shape).to(dtype).requires_grad_()
+
+
+def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, ...]:
+    """By the narrower width; the other is as in the layers of encoders."""
+    found = []
+    for width in sizes.widths:
+        x, weight = _random(dtype, sizes.rows // 2, width), _random(dtype, 3 * width, width)
+        bias = _random(dtype, 3 * width)
+        seconds = timer.both_ways(partial(F.linear, x, weight, bias), x, weight, bias)
+        found.append(Point(at=(width,), rate=6 * x.numel() * len(weight) / seconds))
+    return tuple(found)
+
+
+def _attention(timer: _Timer, sizes: Sizes, dtype: torch.dtype, rate: float) -> tuple[Point, ...]:
+    rows, heads, lengths, head_widths = sizes.scores
+    found = []
+    for keys in lengths:
+        for head_dim in head_widths:
+            q, k, v = (_random(dtype, rows, heads, keys, head_dim) for _ in range(3))
+            seconds = timer.both_ways(partial(attend, q, k, v, Mask(), rate), q, k, v)
+            found.append(Point(at=(keys, head_dim), rate=rows * heads * keys**2 / seconds))
+    return tuple(found)
+
+
+def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, float]:
+    """Of every function that is no product, elements a second."""
+    rows, width = sizes.rows, sizes.width
+    x, y = _random(dtype, rows, width), _random(dtype, rows, width)
+    norm = _norm(width)
+    functions: dict[str, Callable[[], Tensor]] = {
+        "norm": lambda: norm(x),
+        "norm of sum": lambda: norm_of_sum(norm, x, y, RATE, True),
+        "dropout": lambda: dropout(x, RATE, True),
+        "add": lambda: x + y,
+    }
+    found = {name: rows * width / timer.both_ways(f, x) for name, f in functions.items()}
+    # As the layers do it, behind a product, whose time is taken off.
+    linear, narrow = _linear(NARROW, width), _random(dtype, rows, NARROW)
+    product = timer.both_ways(lambda: linear(narrow), narrow)
+    for kind in get_args(Activation):
+        seconds = timer.both_ways(partial(activated, kind, linear, narrow), narrow)
+        found[kind] = rows * width / _left(seconds, product)
+    table, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
+    seconds = timer.both_ways(lambda: F.embedding(ids, table), table)
+    found["lookup"] = (rows + sizes.vocab) * table.shape[1] / seconds
+    found["loss"] = _loss(timer, sizes, dtype)
+    return found
+
+
+def _loss(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> float:
+    """Scores a second, without the products that make them."""
+    rows, vocab = sizes.predicted, sizes.vocab
+    x, table = _random(dtype, rows, NARROW), _random(dtype, vocab, NARROW)
+    bias, targets = torch.zeros(vocab), torch.randint(0, vocab, (rows,))
+    product = timer.both_ways(lambda: F.linear(x, table), x, table)
+    seconds = timer.both_ways(lambda: vocabulary_loss(x, table, bias, targets)[0], x)
+    return rows * vocab / _left(seconds, product)
+
+
+def _left(whole: float, part: float) -> float:
+    """What is not the part's; noise may leave next to nothing."""
+    return max(whole - part, 0.1 * whole)
+
+
+def _norm(width: int) -> Norm:
+    node = LayerNorm(eps=1e-12)
+    weights = node.weights("norm", "hidden", width)
+    norm = build_norm({weight.name: weight for weight in weights}, "norm", node)
+    initialise(norm, [replace(w, name=w.name.removeprefix("norm.")) for w in weights], 0)
+    return norm
+
+
+def _linear(inner: int, columns: int) -> Linear:
+    weights = affine("map", ("ffn", columns), ("hidden", inner), TruncatedNormal(), "ffn")
+    linear = Linear({weight.name: weight for weight in weights}, "map")
+    initialise(linear, [replace(w, name=w.name.removeprefix("map.")) for w in weights], 0)
+    return linear
+
+
+def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
+    """Weights a second that each rule moves."""
+    tensors, numel = sizes.weights
+    found = {}
+    for name, optimizer in (("adam", Adam()), ("lamb", Lamb())):
+        table = tuple(
+            Weight(f"{n}.weight", (numel,), ("hidden",), ONES, "ffn", "matrix")
+            for n in range(tensors)
+        )
+        weights = {w.name: torch.nn.Parameter(torch.ones(w.shape)) for w in table}
+        for weight in weights.values():
+            weight.grad = torch.full_like(weight, 1e-3)
+        rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
+        found[name] = tensors * numel / timer.best(partial(rule.update, 1e-6))
+    return found
+
+
+def _bandwidth(timer: _Timer, sizes: Sizes) -> float:
+    """Bytes a second that a cast reads and writes, into memory that is there."""
+    source = torch.zeros(sizes.copied)
+    target = torch.empty(sizes.copied, dtype=torch.bfloat16)
+    return source.numel() * 6 / timer.best(lambda: target.copy_(source))
+
+
+def _start(timer: _Timer, sizes: Sizes) -> float:
+    """Seconds for an operation on next to nothing, forward and backward each one."""
+    x = _random(torch.float32, 4, 4)
+
+    def many() -> Tensor:
+        y: Tensor = x
+        for _ in range(sizes.starts):
+            y = y + 1
+        return y
+
+    return timer.both_ways(many, x) / (2 * sizes.starts)

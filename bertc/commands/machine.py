@@ -1,0 +1,37 @@
+"""Commands on the machine that bertc runs on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bertc.commands.options import app
+
+
+@app.command()
+def calibrate(
+    threads: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=1024, help="of a process (repeatable) [default: 1, and all cores]"),
+    ] = None,
+) -> None:
+    """Measure this CPU in less than a minute, for the times that estimates promise."""
+    from bertc.bench.calibrate import Sizes, calibrated
+    from bertc.estimate.machines.calibration import calibration_path
+    from bertc.estimate.units import bytes_text, flops_text
+    from bertc.planning.cores import available_cores
+    from bertc.storage.durable import replace
+
+    asked = sorted(set(threads or (1, available_cores())))
+    typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
+    found = calibrated(tuple(asked), Sizes())
+    path = calibration_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, found.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
+    for count, rates in found.threads.items():
+        best = {name: max(p.rate for p in points) for name, points in rates.products.items()}
+        products = ", ".join(f"{name} {flops_text(rate)}/s" for name, rate in best.items())
+        moved = f"{bytes_text(rates.bandwidth_bytes)}/s moved"
+        typer.echo(f"{count} thread{'s' * (count > 1)}: products {products}, {moved}")
+    typer.echo(f"kept in {path}; bertc estimate --device cpu uses it from now on")

@@ -1,0 +1,68 @@
+"""Measured rates of this machine, kept in the cache: written by ``bertc calibrate``, read here."""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bertc.diagnostics import BertcError
+from bertc.estimate.machines.rates import Rates
+from bertc.storage.json_file import read_json
+from bertc.storage.paths import cache_folder, is_file
+
+MAX_FILE_BYTES = 2**20
+LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+"""Environment variables that hold torch's libraries to older instructions."""
+CPU_INFO = Path("/proc/cpuinfo")
+
+
+class Calibration(BaseModel):
+    """Rates by the number of threads of a process; its JSON is the file in the cache."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    format_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    torch: str
+    threads: Annotated[dict[int, Rates], Field(min_length=1)]
+
+    def at(self, cores: float) -> Rates:
+        """Rates of so many cores: as measured, or in proportion to the nearest number."""
+        nearest = min(self.threads, key=lambda threads: abs(threads - cores))
+        measured = self.threads[nearest]
+        return measured if nearest == cores else measured.times(cores / nearest)
+
+    def as_json(self) -> str:
+        """The content of the file."""
+        return self.model_dump_json(by_alias=True, indent=1)
+
+
+def calibration_path() -> Path:
+    """Where rates of this machine lie: another processor has another file."""
+    model = cpu_info("model name") or platform.processor()
+    limits = (os.environ.get(name, "").lower() for name in LIMITS)
+    told = "\n".join((platform.machine(), model, *limits))
+    return cache_folder() / "calibration" / f"{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
+
+
+def calibration_here() -> Calibration | None:
+    """The rates of this machine, None if they were not measured or the file is damaged."""
+    path = calibration_path()
+    if not is_file(path):
+        return None
+    try:
+        return Calibration.model_validate(read_json(path, MAX_FILE_BYTES))
+    except (BertcError, ValidationError):
+        return None
+
+
+def cpu_info(field: str) -> str:
+    """A field of the first processor, where the system tells them (Linux)."""
+    try:
+        text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    lines = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == field), "")

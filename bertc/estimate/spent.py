@@ -1,0 +1,177 @@
+"""Where the time of a step goes: a walk over its operations, part by part.
+
+An operation takes the larger of its arithmetic and its memory traffic, and what starting it costs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from bertc.estimate.blocks import call_of
+from bertc.estimate.execution import FP32, Execution
+from bertc.estimate.machines.device import Device
+from bertc.estimate.machines.rates import rate_at
+from bertc.estimate.rules import Cost, cost, is_fused
+from bertc.ir import operation as op
+from bertc.ir.learning.optimizer import Adam, Lamb
+from bertc.ir.network.forward import forward
+from bertc.ir.program.resolved import Network, Stage
+
+FORWARD_ALONE = 0.4
+"""Of what an operation other than a product moves and computes, forward's part."""
+STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 57, 120
+"""Kernels that gather states and count hits, for each network; that mask, check and update."""
+NORM_BYTES = FP32
+"""To read a gradient for its norm."""
+UPDATE_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
+"""Bytes a weight: Adam reads four numbers and writes three; LAMB's norms and updates are apart."""
+LOADED_TOKENS = 20e6
+"""Tokens a second that a core fetches and masks (docs/performance.md)."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds, by what they go into."""
+
+    arithmetic: float = 0.0
+    memory: float = 0.0
+    starts: float = 0.0
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.arithmetic + other.arithmetic,
+            self.memory + other.memory,
+            self.starts + other.starts,
+        )
+
+    def times(self, count: float) -> "Spent":
+        """``count`` of it."""
+        return Spent(count * self.arithmetic, count * self.memory, count * self.starts)
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.arithmetic + self.memory + self.starts
+
+
+ByPart = dict[str, Spent]
+
+
+def microbatch_spent(
+    stage: Stage,
+    rows: int,
+    how: Execution,
+    device: Device,
+    *,
+    accumulating: bool,
+    recompute: bool,
+) -> ByPart:
+    """Forward and backward of so many rows in all networks."""
+    found: ByPart = defaultdict(Spent)
+    for network in stage.networks():
+        learns = bool(network.terms)
+        passed = forward(network.encoder, call_of(stage, network, rows))
+        for part, weights, operations in _parts(stage, network, passed, rows):
+            for each in operations:
+                spent = _spent(each, how, device)
+                again = _forward_alone(each, spent, how)
+                found[part] += spent if learns else again
+                if learns and recompute and part in ("attention", "ffn"):
+                    found[part] += again
+            found[part] += _of_weights(weights, how, device, learns, accumulating)
+        starts = STARTS_OF_A_LOSS * device.seconds_a_start
+        found["head"] += Spent(starts=starts if learns else 0.0)
+    return found
+
+
+def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
+    """The update of so many weights, and the batch."""
+    match stage.optimizer:
+        case Adam():
+            kind = "adam"
+        case Lamb():
+            kind = "lamb"
+        case _:
+            assert_never(stage.optimizer)
+    moved = weights * (UPDATE_BYTES[kind] + NORM_BYTES) / device.bandwidth
+    update = weights / device.rates.optimizers[kind] if device.rates else 0.0
+    update += weights * NORM_BYTES / device.bandwidth if device.rates else 0.0
+    starts = STARTS_OF_A_STEP * device.seconds_a_start
+    # A GPU masks what a thread beside it fetched.
+    tokens = stage.tokens_per_step if device.kind == "cpu" else 0
+    return {
+        "optimiser": Spent(memory=max(moved, update), starts=starts),
+        "loader": Spent(arithmetic=tokens / (LOADED_TOKENS * device.cores)),
+    }
+
+
+def total(parts: Mapping[str, Spent]) -> Spent:
+    """The sum over parts."""
+    return sum(parts.values(), Spent())
+
+
+def _parts(
+    stage: Stage, network: Network, passed: op.Forward, rows: int
+) -> Iterator[tuple[str, int, op.Operations]]:
+    """Parts of a network with the weights that each application casts."""
+    encoder = network.encoder
+    narrow = sum(w.numel for w in encoder.embedding_weights() if w.role == "matrix")
+    yield "embeddings", narrow, passed.embeddings
+    for layer in passed.layers:
+        for block in layer:
+            yield block.part, block.weights, block.operations
+    products = tuple(
+        op.Product(each.rows, each.inner, each.columns, each.times)
+        for each in network.head_matmuls(rows // stage.rows_an_example)
+    )
+    reads = network.vocabulary_heads if network.terms else 1
+    scores = reads * rows * encoder.scores(stage.predictions()) if reads else 0
+    losses = (op.VocabularyLoss(1, scores),) if scores else ()
+    own = sum(
+        {w.name: w.numel for t in network.terms for w in t.objective.weights(encoder)}.values()
+    )
+    yield "head", own + reads * encoder.table_elements, (*passed.last, *products, *losses)
+
+
+def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
+    """Forward and backward."""
+    found = cost(operation, how)
+    arithmetic = _arithmetic(operation, found, how, device)
+    memory = found.moved / device.bandwidth
+    starts = found.starts * device.seconds_a_start
+    if arithmetic >= memory:
+        return Spent(arithmetic=arithmetic, starts=starts)
+    return Spent(memory=memory, starts=starts)
+
+
+def _forward_alone(operation: op.Operation, spent: Spent, how: Execution) -> Spent:
+    found = cost(operation, how)
+    return spent.times(found.flops / found.train_flops if found.train_flops else FORWARD_ALONE)
+
+
+def _arithmetic(operation: op.Operation, found: Cost, how: Execution, device: Device) -> float:
+    rates = device.rates
+    if rates is None:
+        return found.train_flops / (device.peak_flops(how.precision) * device.product_share)
+    match operation:
+        case op.Product():
+            width = min(operation.inner, operation.columns)
+            return found.train_flops / rate_at(rates.products[how.precision], width)
+        case op.Attention():
+            alone = is_fused(operation, how) and operation.mask != "scores"
+            points = rates.attention[how.precision + ("" if alone else " dropout")]
+            return found.elements / rate_at(points, operation.keys, operation.head_dim)
+        case _ if found.function:
+            return found.elements / rates.elements[f"{found.function} {how.precision}"]
+        case _:
+            return 0.0
+
+
+def _of_weights(
+    weights: int, how: Execution, device: Device, learns: bool, accumulating: bool
+) -> Spent:
+    """Casts of weights and of their gradients, and adding up gradients."""
+    cast = FP32 + how.value_bytes if how.precision == "bf16" else 0
+    moved = (1 + learns) * cast + 3 * FP32 * (accumulating and learns)
+    return Spent(memory=weights * moved / device.bandwidth)

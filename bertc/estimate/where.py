@@ -1,0 +1,107 @@
+"""Where the time and the memory of a step go, part by part, as figures and as a table."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from bertc.estimate.blocks import kept_by
+from bertc.estimate.duration import StepTime
+from bertc.estimate.execution import FP32
+from bertc.estimate.figures import Estimate, PartCost, StageEstimate
+from bertc.estimate.memory_points import MOMENTS_BYTES, Step
+from bertc.estimate.spent import Spent
+from bertc.estimate.units import bytes_text, duration_text
+
+PARTS = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
+TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
+LABEL, COLUMN = 20, 13
+
+
+def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, ...]:
+    """Of one stage; ``step`` is as it is planned, with so many examples at once."""
+    kept, weights = _kept(step), _weights(step)
+    total = step.parameters.total
+    states = {part: 2 * FP32 * count for part, count in weights.items()}
+    states["head"] = 2 * FP32 * (total - sum(weights.values()))
+    states["optimiser"] = MOMENTS_BYTES * total
+    found = []
+    for part in PARTS:
+        spent = time.parts.get(part, Spent())
+        found.append(
+            PartCost(
+                part=part,
+                seconds=spent.seconds,
+                arithmetic_seconds=spent.arithmetic,
+                memory_seconds=spent.memory,
+                start_seconds=spent.starts,
+                state_bytes=states.get(part, 0),
+                activations_bytes=microbatch * kept[part],
+            )
+        )
+    return tuple(found)
+
+
+def _kept(step: Step) -> Counter[str]:
+    """Bytes that forward leaves of one example; a recomputed layer leaves its input alone."""
+    found: Counter[str] = Counter()
+    for one in step.passes:
+        if not one.network.terms:
+            continue
+        found["embeddings"] += kept_by(one.forward.embeddings, step.room.how)
+        for layer, sizes in zip(one.forward.layers, one.layers, strict=True):
+            for block, size in zip(layer, sizes, strict=True):
+                found[block.part] += 0 if step.recompute else size.kept
+            found[layer[0].part] += one.input if step.recompute else 0
+        found["head"] += one.kept - one.body_kept + kept_by(one.forward.last, step.room.how)
+        found["head"] += one.states
+    return found
+
+
+def _weights(step: Step) -> dict[str, int]:
+    """Of the whole run's weights those of embeddings and layers; the rest are the heads'."""
+    by_owner = {
+        (at, block.owner): (block.part, block.weights)
+        for at, one in enumerate(step.passes)
+        for layer in one.forward.layers
+        for block in layer
+    }
+    found: Counter[str] = Counter(embeddings=step.parameters.by_part.get("embeddings", 0))
+    for part, count in by_owner.values():
+        found[part] += count
+    return dict(found)
+
+
+def where_table(estimates: Iterable[Estimate]) -> str:
+    """A table a stage."""
+    return "\n\n".join(
+        "\n".join(_lines(estimate.name, stage))
+        for estimate in estimates
+        for stage in estimate.stages
+    )
+
+
+def _lines(name: str, stage: StageEstimate) -> list[str]:
+    whole = sum(cost.seconds for cost in stage.where) or 1.0
+    rows = [
+        (
+            TITLES.get(cost.part, cost.part),
+            duration_text(cost.seconds),
+            f"{100 * cost.seconds / whole:.0f}%",
+            *(_share(s, cost.seconds) for s in (cost.arithmetic_seconds, cost.memory_seconds)),
+            _share(cost.start_seconds, cost.seconds),
+            bytes_text(cost.state_bytes),
+            bytes_text(cost.activations_bytes),
+        )
+        for cost in stage.where
+    ]
+    head = ("a step", "of it", "arithmetic", "memory", "start-up", "state", "activations")
+    titles = f"{name}, stage {stage.name}".ljust(LABEL) + "".join(t.rjust(COLUMN) for t in head)
+    step = duration_text(stage.time.seconds_per_step)
+    return [
+        titles,
+        *(row[0].ljust(LABEL) + "".join(cell.rjust(COLUMN) for cell in row[1:]) for row in rows),
+        "whole step".ljust(LABEL) + step.rjust(COLUMN),
+    ]
+
+
+def _share(seconds: float, whole: float) -> str:
+    return f"{100 * seconds / whole:.0f}%" if whole else ""
