@@ -13,10 +13,10 @@ __version__ = "0.1.0"
 
 
 class _Package(ModuleType):
-    """The package with functions of ``bertc.api`` that are imported when they are first used.
+    """The package, with functions of ``bertc.api`` imported at first use.
 
-    So the command line begins at once, and answers a Ctrl-C that comes while the rest is loaded.
-    Two rooms have names of functions (``bertc.train``); the function is what an attribute means.
+    So the command line starts at once, and answers a Ctrl-C while the rest is loading. Rooms with
+    the name of a function (``bertc.train``) are shadowed by it: the attribute is the function.
     """
 
     def __getattribute__(self, name: str) -> Any:

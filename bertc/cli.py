@@ -1,4 +1,4 @@
-"""The command line. All that takes time is imported where a signal is answered."""
+"""The entry point of ``bertc``; slow imports happen after signal handlers are set."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def main() -> None:
 
 
 class _Signals:
-    """What Ctrl-C and SIGTERM do outside of runs, which answer them by saving."""
+    """Handlers of Ctrl-C and SIGTERM for everything but runs, which save and stop."""
 
     def __init__(self) -> None:
         self.interrupted = False
         self._before: dict[int, Any] = {}
 
     def answer(self) -> None:
-        """Raise from now on where a signal finds the program."""
+        """Raise an exception on signals from now on."""
         try:
             self._before = {
                 signal.SIGINT: signal.signal(signal.SIGINT, self._interrupt),
@@ -55,18 +55,18 @@ class _Signals:
         sys.unraisablehook = self._unraisable
 
     def ignore(self) -> None:
-        """Let nothing come between an error and its message."""
+        """Ignore signals while an error is reported."""
         for number in self._before:
             signal.signal(number, signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Leave the handlers as they were found."""
+        """Restore the previous handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = sys.__unraisablehook__
 
     def raise_if_swallowed(self) -> None:
-        """Raise what came in a callback from C, which cannot pass errors on."""
+        """Raise an interruption that came in a callback from C, which cannot pass errors on."""
         if self.interrupted:
             raise KeyboardInterrupt
 
@@ -85,7 +85,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _refuse_bytes(words: list[str]) -> None:
-    """Refuse arguments that are no text: what they name could be neither stored nor shown."""
+    """Refuse arguments that are not UTF-8: such names could be neither stored nor shown."""
     from bertc.diagnostics import UsageError
 
     for word in words:

@@ -1,4 +1,4 @@
-"""Where errors end: a message for people and an exit code, never a traceback.
+"""Errors become a message for people and an exit code, never a traceback.
 
 The codes are the project's table: 2 usage, 65 bad spec or data, 66 input missing, 70 internal
 error, 74 cannot write, 75 stopped and resumable, 76 resume refused, 77 unsafe, 78 the machine
@@ -22,7 +22,7 @@ BAD_SPEC, MISSING, INTERNAL, CANNOT_WRITE, NO_MEMORY, INTERRUPTED = 65, 66, 70, 
 
 
 def exit_code(error: BaseException, color: bool) -> int:
-    """Print what went wrong on stderr and return the code the process should end with."""
+    """Print an error on stderr and return the exit code of the process."""
     match error:
         case SystemExit():
             return error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -7,12 +7,12 @@ _PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """The folder ``grammar`` or ``specs``: in an installed package, or beside it in a checkout."""
+    """The folder ``grammar`` or ``specs``, in an installed package or beside it in a checkout."""
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 @cache
 def shipped_specs() -> dict[str, Path]:
-    """Name and file of every shipped spec."""
+    """Shipped specs: files by name."""
     return {path.stem: path for path in sorted(folder("specs").glob("*.bertc"))}

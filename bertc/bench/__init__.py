@@ -1,4 +1,4 @@
-"""The training step of a spec, timed beside other systems."""
+"""Benchmarks: the training step of a spec, timed beside other systems."""
 
 from bertc.bench.run import bench
 

@@ -1,4 +1,4 @@
-"""transformers' model of the same shape, trained as its users train it.
+"""transformers' model of the same shape, trained the way its users train it.
 
 Axes: b batch, s sequence, k predictions of a row.
 """
@@ -30,7 +30,7 @@ OTHERWISE = "bertc bench SPEC without --against times bertc alone"
 
 
 def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Contender, ...]:
-    """Its fp32 default, bf16 autocast where bertc computes in bf16, and that one compiled.
+    """Contenders: transformers in fp32, in bf16 autocast if bertc computes in bf16, and compiled.
 
     Raises:
         DataError: if no class of transformers has the spec's layers and objectives.
@@ -58,7 +58,7 @@ def transformers(resolved: Resolved, plan: Plan, compiled: bool) -> tuple[Conten
 
 
 def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
-    """The class of transformers that computes what the first stage trains, and its settings.
+    """The class of transformers for the first stage's objectives, and its settings.
 
     Raises:
         DataError, MissingInputError: as ``transformers``.
@@ -112,11 +112,11 @@ def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, comp
 
 
 def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
-    """The first batch as bertc masks it, in the arguments of a model of transformers.
+    """The first batch, masked by bertc, as arguments of transformers' forward.
 
-    In parts of ``rows`` examples, with a label at every position as its collators give them. They
-    also give a mask of ones; with that its attention may not take the flash kernel, so there is
-    none: every row is full.
+    In parts of ``rows`` examples, with a label at every position like those of its collators. Those
+    also give an attention mask of ones, which could keep attention from the flash kernel; there is
+    none here, because every row is full.
     """
     stage = resolved.stages[0]
     text = RandomText(stage, resolved.encoder.vocab_size)

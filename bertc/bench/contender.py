@@ -1,4 +1,4 @@
-"""Who is timed: bertc itself, as a run would train."""
+"""The systems under test: bertc itself, with the step that a run would take."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -30,14 +30,14 @@ SMALL = {
 
 Precision = Literal["fp32", "bf16"]
 Step = Callable[[], float]
-"""One optimiser step; the seconds that it waited for its data."""
+"""One optimiser step; returns the seconds that it waited for its data."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A training step to be timed. ``open`` allocates it, ``turn`` is what its turns happen in.
+    """A training step to be timed.
 
-    ``begin`` is what its process begins in.
+    ``open`` allocates it, ``turn`` surrounds the timed steps, ``begin`` the start of its process.
     """
 
     name: str
@@ -80,10 +80,10 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
 
 
 def load_kernels(device: torch.device, contender: Contender) -> None:
-    """Take a step of a small model, so that what torch loads for the first one is no part of ours.
+    """Warm up torch with a step of a small model, so that loading kernels is not timed.
 
     The code of its kernels and their workspaces are some 25 MiB, whatever the model. Libraries read
-    their settings when they are first used, so it happens in what the contender's turns happen in.
+    their settings at first use, so this runs inside the contender's ``turn``.
     """
     settings = {**SMALL, "device": device.type, "precision": contender.precision}
     given = {name: Given(value, Origin("written")) for name, value in settings.items()}

@@ -1,4 +1,4 @@
-"""The device under the clock: how much memory it held."""
+"""The peak memory of the device under test."""
 
 import gc
 from pathlib import Path
@@ -12,7 +12,7 @@ _RESET_PEAK = "5"  # proc(5)
 
 
 def begin_peak(device: torch.device) -> int:
-    """Bytes in use now; ``peak_bytes`` counts from this moment on."""
+    """Reset the peak; returns the bytes in use now, for ``peak_bytes``."""
     gc.collect()
     hand_back()
     if device.type == "cuda":
@@ -26,9 +26,9 @@ def begin_peak(device: torch.device) -> int:
 
 
 def peak_bytes(device: torch.device, before: int) -> int | None:
-    """The most bytes in use since ``begin_peak``, beyond those of then; None where none can tell.
+    """The peak bytes since ``begin_peak``, beyond those in use then; None if unknown.
 
-    Of main memory, the pages of this process: Linux alone keeps a peak that can be reset.
+    For a CPU, the resident pages of this process: only Linux has a peak that can be reset.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) - before

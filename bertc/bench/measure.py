@@ -1,4 +1,4 @@
-"""The clock: every contender takes its turn in every round."""
+"""The timer: contenders take turns, one each in every round."""
 
 import math
 import multiprocessing
@@ -19,18 +19,18 @@ from bertc.host.graphs import Graphs, graphs_so_far
 from bertc.host.speed import finish
 
 WARM_STEPS = 2
-"""After the first, which compiles, and before the clock."""
+"""Untimed steps after the first one, which compiles."""
 TURN_SECONDS = 0.25
-"""A turn is as many steps as take this long, at least one."""
+"""Seconds that a turn takes at least, and one step at least."""
 
 
 Contenders = Callable[[], Sequence[Contender]]
-"""Makes all of them, in whichever process asks."""
+"""Makes all contenders, in any process."""
 
 
 @dataclass
 class Timing:
-    """What was seen of one contender; ``seconds`` and ``waits`` are a step's, one entry a round."""
+    """The times of one contender; ``seconds`` and ``waits`` of a step have one entry a round."""
 
     contender: Contender
     first_seconds: float
@@ -42,17 +42,17 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """Seconds of a step."""
+        """Median seconds a step."""
         return statistics.median(self.seconds)
 
     @property
     def wait_share(self) -> float:
-        """The part of a step that it waits for its data."""
+        """Median fraction of a step spent waiting for data."""
         return statistics.median(w / s for w, s in zip(self.waits, self.seconds, strict=True))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
-    """The first and the third quartile, observed values included."""
+    """The first and the third quartile, by interpolation between observed values."""
     if len(values) < 2:
         return values[0], values[0]
     first, _, third = statistics.quantiles(values, n=4, method="inclusive")
@@ -62,10 +62,10 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
 def take_turns(
     make: Contenders, device: torch.device, rounds: int, say: Callable[[str], None]
 ) -> list[Timing]:
-    """Open all contenders, each in a process of its own, then time them A B C A B C.
+    """Open each contender in a process of its own, then time them A B C A B C.
 
     Raises:
-        MachineError: if one of them was killed, as where memory runs out.
+        MachineError: if one of them was killed, as happens when memory runs out.
     """
     with ExitStack() as stack:
         running = []
@@ -80,9 +80,9 @@ def take_turns(
 
 
 class _Running:
-    """A contender that is allocated, compiled and warm, in a process that waits for its turn.
+    """A contender, allocated, compiled and warm, in a process that waits for its turn.
 
-    So none has its memory, or the compiler's, shaped by another.
+    Separate processes keep contenders out of each other's memory and compiler caches.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class _Running:
 
 
 def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device) -> None:
-    """Answer with the first step; then take a turn whenever one is asked for."""
+    """Run in the process of a contender: take the first step, then a turn at each request."""
     try:
         contender = make()[index]
         load_kernels(device, contender)
@@ -149,7 +149,7 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
 
 
 def _timed(step: Step, steps: int, device: torch.device) -> tuple[float, float]:
-    """Seconds of a step, and of them those that it waited for data; means over ``steps``."""
+    """Mean seconds of a step over ``steps``, and those of them spent waiting for data."""
     finish(device)
     started = time.perf_counter()
     waited = sum(step() for _ in range(steps))

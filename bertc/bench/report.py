@@ -1,4 +1,4 @@
-"""What the clock said, for a person and for keeping."""
+"""The report of a benchmark, as text and as JSON."""
 
 import json
 import platform
@@ -26,7 +26,7 @@ COLUMNS = "{:<30}{:>12}{:>18}{:>11}{:>8}{:>8}{:>10}{:>11}{:>9}"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the clock ran: the machine, its best matrix product in FLOP/s, the command line."""
+    """The machine, its best matmul rate in FLOP/s, and the command line."""
 
     machine: Machine
     matmul_flops: float
@@ -35,7 +35,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The times of all contenders; the first is bertc as a run would go."""
+    """The times of all contenders; the first is bertc as a run would train."""
 
     resolved: Resolved
     plan: Plan
@@ -44,7 +44,7 @@ class BenchReport:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """What bertc says of this step without running it, for the micro-batch that was run."""
+        """The estimate of this step, for the micro-batch that was run."""
         stage = self.resolved.stages[0].model_copy(update={"microbatch": self.plan.microbatches[0]})
         run = self.resolved.run.model_copy(update={"precision": self.plan.precision})
         resolved = self.resolved.model_copy(update={"stages": (stage,), "run": run})
@@ -57,7 +57,7 @@ class BenchReport:
         return min(others, key=lambda t: t.median, default=None)
 
     def fields(self) -> dict[str, Any]:
-        """All of it as plain values. Times in seconds, a step's; shares are of 1."""
+        """The report as plain values: times in seconds a step, shares as fractions of 1."""
         stage, machine = self.resolved.stages[0], self.surroundings.machine
         cost = self.estimate
         return {
@@ -89,19 +89,19 @@ class BenchReport:
         }  # fmt: skip
 
     def as_json(self) -> str:
-        """All of it as one JSON object."""
+        """The report as one JSON object."""
         return json.dumps(self.fields(), indent=1)
 
     def write(self, path: Path) -> None:
-        """Keep the JSON.
+        """Write the JSON to a file.
 
         Raises:
-            CannotWriteError: if that cannot be.
+            CannotWriteError: if it cannot be written.
         """
         durable.replace(path, (self.as_json() + "\n").encode())
 
     def summary(self) -> str:
-        """A table of the contenders, and what else was seen of bertc."""
+        """A table of the contenders, and bertc's memory, waits and compilation."""
         stage, machine = self.resolved.stages[0], self.surroundings.machine
         own, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
         lines = [
@@ -139,7 +139,7 @@ class BenchReport:
         return "\n".join(lines)
 
     def _about_memory(self) -> tuple[str, ...]:
-        """What the figure of the table is, and that of the estimate."""
+        """Lines on the meaning of the memory column, and of the estimate."""
         estimated = bytes_text(self.estimate.memory.peak_bytes)
         if self.plan.device == "cuda":
             return (f"memory +: the most that torch gave out at once; the estimate: {estimated}",)
@@ -191,11 +191,11 @@ class BenchReport:
         }  # fmt: skip
 
     def _ratio(self, timing: Timing) -> float:
-        """Its median over bertc's."""
+        """The contender's median time over bertc's."""
         return timing.median / self.timings[0].median
 
     def _ratios(self, timing: Timing) -> list[float]:
-        """The same of every round."""
+        """The contender's time over bertc's in each round."""
         return [a / b for a, b in zip(timing.seconds, self.timings[0].seconds, strict=True)]
 
     def _datasheet(self, precision: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""``bertc bench``: the training step of a spec, timed in turns with others."""
+"""``bertc bench``: a spec's training step timed in turns with other systems."""
 
 import sys
 from contextlib import closing
@@ -37,7 +37,7 @@ def bench(
     """Time the first stage's step on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
-    A profile of bertc's step goes into ``profile``, after the clock has stopped.
+    A profile of bertc's step goes into ``profile``, after the timing.
 
     Raises:
         UsageError: if ``against`` is no known system.
@@ -74,7 +74,7 @@ def _baseline(name: str | None) -> Baseline | None:
 def _contenders(
     resolved: Resolved, plan: Plan, against: Baseline | None, compiled: bool
 ) -> tuple[Contender, ...]:
-    """bertc as a run would go here first, then the others."""
+    """bertc as a run would train here first, then the others."""
     title = f"bertc {plan.precision}"
     own = [bertc(resolved, plan, title + ", compiled" * plan.compile)]
     if compiled and not plan.compile:

@@ -1,4 +1,4 @@
-"""The commands. Each reads its arguments, calls one function and prints its result."""
+"""The commands; each reads its arguments, calls one function and prints its result."""
 
 from bertc.commands import machine, specs, training
 from bertc.commands.options import app, in_color

@@ -1,4 +1,4 @@
-"""The app that commands are added to, and the arguments that several of them take."""
+"""The command-line app, and arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 def _quoted(specs: list[str]) -> list[str]:
-    """Refused where a spec of several settings lost its quotes, and each became a spec of its own.
+    """Refuse specs that look like one spec of several settings without its quotes.
 
     Two values of one setting are two specs.
     """
@@ -46,14 +46,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 def _in_a_folder(path: Path | None) -> Path | None:
-    """Refused before the work that is to be kept there."""
+    """Refuse a path in a folder that does not exist, before the work is done."""
     if path and not is_folder((working_folder() / path).parent):
         raise typer.BadParameter(f"there is no folder {path.parent}")
     return path
 
 
 def file_to_write(help: str) -> Any:
-    """An option that names a file, in a folder that is there."""
+    """An option that names a file in an existing folder."""
     return typer.Option(help=help, dir_okay=False, callback=_in_a_folder)
 
 
@@ -78,9 +78,9 @@ def of_all_commands(
         typer.Option("--version", help="print the version", is_eager=True, callback=_say_version),
     ] = False,
 ) -> None:
-    """What stands before a command."""
+    """Options before the command."""
 
 
 def in_color(stream: object) -> bool:
-    """Whether what is written there may have colours."""
+    """True if the stream is a terminal and NO_COLOR is not set."""
     return bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ

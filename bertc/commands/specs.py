@@ -1,4 +1,4 @@
-"""Commands on specs: what is wrong with them, what they cost, what they make."""
+"""Commands on specs: checking, formatting, estimating, building and timing them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def specs_() -> None:
 
 
 def _title(text: str) -> str:
-    """What the comment on top of a spec calls it, without its sources."""
+    """The title in a spec's first comment, without sources."""
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     return re.split(r" [(]|, from|[.;:](?: |$)", " ".join(line.strip("# ") for line in comment))[0]
 

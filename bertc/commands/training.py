@@ -1,4 +1,4 @@
-"""Commands on runs: training, and what can be done with what was trained."""
+"""Commands on runs: training them, and using trained models."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def train(
 
 
 def _remark(findings: Diagnostics, nproc: int) -> None:
-    """Tell remarks before the hours are spent, once: those of many processes are the first's."""
+    """Print remarks before training, in the first process only."""
     from bertc.diagnostics.render import render
     from bertc.distributed.process_group import world_here
 
@@ -83,7 +83,7 @@ def _remark(findings: Diagnostics, nproc: int) -> None:
 
 
 def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
-    """The run folder that stands in the place of a spec, if one does.
+    """The run folder that ``spec`` names, if it names one to resume.
 
     Raises:
         UsageError: if nothing is to be resumed, or in another folder.
@@ -140,7 +140,7 @@ def _train_grid(
     nproc: int,
     profile: Path | None,
 ) -> int:
-    """Train all points and say what they came to; the exit code of the first that failed."""
+    """Train all points and print their results; returns the exit code of the first that failed."""
     from bertc.failures import exit_code
     from bertc.syntax.files import find, spec_text
 
@@ -179,7 +179,7 @@ def _training(
     dry_run: bool = False,
     profile: Path | None = None,
 ) -> list[str]:
-    """The command line of ``train``, for processes with a standard input of their own."""
+    """The command line of ``train`` for other processes, which do not share standard input."""
     from bertc.syntax.files import STANDARD_INPUT, spec_text
 
     return [

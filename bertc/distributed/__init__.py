@@ -1,1 +1,1 @@
-"""Several processes for one run: starting them, what they tell each other, torch's engines."""
+"""Several processes for one run: their launcher, messages between them, DDP and FSDP engines."""

@@ -1,7 +1,7 @@
-"""One objective on many processes: torch's engines, which add gradients up while they are made.
+"""Engines: a model and its objective on one process, under DDP, or under FSDP2.
 
-Both average over the processes; bertc divides by the predictions of the whole batch, so ``step``
-multiplies by their number.
+DDP and FSDP2 average gradients over processes; bertc divides by the predictions of the whole
+batch, so ``step`` multiplies by the number of processes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,12 +20,14 @@ from bertc.objectives import Columns
 from bertc.planning import Layout
 
 Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor, Memory | None]]
-"""Columns of a micro-batch and factors (t,) to the loss and, detached, sums and hits (2, t), and
-the memory that the next rows go on from."""
+"""Columns of a micro-batch and factors (t,) to the loss, detached sums and hits (2, t), and memory.
+
+The memory is what the following rows attend to.
+"""
 
 
 class Whole(nn.Module):
-    """An objective as a module around its model: what the engines hook into is a forward."""
+    """A module around a model with an objective as its forward, which DDP and FSDP2 hook."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -33,13 +35,13 @@ class Whole(nn.Module):
         self.objective: Callable[..., Any] | None = None
 
     def forward(self, *arguments: Any) -> Any:
-        """As the objective."""
+        """Call the objective."""
         assert self.objective is not None, "an engine takes up an objective first"
         return self.objective(*arguments)
 
 
 class Engine:
-    """The engine of one process, which has nothing to share.
+    """The engine of a single process, and the interface of the others.
 
     ``parameters`` are the weights as this process holds them.
     """
@@ -50,31 +52,34 @@ class Engine:
         self.parameters = dict(model.named_parameters())
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
-        """The objective of a stage, which trains the weights named, as a part of the run's."""
+        """Wrap the objective of a stage; only the weights named in ``trained`` get gradients."""
         for name, parameter in self.parameters.items():
             parameter.requires_grad_(name in trained)
         return objective
 
     def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that reads the model, as one that may be called between steps."""
+        """Wrap a forward-only function so that it can run under this engine."""
         return function
 
     def accumulating(self) -> AbstractContextManager[object]:
-        """Inside, gradients are kept here; the first backward outside adds all of them up."""
+        """Keep gradients local inside this block; the first backward outside sums all of them."""
         return nullcontext()
 
     @property
     def keeps_gradients(self) -> bool:
-        """Whether gradients are zeroed where they lie rather than dropped."""
+        """True if gradients must be zeroed in place instead of being set to None."""
         return False
 
     def spread(self, tensor: Tensor, name: str) -> Tensor:
-        """What this process holds, on its device, of a tensor that belongs to a weight."""
+        """Cut out this process's shard of a tensor shaped like the weight ``name``.
+
+        The shard is on the device.
+        """
         return tensor.to(self._device)
 
 
 class Replicated(Engine):
-    """DDP: every process holds everything."""
+    """DDP: each process holds all weights, gradients and moments."""
 
     def __init__(self, model: Model, device: torch.device) -> None:
         super().__init__(model, device)
@@ -82,33 +87,33 @@ class Replicated(Engine):
         self._outer: DistributedDataParallel | None = None
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
-        """Under a wrapper of its own, for DDP waits for every weight that it knows of."""
+        """Wrap anew: DDP would wait for gradients of weights that this stage does not train."""
         self._whole.objective = objective
-        self._outer = None  # lets go of its hooks on the weights
+        self._outer = None  # removes its hooks on the weights
         for name, parameter in self.parameters.items():
             parameter.requires_grad_(name in trained)
         self._outer = DistributedDataParallel(self._whole, gradient_as_bucket_view=True)
         return self._outer
 
     def accumulating(self) -> AbstractContextManager[object]:
-        """As in one process."""
+        """Skip DDP's all-reduce inside this block."""
         assert self._outer is not None, "an engine takes up an objective first"
         return self._outer.no_sync()
 
     @property
     def keeps_gradients(self) -> bool:
-        """They lie in the buckets that DDP adds up: made anew, each would be copied there."""
+        """True: gradients are views of DDP's buckets, and new ones would be copied there."""
         return True
 
 
 class Sharded(Engine):
-    """FSDP2: every process holds a part of each weight; whole parts of a layer come and go."""
+    """FSDP2: each process holds a shard of each weight, and gathers a layer's weights to use it."""
 
     def __init__(self, model: Model, layout: Layout, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        # The model stays in main memory: each unit goes to the device as it is cut.
+        # The model is in main memory: each unit moves to the device when it is sharded.
         sizes = {"copy": layout.copies, "shard": layout.shards}
         if layout.strategy == "fsdp":
             del sizes["copy"]
@@ -119,16 +124,16 @@ class Sharded(Engine):
                 fully_shard(part.get_submodule("norm"), mesh=mesh)
                 fully_shard(part, mesh=mesh)
         self._root: Any = fully_shard(self._whole, mesh=mesh)
-        # The model shows whole weights in their place now and then: after an evaluation, for one.
+        # Kept, because the model's own attributes are whole weights at times (after an evaluation).
         self.parameters = dict(model.named_parameters())
 
     def take_up(self, objective: Objective, trained: set[str]) -> Objective:
-        """In the one root; a weight that is not trained is left alone by itself."""
+        """Set the objective of the FSDP root; weights without gradients need no special case."""
         self._whole.objective = objective
         return self._whole
 
     def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Within the root, which brings the whole of the weights together."""
+        """Run the function inside the FSDP root, which gathers the weights."""
 
         def within(*arguments: Any) -> Any:
             before, self._whole.objective = self._whole.objective, function
@@ -141,7 +146,7 @@ class Sharded(Engine):
 
     @contextmanager
     def accumulating(self) -> Any:
-        """As in one process."""
+        """Skip FSDP's reduce-scatter inside this block."""
         self._root.set_requires_gradient_sync(False)
         try:
             yield
@@ -149,18 +154,18 @@ class Sharded(Engine):
             self._root.set_requires_gradient_sync(True)
 
     def spread(self, tensor: Tensor, name: str) -> Tensor:
-        """Cut like the weight."""
+        """Cut a tensor like its weight; nothing is sent."""
         from torch.distributed.tensor import distribute_tensor
 
         weight: Any = self.parameters[name]
-        # Every process has the same whole tensor: each keeps its part, nothing is sent.
+        # Every process has the same whole tensor: each keeps its shard, nothing is sent.
         return distribute_tensor(
             tensor.to(weight.device), weight.device_mesh, weight.placements, src_data_rank=None
         )
 
 
 def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
-    """Lay a model in main memory out over the processes."""
+    """Distribute a model in main memory over the processes by the strategy of the layout."""
     match layout.strategy:
         case "single":
             return Engine(model, device)
@@ -171,8 +176,8 @@ def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
 
 
 def trained_names(stage: Stage) -> set[str]:
-    """The weights that a stage has a gradient for."""
-    found = set()
+    """Names of the weights that get a gradient in a stage."""
+    names = set()
     for network in stage.networks():
         objectives = [term.objective for term in network.terms]
         unread = () if network.pooled else ("pooler.weight", "pooler.bias")
@@ -181,37 +186,37 @@ def trained_names(stage: Stage) -> set[str]:
             tied = network.name == "generator" and is_tied(stage.replacements, weight.name)
             frozen = network.name == "encoder" and _frozen(weight.name, stage.freeze)
             if weight.name not in unread and not frozen:
-                found.add(f"{'encoder' if tied else network.name}.{weight.name}")
+                names.add(f"{'encoder' if tied else network.name}.{weight.name}")
         heads = (w for objective in objectives for w in objective.weights(network.encoder))
-        found |= {f"heads.{weight.name}" for weight in heads}
-    return found
+        names |= {f"heads.{weight.name}" for weight in heads}
+    return names
 
 
 def _frozen(name: str, layers: int) -> bool:
-    """Whether a weight is of the embeddings or of one of the lowest layers, if any are frozen."""
+    """True for the embeddings and the lowest ``layers`` layers, if any are frozen."""
     layer = layer_of(name)
     return bool(layers) and layer is not None and layer <= layers
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """What this process holds of each, sharing its memory."""
+    """Local shards of the tensors, sharing their memory."""
     return [held(tensor) for tensor in tensors]
 
 
 def held(tensor: Any) -> Tensor:
-    """What this process holds of a tensor, sharing its memory."""
+    """The local shard of a tensor, sharing its memory; a plain tensor is its own shard."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
 
 def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:
-    """Whole tensors, in main memory, in a process that wants to keep them; {} elsewhere.
+    """Gather whole tensors into main memory; returns {} unless ``keep``.
 
-    Every process takes part, one tensor after the other.
+    A collective call: every process takes part, one tensor after the other.
     """
-    found = {}
-    for name, tensor in sorted(tensors.items()):  # dicts that were loaded have another order
+    whole_tensors = {}
+    for name, tensor in sorted(tensors.items()):  # loaded dicts are in another order
         whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
         if keep:
-            found[name] = whole.detach().cpu()
-    return found
+            whole_tensors[name] = whole.detach().cpu()
+    return whole_tensors

@@ -1,4 +1,4 @@
-"""``--nproc``: one run in several processes of this machine, through torch's own launcher."""
+"""``--nproc``: one run in several processes of this machine, by torch's elastic launcher."""
 
 import logging
 import os
@@ -18,18 +18,18 @@ from bertc.runs.checkpoints import how_to_resume
 from bertc.runs.folder import RunFolder
 
 SAVING_SECONDS = 120
-"""How long processes that were asked to stop may take to save before they are killed."""
+"""Seconds that processes get to save after a signal before they are killed."""
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
 def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
-    """Run ``bertc`` with ``arguments`` in so many processes; the exit code of the run.
+    """Run ``bertc`` with ``arguments`` in ``processes`` processes; returns the run's exit code.
 
-    ``folder`` is the run's. A signal is passed on to all of them. When one ends badly, the others
-    are stopped. When this process is killed, they end by themselves.
+    ``folder`` is the run's. Signals are forwarded to all processes. If one fails, the others are
+    stopped; if this launcher is killed, they end by themselves.
 
     Raises:
-        StoppedError: if one was killed.
+        StoppedError: if a process was killed.
     """
     cores = str(max(1, available_cores() // processes))
     os.environ.setdefault("OMP_NUM_THREADS", cores)
@@ -38,7 +38,7 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SAVING_SECONDS))
     if sys.platform in LOOPBACK:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
-    # What went wrong is told by the processes themselves.
+    # The processes report their own errors.
     logging.disable(logging.CRITICAL)
     with TemporaryDirectory(prefix="bertc-launch-") as logs:
         config = LaunchConfig(
@@ -63,7 +63,7 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
 
 
 def _code(codes: Mapping[int, int], folder: Path) -> int:
-    """The code of the process that failed, not of those that only lost it."""
+    """The exit code of the process that failed first, not of those that only lost their peer."""
     lost = StoppedError.exit_code
     for rank, code in codes.items():
         if code < 0:

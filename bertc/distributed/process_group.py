@@ -1,6 +1,6 @@
-"""The processes of one run: which of them this is, and what they tell each other.
+"""The processes of one run: the rank of this one and the messages between them.
 
-Most runs are one process, which tells nobody anything: then torch.distributed is never set up.
+Single-process runs never initialise torch.distributed.
 """
 
 import json
@@ -26,14 +26,14 @@ from bertc.runs.checkpoints import how_to_resume
 
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)
-"""How long the others wait while the first process reads text, which may be a whole library."""
+"""Wait of the other processes while the first prepares the text, which may be very large."""
 WAY_SECONDS = 5.0
-"""How long those that lost another process wait before they end: launchers tell of the first."""
+"""Grace period in seconds after a peer dies; the launcher reports the original failure."""
 SPOKEN_BYTES = 2048
 
 
 def world_here() -> tuple[int, World]:
-    """The rank of this process and its world, as torchrun says it; (0, one process) without."""
+    """This process's rank and world, from torchrun's environment; (0, one process) without."""
     size = int(os.environ.get("WORLD_SIZE", 1))
     if size == 1 or "RANK" not in os.environ:
         return 0, World()
@@ -42,10 +42,10 @@ def world_here() -> tuple[int, World]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes of a run, seen from one of them.
+    """The processes of a run, as one of them sees them.
 
-    Every method is called by all of them, in the same order. ``quiet_group`` is for what happens
-    beside the steps and may take long.
+    Every method is called by all processes, in the same order. ``quiet_group`` is a gloo group with
+    a long timeout, for messages outside the steps.
     """
 
     rank: int
@@ -55,49 +55,48 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that reads and writes the run folder and shows the run."""
+        """True in the process that reads and writes the run folder and shows progress (rank 0)."""
         return self.rank == 0
 
     @property
     def many(self) -> bool:
-        """Whether there are others."""
+        """True if the run has more than one process."""
         return self.world.size > 1
 
     def rows(self, batch: int) -> slice:
-        """The examples of a batch that are this process's."""
+        """This process's examples of a batch."""
         return self.world.rows(self.rank, batch)
 
     def add(self, numbers: Tensor) -> None:
-        """Replace a vector by its sum over all processes."""
+        """Replace a vector by its sum over all processes (all-reduce)."""
         if self.many:
             dist.all_reduce(numbers)
 
     def least(self, number: int) -> int:
-        """The smallest of all processes' numbers."""
+        """The minimum of a number over all processes."""
         if not self.many:
             return number
-        told = torch.tensor([number])
-        dist.all_reduce(told, op=dist.ReduceOp.MIN, group=self.quiet_group)
-        return int(told)
+        smallest = torch.tensor([number])
+        dist.all_reduce(smallest, op=dist.ReduceOp.MIN, group=self.quiet_group)
+        return int(smallest)
 
     def flags(self, like: Tensor) -> list[Tensor]:
-        """What this process puts beside the sums of a step: whether it was asked to stop.
+        """One number a signal, 1 if this process received it, to be summed with the step's losses.
 
-        Numbers go to the device with the kernels that write them: a list would have to be copied,
-        and waited for.
+        ``new_full`` writes them on the device; a list would have to be copied, and waited for.
         """
         if not self.many:
             return []
         return [like.new_full((1,), number == self.stop.received) for number in Stop.SIGNALS]
 
     def hear(self, sums: list[float]) -> None:
-        """Stop, at the next check, if any process was asked to; ``sums`` are those of the flags."""
-        for number, asked in zip(Stop.SIGNALS, sums, strict=False):
-            if asked:
+        """Stop at the next check if any process got a signal; ``sums`` are the summed flags."""
+        for number, received in zip(Stop.SIGNALS, sums, strict=False):
+            if received:
                 self.stop.agree(number)
 
     def share(self, value: Any) -> Any:
-        """The first process's value, which JSON can hold, for all."""
+        """Broadcast the first process's value, as JSON."""
         if not self.many:
             return value
         text = json.dumps(value).encode() if self.first else b""
@@ -110,20 +109,20 @@ class Ranks:
         return json.loads(bytes(raw.tolist()))
 
     def share_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """Replace tensors in main memory by the first process's."""
+        """Replace tensors in main memory by those of the first process."""
         if self.many:
             for name in sorted(tensors):
                 dist.broadcast(tensors[name].detach(), 0, group=self.quiet_group)
 
     def gather(self, tensor: Tensor, dim: int, rows: list[slice]) -> Tensor:
-        """In the first process all parts of a tensor in main memory, of which each has its rows."""
+        """Concatenate along ``dim``, in the first process, the parts that each process has."""
         if not self.many:
             return tensor
-        # Shares differ by one row, messages do not.
+        # Shares differ by one row; gather needs messages of one size.
         most = max(part.stop - part.start for part in rows)
-        own = tensor.movedim(dim, 0)
-        padded = own.new_zeros(most, *own.shape[1:])
-        padded[: len(own)] = own
+        local = tensor.movedim(dim, 0)
+        padded = local.new_zeros(most, *local.shape[1:])
+        padded[: len(local)] = local
         parts = [torch.empty_like(padded) for _ in rows] if self.first else None
         dist.gather(padded, parts, group=self.quiet_group)
         if parts is None:
@@ -133,24 +132,24 @@ class Ranks:
         return whole.movedim(0, dim)
 
     def said(self, text: str) -> str:
-        """What the lowest process that has something to say says."""
+        """The first non-empty message, by rank, on every process."""
         if not self.many:
             return text
-        own = text.encode()[:SPOKEN_BYTES].ljust(SPOKEN_BYTES)
-        every = torch.zeros(self.world.size, SPOKEN_BYTES, dtype=torch.uint8)
-        every[self.rank] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
-        dist.all_reduce(every, group=self.quiet_group)
-        texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in every)
-        return next((said for said in texts if said), "")
+        message = text.encode()[:SPOKEN_BYTES].ljust(SPOKEN_BYTES)
+        messages = torch.zeros(self.world.size, SPOKEN_BYTES, dtype=torch.uint8)
+        messages[self.rank] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        dist.all_reduce(messages, group=self.quiet_group)
+        texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in messages)
+        return next((text for text in texts if text), "")
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait for all processes (barrier)."""
         if self.many:
             dist.barrier(group=self.quiet_group)
 
     @contextmanager
     def alike(self) -> Iterator[None]:
-        """Inside, all processes fail in the same way: the first says so, all end with its code."""
+        """Raise on all processes: the first raises the error, the others exit with its code."""
         try:
             yield
         except BertcError as error:
@@ -164,7 +163,7 @@ ALONE = Ranks(0, World(), Stop())
 
 @contextmanager
 def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
-    """This process among the others of its run, as long as all of them live.
+    """Join the processes of the run, for the duration of this block.
 
     ``device`` is the setting, ``saved`` the folder of the checkpoints.
 
@@ -185,7 +184,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
     else:
         lost = False
         dist.destroy_process_group()
-    # Out of the except block, so that what the failed step held is let go.
+    # After the except block, so that the tensors of the failed step are freed.
     if lost:
         raise _lost(rank, stop, saved)
 
@@ -205,18 +204,18 @@ def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
 
 
 def _is_lost(error: RuntimeError) -> bool:
-    """Whether an error means that another process is gone."""
-    # Gloo raises plain RuntimeErrors; what they say names it or the connection.
+    """True if an error means that another process is gone."""
+    # Gloo raises plain RuntimeErrors, whose text names gloo or the connection.
     words = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
 def _lost(rank: int, stop: Stop, saved: Path) -> BaseException:
-    """What ends this process when another has ended, once that one had time to be noticed."""
+    """The exception that ends this process after a peer died, raised after a grace period."""
     end = time.monotonic() + WAY_SECONDS
     while not stop.received and time.monotonic() < end:
         time.sleep(0.05)
-    # Whoever stopped this one has seen what became of the other: ``--nproc`` tells.
+    # The launcher already reports why the peer ended, so this process exits quietly.
     if rank or (stop.received and launched()):
         return SystemExit(StoppedError.exit_code)
     return StoppedError("another process of this run ended", help=how_to_resume(saved))

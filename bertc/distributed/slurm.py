@@ -1,4 +1,4 @@
-"""``bertc slurm``: a batch script that trains on several machines and survives being preempted."""
+"""``bertc slurm``: a batch script for several machines that requeues itself when preempted."""
 
 import re
 import shlex
@@ -55,14 +55,14 @@ _TIME = re.compile(r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}")  # sbatc
 
 
 def script(name: str, arguments: Sequence[str], nodes: int, gpus: int, time: str) -> str:
-    """The script for ``bertc`` with ``arguments``; ``time`` as Slurm writes limits.
+    """The batch script for ``bertc`` with ``arguments``.
 
     Raises:
-        UsageError: if it is not.
+        UsageError: if ``time`` is not a time limit in Slurm's notation.
     """
     if not _TIME.fullmatch(time):
         raise UsageError(
-            f"--time {time!r} is no time that Slurm knows",
+            f"--time {time!r} is not a time limit that Slurm reads",
             help="minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes "
             "or days-hours:minutes:seconds, such as --time 24:00:00 for a day",
         )

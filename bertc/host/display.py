@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live line on a terminal, plain lines elsewhere.
+"""Progress of a run on stderr: a live line on a terminal, plain lines elsewhere.
 
 All of it goes to stderr.
 """
@@ -24,18 +24,18 @@ from rich.progress import (
 from rich.text import Text
 
 PLAIN_SECONDS = 30.0
-"""Between two plain lines."""
+"""Seconds between two plain lines."""
 LIVE_SECONDS = 0.1
-"""Between two figures on a terminal, which is drawn anew as often."""
+"""Seconds between two updates of the live line."""
 WORTH_TELLING = 60.0
-"""Seconds that a run takes from which they are told: those of tiny models are too few."""
+"""Seconds up to which a run is so short that no forecast of its end is shown."""
 SILENT_SECONDS = 5.0
-"""Before the first plain line about an evaluation between steps; most are over by then."""
+"""Seconds before the first plain line about an evaluation; most are over by then."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run stands after a step. ``memory_bytes`` is the most that was in use so far."""
+    """Progress of a run after a step; ``memory_bytes`` is the peak so far."""
 
     step: int
     steps: int
@@ -47,29 +47,29 @@ class Standing:
 
 
 class Display(Protocol):
-    """Shows the course of a run; also of a preparation, whose methods are those of the data's."""
+    """Shows the progress of a run, and of the preparation of its data."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """A part of the preparation starts; ``total`` is 0 if unknown."""
+        """Start a task of ``total`` units; 0 if unknown."""
 
     def advance(self, amount: int) -> None:
-        """``amount`` more of it is done."""
+        """Count ``amount`` more units as done."""
 
     def end(self) -> None:
-        """It is done."""
+        """Finish the task."""
 
     def note(self, message: str) -> None:
-        """Something worth a line."""
+        """Show a line of text."""
 
     def step(self, standing: Callable[[], Standing]) -> None:
-        """A step is done; where it stands is asked only where it is shown."""
+        """Count a step as done; ``standing`` is called only if progress is shown now."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the display."""
 
 
 def choose(quiet: bool) -> Display:
-    """Live on a terminal, plain lines elsewhere, nothing if ``quiet``."""
+    """Choose the display: live on a terminal, plain lines elsewhere, none if ``quiet``."""
     if quiet:
         return Quiet()
     console = Console(stderr=True, highlight=False)
@@ -77,7 +77,7 @@ def choose(quiet: bool) -> Display:
 
 
 def peak_memory_bytes(device: str) -> int:
-    """The most memory this process has used, on the device or in main memory."""
+    """The peak memory of this process in bytes, on the device or in main memory."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
     if device == "mps":
@@ -87,29 +87,29 @@ def peak_memory_bytes(device: str) -> int:
 
 
 class Quiet:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def advance(self, amount: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def note(self, message: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def step(self, standing: Callable[[], Standing]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Plain:
-    """A line now and then, for logs and pipes."""
+    """A display for logs and pipes: a line every 30 seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -118,7 +118,7 @@ class Plain:
         self._training, self._stepped = False, self._last
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Say what starts; between two steps only once it takes its time."""
+        """Print the name of the task; during training only if it takes more than 5 seconds."""
         self._task, self._unit, self._done, self._total = task, unit, 0, total
         self._began = self._last = time.monotonic()
         if self._training:
@@ -127,7 +127,7 @@ class Plain:
             self._say(f"{task} ...")
 
     def advance(self, amount: int) -> None:
-        """Say how far it is, at times."""
+        """Print the share done and the time left, every 30 seconds."""
         self._done += amount
         if self._due():
             rate = self._done / max(1e-9, time.monotonic() - self._began)
@@ -136,15 +136,15 @@ class Plain:
             self._say(f"{self._task}: {self._done:,} {self._unit}{of}, {rate:,.0f}/s")
 
     def end(self) -> None:
-        """Let the first step be shown at once, and others when they would have been."""
+        """Restore the rhythm of the lines about steps; the first step is printed at once."""
         self._last = self._stepped
 
     def note(self, message: str) -> None:
-        """Say it."""
+        """Print the message."""
         self._say(message)
 
     def step(self, standing: Callable[[], Standing]) -> None:
-        """Say where the run stands, at times."""
+        """Print the progress of the run, every 30 seconds."""
         self._training = True
         if self._due():
             now = standing()
@@ -155,7 +155,7 @@ class Plain:
             self._stepped = self._last
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing."""
 
     def _due(self) -> bool:
         if time.monotonic() - self._last < PLAIN_SECONDS:
@@ -168,16 +168,16 @@ class Plain:
 
 
 class _Left(TimeRemainingColumn):
-    """The time left as it is told, and else as it follows from the pace."""
+    """A column with the time left: the run's own estimate, else rich's from the pace."""
 
     def render(self, task: Task) -> Text:
-        """What stands in the column."""
-        told = task.fields.get("left")
-        return Text(f"{told} left", style="progress.remaining") if told else super().render(task)
+        """The text of the column."""
+        left = task.fields.get("left")
+        return Text(f"{left} left", style="progress.remaining") if left else super().render(task)
 
 
 class Live:
-    """One line that moves."""
+    """A display on a terminal: one progress bar."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -194,26 +194,26 @@ class Live:
         self._training, self._last = False, -LIVE_SECONDS
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """Start a bar."""
+        """Start a bar for the task."""
         self._start(f"{task} ({unit})", total or None)
 
     def advance(self, amount: int) -> None:
-        """Move it."""
+        """Move the bar."""
         if self._task is not None:
             self._progress.advance(self._task, amount)
 
     def end(self) -> None:
-        """Take it away; the next step brings back that of the run."""
+        """Remove the bar; the next step shows that of the run again."""
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task, self._training, self._last = None, False, -LIVE_SECONDS
 
     def note(self, message: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._progress.console.print(message, markup=False)
 
     def step(self, standing: Callable[[], Standing]) -> None:
-        """Move the bar of the run."""
+        """Move the bar of the run, ten times a second at most."""
         if time.monotonic() - self._last < LIVE_SECONDS:
             return
         self._last = time.monotonic()
@@ -230,7 +230,7 @@ class Live:
         )
 
     def close(self) -> None:
-        """Take the bar away and give the terminal back."""
+        """Remove the bar and restore the terminal."""
         self._progress.stop()
 
     def _start(self, description: str, total: int | None, training: bool = False) -> None:
@@ -245,7 +245,7 @@ def _figures(standing: Standing) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as "41 s", "5:03" or "2:05:03"."""
+    """Format seconds as "41 s", "5:03" or "2:05:03"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

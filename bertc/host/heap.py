@@ -1,4 +1,4 @@
-"""Main memory between two steps: kept, not handed back to the system."""
+"""glibc's heap: memory freed by a step is kept for the next one."""
 
 import ctypes
 import platform
@@ -12,7 +12,7 @@ _NEVER, _TRIM_DEFAULT, _MMAP_DEFAULT = -1, 128 * 1024, 65_536
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """What a step frees stays with this process for the next one, where the C library is glibc.
+    """Keep freed memory in this process inside this block; does nothing without glibc.
 
     A step on a CPU frees and takes hundreds of megabytes. Mapping them anew costs BERT-base 97,000
     page faults a step, 5 to 9% of its time.
@@ -32,7 +32,7 @@ def kept_memory() -> Iterator[None]:
 
 
 def hand_back() -> None:
-    """Give all free memory back to the system, where the C library is glibc."""
+    """Return all free memory to the system (malloc_trim); does nothing without glibc."""
     if libc := _glibc():
         libc.malloc_trim(0)
 

@@ -1,4 +1,4 @@
-"""What this machine offers a run."""
+"""The machine of a run: its device and memory, its plan, and deterministic kernels."""
 
 import os
 import platform
@@ -26,11 +26,10 @@ from bertc.planning.cores import available_cores
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:
-    """The device a run would use: CUDA where there is one, unless ``wanted`` is another.
+    """Detect the device for a run: CUDA if there is one, unless ``wanted`` names another.
 
-    Apple's GPU is used where it is asked for alone, because nothing was tried there yet.
-
-    Its memory is what is free of it. Main memory is shared by the ``processes`` of this machine.
+    Apple's GPU must be asked for, because nothing was tried there yet. ``memory_bytes`` is the free
+    memory of the device; ``processes`` of this machine share its main memory.
     """
     cores = available_cores()
     if wanted == "mps" and torch.backends.mps.is_available():
@@ -65,7 +64,7 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
 
 
 def cost_here(resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
-    """What a run is expected to cost on this machine; a GPU that nobody knows is measured first."""
+    """Estimate a run on this machine; an unknown GPU is measured first."""
     machine = detect(resolved.run.device, world.per_host)
     lengths = [
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
@@ -75,16 +74,16 @@ def cost_here(resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estim
 
 
 def _threads() -> int:
-    """As many as torch has taken, but no more than there are cores to run them.
+    """The number of torch's threads, at most the cores that this process may use.
 
-    It does not know of quotas, beyond which all threads of a group wait for the next period.
+    torch ignores the quotas of control groups; beyond a quota all threads wait for its next period.
     """
     taken = torch.get_num_threads()
     return taken if os.environ.get("OMP_NUM_THREADS") else min(taken, available_cores())
 
 
 def _processor() -> str:
-    """The name of the processor."""
+    """The model name of the processor."""
     if sys.platform == "darwin":
         named = subprocess.run(
             ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"],
@@ -99,7 +98,7 @@ def _processor() -> str:
 
 
 def _free_memory_bytes() -> int:
-    """Main memory that can be had without swapping, within the limit of the control group."""
+    """Main memory available without swapping, in bytes, within the limit of the control group."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     free = pages * page_bytes
     for line in _read("/proc/meminfo").splitlines():
@@ -119,14 +118,14 @@ def _read(path: str) -> str:
 
 
 def refuse_too_few_devices(wanted: str, processes: int) -> None:
-    """Every process of a machine is to have a GPU of its own, if it is to have one at all.
+    """Refuse more processes on a machine than it has GPUs, unless the run is on the CPU.
 
     Raises:
         MachineError: if there are more.
     """
     if processes > 1 and wanted == "mps":
         raise MachineError(
-            "several processes cannot train together on Apple's GPU: torch has no messages for it",
+            "several processes cannot train on Apple's GPU: torch has no collectives for it",
             help="leave --nproc out",
         )
     if wanted == "cpu" or processes == 1 or not torch.cuda.is_available():
@@ -134,7 +133,7 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
     devices = torch.cuda.device_count()
     if processes > devices:
         raise MachineError(
-            f"{processes} processes take a GPU each, and this machine has {devices}",
+            f"{processes} processes need a GPU each, but this machine has {devices}",
             help=f"--nproc {devices}" if devices > 1 else "leave --nproc out",
         )
 
@@ -142,9 +141,9 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
 def make_plan(
     resolved: Resolved, world: World = ALONE.world, least: Callable[[int], int] = int
 ) -> Plan:
-    """How the program runs here.
+    """Plan the program for this machine.
 
-    ``least`` is the smallest of all processes' numbers: all plan for the memory that each has.
+    ``least`` is the minimum over all processes, which all plan for the smallest memory among them.
 
     Raises:
         MachineError: if the machine lacks the device or the memory.
@@ -158,61 +157,65 @@ def make_plan(
 
 @contextmanager
 def kernels(run: Run) -> Iterator[None]:
-    """Inside, torch has those kernels that a run may train with."""
+    """Allow inside this block only the kernels that the run may use."""
     compiled = run.compile != "off" and detect(run.device).device == "cuda"
     with determinism(in_one_order(run)), right_dropout(compiled):
         yield
 
 
 def in_one_order(run: Run) -> bool:
-    """Whether every sum of a run has one order: on a CPU always, elsewhere where asked for."""
+    """True if every sum has a fixed order: on a CPU always, elsewhere with deterministic=yes."""
     return run.deterministic == "yes" or detect(run.device).device == "cpu"
 
 
 @contextmanager
 def determinism(asked: bool = True) -> Iterator[None]:
-    """The same sums in the same order in every run, at the price of slower kernels, if asked for.
+    """Make sums the same to the bit in every run inside this block, if asked for.
 
-    On a GPU the backward of attention then works in one block a head, scattered values are sorted
-    first, and the compiler neither pads nor tunes (torch, attention_backward.cu and _inductor).
+    Kernels are slower then. On a GPU the backward of attention works in one block a head, scattered
+    values are sorted first, and the compiler neither pads nor tunes (torch, attention_backward.cu
+    and _inductor).
 
     Raises:
-        MachineError: if torch has no kernel of that kind for something.
+        MachineError: if torch has no deterministic kernel for an operation.
     """
-    # MKL: naming the number of threads forbids it to take fewer.
+    # With an explicit number of threads MKL does not take fewer.
     torch.set_num_threads(_threads())
     with ExitStack() as stack:
-        # Nothing here writes into what a part of a layer returns.
+        # The warning is about writing into outputs of a layer's parts, which bertc does not do.
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         if asked:
-            stack.enter_context(_surroundings_of_sums())
-            stack.enter_context(_one_order())
+            stack.enter_context(_deterministic_libraries())
+            stack.enter_context(_deterministic_kernels())
         yield
 
 
 ONE_ORDER = "TORCHINDUCTOR_DETERMINISTIC"
 SUMS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MKL_CBWR": "AUTO", ONE_ORDER: "1"}
-"""Read when the libraries are first used. cuBLAS: fixed buffers, fixed results. MKL: no scheduling
-by load, and no choice of a kernel by address (Developer Guide, "Obtaining Numerically Reproducible
-Results"). The compiler has a mode of its own."""
+"""Environment variables that make sums deterministic, read when the libraries are first used.
+
+cuBLAS: fixed buffers, fixed results. MKL: no scheduling by load, and no choice of a kernel by
+address (Developer Guide, "Obtaining Numerically Reproducible Results"). The compiler has a mode
+of its own.
+"""
 
 
 @contextmanager
-def _surroundings_of_sums() -> Iterator[None]:
-    """Inside, the environment asks the libraries for one order, where it says nothing else."""
-    unsaid = SUMS.keys() - os.environ.keys()
-    os.environ.update((name, SUMS[name]) for name in unsaid)
-    # torch.use_deterministic_algorithms would load the compiler, which takes longer than all else
-    # that a run begins with.
+def _deterministic_libraries() -> Iterator[None]:
+    """Set the variables of ``SUMS`` inside this block, but for those that the user has set."""
+    unset = SUMS.keys() - os.environ.keys()
+    os.environ.update((name, SUMS[name]) for name in unset)
+    # torch.use_deterministic_algorithms would load the compiler, which takes longer than the rest
+    # of a run's start.
     compiler = _loaded_compiler()
-    ordered = compiler.deterministic if compiler else ONE_ORDER not in unsaid
+    ordered = compiler.deterministic if compiler else ONE_ORDER not in unset
     if compiler:
         compiler.deterministic = os.environ[ONE_ORDER] == "1"
     try:
         yield
     finally:
-        for name in unsaid:
+        for name in unset:
             del os.environ[name]
         if compiler := _loaded_compiler():
             compiler.deterministic = ordered
@@ -223,8 +226,8 @@ def _loaded_compiler() -> Any:
 
 
 @contextmanager
-def _one_order() -> Iterator[None]:
-    """Inside, torch refuses every kernel that adds in any order."""
+def _deterministic_kernels() -> Iterator[None]:
+    """Let torch refuse every non-deterministic kernel inside this block."""
     before = torch.get_deterministic_debug_mode()
     fill = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.set_deterministic_debug_mode("error")
@@ -236,7 +239,7 @@ def _one_order() -> Iterator[None]:
         if not refused:
             raise
         raise MachineError(
-            f"deterministic=yes: torch has no such kernel for {name}",
+            f"deterministic=yes: torch has no deterministic kernel for {name}",
             help="deterministic=no, in a new run",
         ) from None
     finally:
@@ -246,11 +249,11 @@ def _one_order() -> Iterator[None]:
 
 @contextmanager
 def right_dropout(compiled: bool) -> Iterator[None]:
-    """Inside, no kernel serves whose dropout, or gradient under a mask, is wrong on a GPU.
+    """Disable kernels whose dropout, or gradient under a mask, is wrong on a GPU.
 
-    cuDNN's attention knows sixteenths only, 0.1 among none of them, and its backward gives NaN
+    cuDNN's attention can drop multiples of 1/16 only, which 0.1 is not, and its backward gives NaN
     under some masks (pytorch PR 174245, issue 196678). From torch 2.13 on the compiler makes four
-    draws at once and repeats them where neighbours are no neighbours in memory (issue 198333), but
+    draws at once and repeats them for elements that are not adjacent in memory (issue 198333), but
     not where it draws as eager steps do. ``compiled``: a step may be.
     """
     attention = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]

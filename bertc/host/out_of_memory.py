@@ -1,4 +1,4 @@
-"""What to say when memory runs out in the middle of a step."""
+"""The error for memory that runs out in the middle of a step."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,15 @@ from bertc.diagnostics import MachineError
 from bertc.ir.program.resolved import Stage
 
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
-"""What plain RuntimeErrors say: a CPU's allocator, CUDA outside its own (a kernel that is loaded,
-pinned memory), and the libraries of products (CUBLAS_STATUS_ALLOC_FAILED)."""
+"""Words in plain RuntimeErrors that mean memory ran out.
+
+They are those of the CPU's allocator, of CUDA outside its own allocator (loading a kernel, pinned
+memory), and of the BLAS libraries (CUBLAS_STATUS_ALLOC_FAILED).
+"""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the device or the main memory is full."""
+    """True if an error means that the device or the main memory is full."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
@@ -22,10 +25,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 def out_of_memory(
     stage: Stage, microbatch: int, rehearse: Callable[[int], None] | None
 ) -> MachineError:
-    """The error that names the largest micro-batch below ``microbatch`` that can be run.
+    """The error with the largest micro-batch below ``microbatch`` that fits.
 
-    ``rehearse`` runs forward and backward of that many examples; without it the next smaller one is
-    named. Micro-batches divide the batch.
+    ``rehearse`` runs forward and backward of a number of examples; without it the next smaller
+    micro-batch is named, untried. Micro-batches divide the batch.
     """
     smaller = [n for n in range(microbatch - 1, 0, -1) if stage.batch % n == 0]
     rows = next((n for n in smaller if rehearse is None or _fits(rehearse, n)), 0)

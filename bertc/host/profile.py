@@ -1,4 +1,4 @@
-"""A profile of a few warm steps: a trace to look at, and a table of where the time goes."""
+"""A profile of a few warm steps: a trace, and a table of operations by time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,17 +11,18 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from bertc.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
-"""Steps that pass unseen, steps that only wake the profiler, and those that it keeps."""
+"""Steps that are skipped, steps that warm the profiler up, and steps that are recorded."""
 TABLE_ROWS = 40
 TRACE, TABLE = "trace.json", "ops.txt"
 
 
 @contextmanager
 def profiling(folder: Path | None, device: torch.device) -> Iterator[Callable[[], None]]:
-    """What to call after every step. Without a ``folder`` it does nothing.
+    """Profile a stage; yields the function to call after every step.
 
     Leaves ``trace.json`` in Chrome's format (chrome://tracing, Perfetto) and ``ops.txt``, the
-    operations by their own time on the device. Fewer than 8 steps leave nothing.
+    operations by their own time on the device. Fewer than 8 steps leave nothing, as does no
+    ``folder``.
 
     Raises:
         CannotWriteError: if the folder cannot be made.
@@ -48,12 +49,12 @@ def _nothing() -> None:
     pass
 
 
-def _write(folder: Path, device: torch.device, found: profile) -> None:
+def _write(folder: Path, device: torch.device, profiled: profile) -> None:
     key = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-    table = found.key_averages().table(sort_by=key, row_limit=TABLE_ROWS)
+    table = profiled.key_averages().table(sort_by=key, row_limit=TABLE_ROWS)
     with durable.writing(folder):
         try:
-            found.export_chrome_trace(str(folder / TRACE))
+            profiled.export_chrome_trace(str(folder / TRACE))
             (folder / TABLE).write_text(f"{STEPS} steps\n{table}\n")
         except BaseException:
             for name in (TRACE, f"{TRACE}.tmp", TABLE):

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: a flag that the run reads where it can stop without loss."""
+"""SIGTERM and Ctrl-C, as a flag that the run checks between steps."""
 
 import os
 import signal
@@ -25,15 +25,15 @@ class TerminatedRunError(StoppedError):
 
 
 class _LeaveNow(BaseException):
-    """Raised from the signal handler, past every ``except Exception`` of the code it interrupts."""
+    """Raised by the signal handler; no ``except Exception`` of the interrupted code catches it."""
 
 
 class Stop:
-    """While entered, SIGTERM and SIGINT set a flag; a second one ends the process at once.
+    """Handlers for SIGTERM and SIGINT inside this block: the first sets a flag, a second one exits.
 
-    A ``shared`` stop is that of one of several processes: the flag counts when all have agreed on
-    it, and a second signal is the launcher's repeating the first. Unless ``quiet``, the first is
-    acknowledged on the standard error.
+    With ``shared``, for one of several processes, the flag counts when all have agreed on it, and a
+    second signal is ignored: the launcher repeats the first. Unless ``quiet``, the first is
+    acknowledged on stderr.
     """
 
     SIGNALS: ClassVar[tuple[int, ...]] = (signal.SIGTERM, signal.SIGINT)
@@ -59,20 +59,20 @@ class Stop:
             signal.signal(number, handler)
 
     def step(self) -> AbstractContextManager[None]:
-        """Inside, a signal ends one of several processes though it waits for ever for another."""
+        """Guard a step: exit after a signal if it waits forever for another process."""
         return self._stuck.step() if self._stuck else nullcontext()
 
     @property
     def requested(self) -> bool:
-        """Whether someone asked the run to stop."""
+        """True if the run was asked to stop."""
         return bool(self._agreed)
 
     def agree(self, number: int) -> None:
-        """Stop, at the next check, as if this process had received the signal."""
+        """Stop at the next check, as if this process had received the signal."""
         self._agreed = number
 
     def check(self) -> None:
-        """Stop here if someone asked for it.
+        """Raise if the run was asked to stop.
 
         Raises:
             StoppedError: with the exit code of the signal.
@@ -81,7 +81,7 @@ class Stop:
             raise self.error("stopped")
 
     def check_alone(self) -> None:
-        """As ``check`` where the other processes only wait for this one: they need not agree.
+        """Raise if this process was asked to stop, without asking the others, which wait for it.
 
         Raises:
             StoppedError: with the exit code of the signal.
@@ -90,15 +90,15 @@ class Stop:
         self.check()
 
     def error(self, message: str) -> StoppedError:
-        """The error that ends the run with the exit code of the signal."""
+        """The error with the exit code of the signal."""
         kind = InterruptedRunError if self._agreed == signal.SIGINT else TerminatedRunError
         return kind(message, help="--resume goes on from here")
 
     @contextmanager
     def immediately(self) -> Iterator[None]:
-        """Inside, a signal ends what runs: for long calls that cannot read the flag.
+        """Let a signal interrupt this block at once: for long calls that cannot check the flag.
 
-        Only where nothing would be lost. Compiling a model is such a call.
+        Only for code that loses nothing, such as compiling a model.
 
         Raises:
             StoppedError: with the exit code of the signal.
@@ -116,7 +116,7 @@ class Stop:
         if self.received and not self._shared:
             os._exit(128 + number)
         if not self._quiet and not self.received:
-            # Past the streams of Python, one of which may be what this interrupts.
+            # os.write: a signal handler must not use Python's buffered streams.
             os.write(2, b"stopping\n" if self._shared else b"stopping; once more ends at once\n")
         self.received = number
         if not self._shared or self._leaving_is_safe:

@@ -1,4 +1,4 @@
-"""How fast the device is that is here: by its name, or measured for an instant."""
+"""Figures of the device in this machine: by its name, or measured within a second."""
 
 import time
 
@@ -14,18 +14,21 @@ from bertc.estimate.machines.devices import this_cpu
 from bertc.planning import Machine
 
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}
-"""The width of a product, and how many are timed at once."""
+"""Width of the timed products, and their number between two looks at the clock."""
 MATMUL_SECONDS = 0.3
 COPIED_NUMBERS = 1 << 26
 SHARE_OF_MEASURED = PRODUCTS_OF_A_STEP / 0.79
-"""An A100's large products get 0.79 of its data sheet's peak; of what was measured, steps get more.
+"""Fraction of the measured rate that a step's products reach.
+
+An A100's large products reach 0.79 of the peak on its data sheet, so that steps get a larger
+fraction of a measured rate than of a published one.
 """
 
 
 def device_here(machine: Machine, processes: int = 1) -> Device:
-    """The figures of the device that a run would use, which so many processes of a machine share.
+    """The figures of the device of a run, for one of ``processes`` on this machine.
 
-    One whose name says nothing is measured, for about a second.
+    A GPU with an unknown name is measured, for about a second.
     """
     if machine.device == "cpu":
         return this_cpu(processes)
@@ -36,7 +39,7 @@ def device_here(machine: Machine, processes: int = 1) -> Device:
 
 
 def measured(machine: Machine) -> Device:
-    """What large products and copies reach on a GPU that is here."""
+    """Measure matmul and copy rates of the GPU."""
     device = torch.device(machine.device)
     fp32 = matmul_flops_per_second(device, torch.float32)
     bf16 = matmul_flops_per_second(device, torch.bfloat16) if machine.fast_bf16 else 0.0
@@ -54,7 +57,7 @@ def measured(machine: Machine) -> Device:
 
 
 def finish(device: torch.device) -> None:
-    """Wait until the device has done all that it was given."""
+    """Wait until the device has finished all work queued on it."""
     match device.type:
         case "cuda":
             torch.cuda.synchronize(device)
@@ -63,7 +66,7 @@ def finish(device: torch.device) -> None:
 
 
 def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
-    """The best rate of a large square matrix product, which no step can exceed."""
+    """The best rate of a large square matmul in FLOPs per second, an upper bound for steps."""
     n, products = MATMUL[device.type]
     left, right = (torch.randn(n, n, device=device, dtype=dtype) for _ in range(2))
     result = left @ right
@@ -79,7 +82,7 @@ def matmul_flops_per_second(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def copied_bytes_per_second(device: torch.device) -> float:
-    """The best rate at which memory is read and written by a copy, both counted."""
+    """The best rate of a copy in bytes per second, read and written bytes both counted."""
     source = torch.zeros(COPIED_NUMBERS, device=device)
     target = torch.empty_like(source)
     target.copy_(source)

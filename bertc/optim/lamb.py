@@ -1,4 +1,4 @@
-"""LAMB's update rule, as operations on lists of tensors."""
+"""LAMB's update rule, by torch's foreach operations on lists of tensors."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from bertc.ir.learning.optimizer import Lamb
 Moments = dict[str, Tensor]
 
 Add = Callable[[Tensor], None]
-"""Replaces a vector by its sum over processes."""
+"""Replaces a vector by its sum over the processes (all-reduce)."""
 
 
 class ForeachRule:
-    """Adam's update scaled to the norm of each tensor (You et al. 2020, alg. 2).
+    """LAMB: Adam's update scaled to the norm of each tensor (You et al. 2020, alg. 2).
 
     As released for ALBERT (lamb_optimizer.py), the ratio is |w| / |update| where both are positive,
     else 1, without limits; exempt tensors take the plain update.
@@ -38,10 +38,10 @@ class ForeachRule:
         self._add = add
         self._rule, self._updates = optimizer, updates
         self._parameters, self._moments = dict(parameters), moments
-        spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
-        self._decayed = set(parameters) - spared if optimizer.decay else set()
-        plain = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
-        self._adapted = set(parameters) - plain
+        undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
+        self._decayed = set(parameters) - undecayed if optimizer.decay else set()
+        unadapted = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
+        self._adapted = set(parameters) - unadapted
         self._device = next(iter(parameters.values())).device
         self._one_by_one = compiled and self._device.type == "cpu"
         self._move = _move
@@ -52,13 +52,13 @@ class ForeachRule:
 
     @torch.no_grad()
     def update(self, rate: float, guard: object = None) -> None:
-        """One update of every weight that has a gradient."""
+        """Update every weight that has a gradient."""
         assert guard is None, "its operations cannot be skipped on the device"
         self._updates += 1
         (beta1, beta2), corrections = self._rule.betas, (1.0, 1.0)
         if self._rule.bias_correction:
             corrections = (1 - beta1**self._updates, 1 - beta2**self._updates)
-        # Numbers that change from step to step go in as tensors: nothing is compiled anew for them.
+        # Tensors, because a number that changes with each step would be compiled anew.
         scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
         scalars = scalars.to(self._device, non_blocking=True)
         active = [name for name, p in self._parameters.items() if p.grad is not None]
@@ -88,7 +88,10 @@ def _move(
     scalars: Tensor,
     add: Add | None,
 ) -> None:
-    """Change moments and weights in place. ``scalars``: rate, and what corrects m and sqrt(v)."""
+    """Update moments and weights in place.
+
+    ``scalars``: learning rate, and the bias corrections of m and of sqrt(v).
+    """
     rate, first_correction, second_correction = scalars.unbind()
     beta1, beta2 = rule.betas
     torch._foreach_lerp_(first, gradients, 1 - beta1)
@@ -111,9 +114,9 @@ def _move(
 
 
 def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> list[Tensor]:
-    """|w| / |update| of each tensor where both are positive, else 1; 0-d, left on the device."""
+    """|w| / |update| of each tensor if both are positive, else 1; 0-d tensors on the device."""
     norms = torch.stack(torch._foreach_norm(weights + updates))
-    if add is not None:  # of the parts: their squares add up
+    if add is not None:  # norms of shards: their squares add up
         norms = norms.square()
         add(norms)
         norms = norms.sqrt()

@@ -1,6 +1,6 @@
-"""Update rules, and what surrounds an update: the norm of the gradients, and clipping.
+"""Update rules, gradient norms and clipping.
 
-Both keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
+Both rules keep two moments for each weight, in a flat dict of tensors ``m.<weight>`` and
 ``v.<weight>``. A rule is made anew at the start of a stage or after loading, on the same moments.
 """
 
@@ -20,28 +20,28 @@ from bertc.optim.lamb import Add, ForeachRule, Moments
 
 
 class Guard(NamedTuple):
-    """What the device knows of a step before anyone has read it, as 0-d fp32 tensors there."""
+    """The divisor for clipping and a test for finite numbers, on the device; 0-d fp32 tensors."""
 
     divisor: Tensor | None  # what clips the gradients; None where nothing does
     bad: Tensor  # 1 where a loss or the gradient is not finite, else 0
 
 
 class Rule(Protocol):
-    """Moves weights along their gradients."""
+    """An optimiser's update of weights and moments, from gradients in ``.grad``."""
 
     @property
     def heeds(self) -> bool:
-        """Whether it takes a guard, so that it need not wait for what the device finds."""
+        """True if updates take a guard; else the host reads norm and losses before each update."""
 
     def update(self, rate: float, guard: Guard | None = None) -> None:
-        """One update of every weight that has a gradient; moments change in place.
+        """Update every weight that has a gradient; moments change in place.
 
-        With a guard gradients are divided first, and in a bad step everything stays as it is.
+        With a guard, gradients are first divided by its divisor, and a bad step changes nothing.
         """
 
 
 def zero_moments(parameters: Mapping[str, Tensor]) -> Moments:
-    """Moments before the first update, in the shape, type and place of the weights."""
+    """Moments of zeros, with the shape, dtype and device of the weights."""
     return {
         f"{moment}.{name}": torch.zeros_like(weight, requires_grad=False)
         for moment in ("m", "v")
@@ -58,14 +58,14 @@ def make_rule(
     compiled: bool = False,
     add: Add | None = None,
 ) -> Rule:
-    """The rule of a stage, ``updates`` updates into the run.
+    """The update rule of a stage, ``updates`` updates into the run.
 
-    Where weights lie in parts, ``add`` sums a vector over the processes that hold them.
+    For sharded weights, ``add`` sums a vector over the processes that hold the shards.
     """
     exempt = {weight.name for weight in table if weight.role in ("bias", "norm")}
     match optimizer:
         case Adam():
-            # Its kernel does the whole of it in one pass, so there is nothing to compile.
+            # The fused kernel updates in one pass, so there is nothing to compile.
             return AdamRule(optimizer, exempt, parameters, moments, updates)
         case Lamb():
             return ForeachRule(optimizer, exempt, parameters, moments, updates, compiled, add)
@@ -74,7 +74,7 @@ def make_rule(
 
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
-    """The 2-norm of all gradients held here as one vector, 0-d, left on the device."""
+    """The 2-norm of all gradients of this process as one vector; 0-d, on the device."""
     gradients = local(p.grad for p in parameters.values() if p.grad is not None)
     return torch.nn.utils.get_total_norm(gradients, foreach=True)
 
@@ -90,24 +90,24 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
 
 
 def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:
-    """Of a step with these losses (t,) and the squared norm (0-d) of its gradient, all fp64.
+    """The guard of a step with these losses (t,) and squared gradient norm (0-d), all fp64.
 
     A limit of 0 switches clipping off.
     """
-    # A number less itself is 0 if it is finite, else none.
+    # A number minus itself is 0 if it is finite, else NaN.
     total = losses_t.sum() + squared_norm
     bad = (total - total).ne(0).float()
     return Guard((squared_norm / limit**2).sqrt().clamp(min=1).float() if limit else None, bad)
 
 
-def _below(layer: int | None, depth: int) -> int:
-    """How far a layer lies below the heads (ELECTRA optimization.py, _get_layer_lrs)."""
+def _distance_to_heads(layer: int | None, depth: int) -> int:
+    """The number of layers between a layer and the heads (ELECTRA's _get_layer_lrs)."""
     return 0 if layer is None else depth - layer
 
 
 @dataclass
 class _Group:
-    """Weights and moments that are updated alike."""
+    """Weights and their moments that share decay, learning-rate factor and eps."""
 
     decay: float
     share: float
@@ -135,16 +135,18 @@ class AdamRule:
         moments: Moments,
         updates: int,
     ) -> None:
-        spared = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
+        undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         layers = {name: layer_of(name) for name in parameters}
         top = max((layer for layer in layers.values() if layer is not None), default=0)
         groups: dict[tuple[bool, float, float], _Group] = {}
         for name, parameter in parameters.items():
-            share = optimizer.layer_decay ** _below(layers[name], top + 2)
+            share = optimizer.layer_decay ** _distance_to_heads(layers[name], top + 2)
             # m / (sqrt(v) + eps) of a gradient times c is that of the gradient with eps / c.
-            eps = optimizer.eps / optimizer.gradient_decay ** _below(layers[name] or top, top)
-            group = _Group(0.0 if name in spared else optimizer.decay, share, eps)
-            group = groups.setdefault((name in spared, share, eps), group)
+            eps = optimizer.eps / optimizer.gradient_decay ** _distance_to_heads(
+                layers[name] or top, top
+            )
+            group = _Group(0.0 if name in undecayed else optimizer.decay, share, eps)
+            group = groups.setdefault((name in undecayed, share, eps), group)
             group.weights.append(parameter)
             group.first.append(moments[f"m.{name}"])
             group.second.append(moments[f"v.{name}"])
@@ -156,7 +158,7 @@ class AdamRule:
 
     @torch.no_grad()
     def update(self, rate: float, guard: Guard | None = None) -> None:
-        """As every rule."""
+        """Update every weight that has a gradient, by torch's fused kernel."""
         self._updates += 1
         for group in self._groups:
             active = [n for n, weight in enumerate(group.weights) if weight.grad is not None]

@@ -1,4 +1,4 @@
-"""What differs between the program a run was started with and the one that is to go on with it."""
+"""Differences between the program of a run and the program that is to resume it."""
 
 import json
 import re
@@ -22,19 +22,19 @@ from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
 
 AS_STEPS = "epochs"
-"""A setting that a resolved stage says in steps."""
+"""A setting without a field in resolved stages, which have its value in steps."""
 ABOUT_MEMORY = ("microbatch", "recompute", "strategy")
-"""What may change when a run is resumed: after memory ran out it has to."""
+"""Settings that may change on resume, as they must after memory ran out."""
 SHOWN = 12
 POINT = "# the point "
-"""How the spec of a run ends that is a point of a grid; its name follows."""
+"""Prefix of the last line in the spec of a grid point's run; the point's name follows."""
 STAGES = "stages"
-"""Which they are: no setting, but written as settings are."""
+"""The names of stages, compared and written like a setting."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A setting whose value is another one, in all stages or in ``stage``."""
+    """A setting with another value, in all stages or in ``stage``."""
 
     setting: str
     was: Any
@@ -46,21 +46,21 @@ class Change:
         return f"{name}: {written(self.setting, self.was)} -> {written(self.setting, self.now)}"
 
     def undone(self) -> str:
-        """The ``--set`` that asks for the old value; empty where none can."""
+        """The ``--set`` option with the old value; empty if no option can set it."""
         if self.stage or self.setting == STAGES:
             return ""
         return f"--set {shlex.quote(f'{self.setting}={written(self.setting, self.was)}')}"
 
 
 def refuse_another_program(old: Resolved, new: Resolved, run: Path | None = None) -> None:
-    """Refuse to go on with a run under other settings, naming those that somebody changed.
+    """Refuse to resume a run with other settings, naming those that somebody changed.
 
-    What follows from them, such as how often to save from the number of steps, is not listed. More
-    steps are no other program where those that were done would have been the same. ``run`` is the
-    folder of the run, for the way out.
+    Derived values, such as a ``save_every`` that follows from the number of steps, are not listed.
+    More steps are allowed if the steps that were done would have been the same. ``run`` is the run
+    folder, for the help.
 
     Raises:
-        ResumeRefusedError: listing what was, what is asked for now, and how to ask for the former.
+        ResumeRefusedError: listing old and new values, and the options for the old ones.
     """
     every = changed(old, new)
     changes = [change for change in every if not _follows(change, old, new)]
@@ -86,7 +86,7 @@ def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
 
 
 def _training_on(run: Path | None, steps: int) -> str:
-    """The command for a new run of the same spec that begins with the weights of one."""
+    """The command for a new run of the same spec that begins with this run's weights."""
     folder = run or Path("RUN")
     spec, told = folder / "spec.bertc", list[str]()
     if is_file(spec):
@@ -99,12 +99,12 @@ def _training_on(run: Path | None, steps: int) -> str:
 
 
 def values_of(point: str) -> list[str]:
-    """The settings in the name of a point, ``seed=1 steps=5``."""
+    """Split the name of a point, ``seed=1 steps=5``, into settings."""
     return re.split(r" (?=[\w.]+=)", point)
 
 
 def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
-    """Refuse to resume where anything differs; ``undo`` is what to add to the command instead.
+    """Refuse to resume if there are changes; ``undo`` are options that undo them.
 
     Raises:
         ResumeRefusedError: listing the changes.
@@ -120,7 +120,7 @@ def refuse(changes: Sequence[str], undo: Sequence[str] = ()) -> None:
 
 
 def changed(old: Resolved, new: Resolved) -> list[Change]:
-    """The settings in which two programs differ, whether written or derived."""
+    """The settings that differ between two programs, whether written or derived."""
     before, after = of_the_run(old), of_the_run(new)
     changes = [
         Change(name, before[name], after[name])
@@ -131,7 +131,7 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
 
 
 def of_the_run(resolved: Resolved) -> dict[str, Any]:
-    """The values of the settings that no stage changes."""
+    """The values of the settings that are not of single stages."""
     encoder, run = resolved.encoder, resolved.run
     return {
         **{n: getattr(encoder, n) for n in type(encoder).model_fields if n not in STAGE_SETTINGS},
@@ -148,7 +148,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
 
 
 def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
-    """What differs in stages: of the whole run where the stages agree, else one by one."""
+    """Differences between stages: one for the whole run if all stages agree, else one a stage."""
     names = [stage.name for stage in old.stages]
     if names != [stage.name for stage in new.stages]:
         yield Change(STAGES, old.stages, new.stages)
@@ -171,31 +171,31 @@ def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
 
 
 def _shared_out(old: Resolved, new: Resolved) -> bool:
-    """Whether the stages of both have the same shares of all steps, as after ``--set steps``."""
+    """True if the stages of both have the same fractions of all steps, as after ``--set steps``."""
     pairs = zip(old.stages, new.stages, strict=True)
     rounding = 1 / min(old.steps, new.steps)
     return all(abs(a.steps / old.steps - b.steps / new.steps) <= rounding for a, b in pairs)
 
 
 def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
-    """Whether a value is another one only because another setting is."""
+    """True if a value differs only because another setting does."""
     if change.setting == "share" and len(old.encoder.layers) != len(new.encoder.layers):
         return True
     return origin(change.setting, old) == origin(change.setting, new) == "derived"
 
 
 def origin(setting: str, resolved: Resolved) -> str:
-    """How a setting came by its value, such as ``set`` or ``derived``."""
+    """The kind of origin of a setting's value, such as ``set`` or ``derived``."""
     return resolved.origins.get(setting, "").partition(":")[0]
 
 
 def _one(values: list[int]) -> int | tuple[int, ...]:
-    """What layers that agree are given as one number, others as a list."""
+    """A single number if all layers agree, else one a layer."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def written(setting: str, value: Any) -> str:
-    """A value as a spec says it."""
+    """A value in the notation of specs."""
     if setting == STAGES:
         return ", ".join(stage.name for stage in value)
     return show_value(value, setting_shape(setting))

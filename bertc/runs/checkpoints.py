@@ -49,7 +49,7 @@ _TEMPORARY = ".tmp-"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A verified checkpoint. ``facts`` is what the run noted of itself in the manifest."""
+    """A verified checkpoint; ``facts`` describe the run in the manifest."""
 
     folder: Path
     step: int
@@ -59,7 +59,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Damage:
-    """A checkpoint that cannot be used, and why."""
+    """A checkpoint that cannot be used, and the reason."""
 
     folder: Path
     reason: str
@@ -126,21 +126,21 @@ def _render(value: Mapping[str, Any]) -> bytes:
 
 
 def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
-    """The manifest, which ends in a checksum of itself."""
+    """The bytes of the manifest, with a checksum of its content."""
     content = {"schema": 1, "step": step, "files": files, "facts": facts}
     own = hashlib.sha256(_render(content)).hexdigest()
     return _render({"content": content, "sha256": own})
 
 
 def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
-    """Remove the oldest. Damaged ones count as any other: none is kept for being damaged."""
+    """Remove all but the newest ``keep``; damaged ones count like any other."""
     others = [folder for folder in _folders(parent) if folder != newest.folder]
     for folder in others[keep - 1 :]:
         _remove(folder)
 
 
 def _remove(folder: Path) -> None:
-    """Renamed first, so that a kill in the middle leaves nothing that looks like a checkpoint."""
+    """Rename, then remove: a kill in between leaves nothing that looks like a checkpoint."""
     if is_taken(folder):
         doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
         durable.remove(doomed)
@@ -153,7 +153,7 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def how_to_resume(parent: Path) -> str:
-    """What a run that ended without saving can go on from."""
+    """The help of a run that ended without saving."""
     steps = [folder.name.removeprefix("step-") for folder in _folders(parent)]
     if not steps:
         return "nothing was saved yet; --resume begins again"
@@ -161,7 +161,7 @@ def how_to_resume(parent: Path) -> str:
 
 
 def remove_unfinished(parent: Path) -> None:
-    """Remove what a killed run had not finished writing or removing."""
+    """Remove the leftovers of a killed run, half written or half removed."""
     for path in parent.glob(f"{_TEMPORARY}*"):
         with suppress(OSError):
             durable.remove(path)
@@ -170,7 +170,7 @@ def remove_unfinished(parent: Path) -> None:
 def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, tuple[Damage, ...]]:
     """The newest checkpoint of the run that verifies, and the newer ones that do not.
 
-    ``runs`` are the identities that it has had.
+    ``runs`` are the identities that the run has had.
     """
     damaged = []
     for folder in _folders(parent):
@@ -199,7 +199,7 @@ def verify(folder: Path) -> Checkpoint:
 
 
 def _faults(folder: Path) -> Iterator[str]:
-    """What is wrong with a checkpoint, one reason after the other."""
+    """Yield the faults of a checkpoint."""
     try:
         found = {path.name for path in folder.iterdir()}
         for name in sorted({*CONTENT, MANIFEST} - found):
@@ -231,7 +231,7 @@ def _faults(folder: Path) -> Iterator[str]:
 
 
 def _read_manifest(folder: Path) -> Any:
-    """The content of a manifest whose own checksum holds, to the byte."""
+    """Read the content of a manifest, and verify its checksum to the byte."""
     raw = read_bytes(folder / MANIFEST, JSON_LIMIT_BYTES)
     content = parse_json(raw, JSON_LIMIT_BYTES)["content"]
     if raw != _manifest(content["step"], content["files"], content["facts"]):
@@ -240,7 +240,7 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def load_weights(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
-    """The tensors of a weights file, if they are those of the weight table.
+    """Load the tensors of a weights file, and check them against the weight table.
 
     Raises:
         DataError: naming the first tensor that is missing, unknown or of another shape or type.
@@ -249,7 +249,7 @@ def load_weights(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
 
 
 def load_moments(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
-    """The tensors of an optimizer file, if they are two moments for each weight of the table.
+    """Load the tensors of an optimizer file: two moments for each weight of the table.
 
     Raises:
         DataError: as ``load_weights``.
@@ -258,7 +258,7 @@ def load_moments(path: Path, table: tuple[Weight, ...]) -> dict[str, Tensor]:
 
 
 def load_memory(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """The tensors of a memory file, if they have these names and shapes.
+    """Load the tensors of a memory file, and check names and shapes.
 
     Raises:
         DataError: as ``load_weights``.

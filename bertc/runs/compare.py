@@ -1,4 +1,4 @@
-"""``bertc results``: what runs came to as a table, as JSON, as a picture."""
+"""``bertc results``: results of runs as a table, as JSON, as a plot."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,16 @@ from bertc.runs.plot import save
 from bertc.runs.results import Group, Run, Score, Seen, Summary, find_runs, grouped
 
 WIDEST = 10_000
-"""Characters of a line; a table takes no more than it needs."""
+"""Characters of the console for tables, more than any table takes."""
 READABLE = 100
-"""Characters of a line up to which a table is read as one; where runs are too unlike for that, each
-row becomes a block of lines."""
+"""Characters of a line up to which a table is readable.
+
+A wider one of groups with different scores becomes a block of lines a group.
+"""
 BLOCK_WIDE = 80
-"""Characters that the settings of a block are wrapped at."""
+"""Characters at which the settings of a block are wrapped."""
 SETTINGS_WIDE = 80
-"""Characters that settings may take as columns; more of them are written one below another."""
+"""Characters up to which settings are columns; beyond, one below another."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,13 @@ class Results:
 
     @property
     def scores(self) -> list[Score]:
-        """The columns, those of the last evaluations of all runs."""
+        """The scores of all groups, one a column."""
         return list(dict.fromkeys(score for group in self.groups for score in group.last))
 
     def as_table(self) -> str:
-        """A row a group: mean, deviation and best of each score over the seeds; of unlike groups
-        blocks, where rows are too wide to be read.
+        """A row a group: mean, deviation and best of each score over the seeds.
+
+        If rows are too wide to be read, a block of lines a group.
         """
         lines, kinds = self._rows(), {frozenset(group.last) for group in self.groups}
         if max(map(len, lines)) > READABLE and (len(kinds) > 1 or self._many_settings):
@@ -45,7 +48,7 @@ class Results:
         return "\n".join([*lines, *self._notes()])
 
     def _block(self, group: Group) -> list[str]:
-        """Where a group is, what tells it from others of its kind, and a line a score."""
+        """The lines of a group: its folder, settings that differ from like groups, and scores."""
         alike = [other for other in self.groups if {*other.last} == {*group.last}]
         differ = [n for n in group.settings if len({other.settings[n] for other in alike}) > 1]
         told = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
@@ -85,7 +88,7 @@ class Results:
 
     @property
     def _many_settings(self) -> bool:
-        """Whether columns of settings would take too much of a line."""
+        """True if columns of settings would take too much of a line."""
         columns = {n: [g.settings[n] for g in self.groups] for n in self.groups[0].settings}
         return sum(max(map(len, (n, *own))) for n, own in columns.items()) > SETTINGS_WIDE
 
@@ -98,11 +101,11 @@ class Results:
         return wrap(shown, READABLE)
 
     def as_json(self) -> str:
-        """All of it as one JSON object."""
+        """The results as one JSON object."""
         return json.dumps({"schema": 1, "groups": [_group(g) for g in self.groups]}, indent=1)
 
     def _label(self, group: Group) -> str:
-        """A group in a line or a few."""
+        """The label of a group in a plot."""
         told = [] if self._many_settings else _told(group)
         return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
 
@@ -138,17 +141,17 @@ class Results:
 
 
 def results(folders: Sequence[Path]) -> Results:
-    """The runs in some folders and below them.
+    """Group the runs in these folders and below them.
 
     Raises:
-        MissingInputError: if a folder is not there, or there is no run in any.
+        MissingInputError: if a folder does not exist, or there is no run in any.
         DataError: if the files of a run are damaged.
     """
     return Results(tuple(grouped(find_runs(folders))))
 
 
 def heading(score: Score) -> str:
-    """What a column is called."""
+    """The heading of a score's column."""
     if len(score) == 1:
         return f"{score[0]}\nheld-out loss"
     task, part, metric = score

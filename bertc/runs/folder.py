@@ -1,4 +1,4 @@
-"""The run folder: all that a run needs to go on and a reader needs to understand it.
+"""The run folder: everything for resuming a run and for understanding it.
 
 spec.bertc       the spec as given                metrics.jsonl   a JSON object a line
 resolved.json    the resolved program             checkpoints/    see checkpoints.py
@@ -31,7 +31,7 @@ from bertc.syntax.read.scan import LARGEST_TEXT
 
 
 class RunFolder:
-    """The names of the things in a run folder, and how they are written and read."""
+    """The paths in a run folder, and how they are written and read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class RunFolder:
 
     @property
     def holds_a_run(self) -> bool:
-        """Whether a run was started here. The resolved program is the first thing written."""
+        """True if a run was started here; the resolved program is the first file written."""
         return is_taken(self.resolved)
 
     @property
@@ -55,12 +55,12 @@ class RunFolder:
         return max((step for step, _ in checkpoint_folders(self.checkpoints)), default=0)
 
     def is_finished(self, resolved: Resolved) -> bool:
-        """Whether the run of this program came to its end, which the plot is the last sign of."""
+        """True if the run of this program finished; losses.png is the last file written."""
         return is_file(self.plot) and self.saved_step == resolved.steps
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """The folder, made if need be, for this process alone.
+        """Make the folder if needed, and lock it for this process.
 
         Raises:
             StoppedError: if another run is using it.
@@ -84,12 +84,12 @@ class RunFolder:
             os.close(descriptor)
 
     def start(self, resolved: Resolved, spec_text: str) -> None:
-        """Write what is known before the first step."""
+        """Write spec and program, before the first step."""
         durable.replace(self.spec, spec_text.encode())
         durable.replace(self.resolved, _as_json(resolved))
 
     def read_resolved(self) -> Resolved:
-        """The program of the run.
+        """Read the program of the run.
 
         Raises:
             MissingInputError: if the folder holds no run.
@@ -103,9 +103,9 @@ class RunFolder:
         return read_resolved(self.resolved)
 
     def go_on(self, old: Resolved, new: Resolved) -> None:
-        """Note that the run is of more steps from now on; what it was until then stays beside it.
+        """Extend the run to the steps of ``new``; the old program stays beside it.
 
-        Killed at any moment, it is of the one or of the other, and its checkpoints are of both.
+        A kill leaves the one program or the other, and the checkpoints belong to both.
         """
         durable.replace(self.path / f"resolved-{old.steps:08d}.json", _as_json(old))
         # The sign that it is finished, which it no longer is.
@@ -115,12 +115,12 @@ class RunFolder:
         durable.replace(self.resolved, _as_json(new))
 
     def identities(self) -> tuple[str, ...]:
-        """Of the run's program, and of those with fewer steps that it was of before."""
+        """Identities of the run's program, and of its earlier ones with fewer steps."""
         paths = [self.resolved, *sorted(self.path.glob("resolved-*.json"))]
         return tuple(identity(read_resolved(path)) for path in paths)
 
     def read_lock(self) -> Lock | None:
-        """What the run noted of its surroundings; None before it did.
+        """Read the lock; None before it is written.
 
         Raises:
             MissingInputError, DataError: if it cannot be read, or is damaged.
@@ -128,9 +128,9 @@ class RunFolder:
         return Lock.read(self.lock) if is_taken(self.lock) else None
 
     def refuse_disorder(self) -> None:
-        """Refuse a folder in which something cannot be read or written that a run will.
+        """Refuse a folder with parts that the run could not read or write.
 
-        Found out now, not when hours of training are to be saved.
+        This is checked at the start, not after hours of training.
 
         Raises:
             DataError: if there is a folder in a file's place, or the other way around.
@@ -154,10 +154,10 @@ class RunFolder:
 def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
     """Refuse a folder that this run must not use.
 
-    ``resume`` where no run was started is a start, so that one command line does for both.
+    With ``resume`` and no run in it, the run is started: one command line does for both.
 
     Raises:
-        UsageError: if it holds a run that nobody asked to resume, or things of others.
+        UsageError: if it holds a run and ``resume`` is false, or files that no run writes.
         ResumeRefusedError: if the run in it is of another program.
     """
     if not folder.holds_a_run:
@@ -179,7 +179,7 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
 
 
 def identity(resolved: Resolved) -> str:
-    """The fingerprint of what a run computes; how it fits on its devices does not belong to it."""
+    """The fingerprint of what a run computes, without settings that only fit it to devices."""
     stages = tuple(stage.model_copy(update={"microbatch": 0}) for stage in resolved.stages)
     run = resolved.run.model_copy(update={"recompute": "auto", "strategy": "auto"})
     return resolved.model_copy(update={"stages": stages, "run": run}).fingerprint()

@@ -1,4 +1,4 @@
-"""lock.json: the surroundings a run began in, which decide its result beside its program."""
+"""lock.json: the environment of a run's start, which decides its result beside its program."""
 
 import json
 from pathlib import Path
@@ -32,7 +32,7 @@ class Lock(BaseModel):
 
     @staticmethod
     def read(path: Path) -> "Lock":
-        """The lock of a run.
+        """Read the lock of a run.
 
         Raises:
             MissingInputError: if it cannot be read.
@@ -42,7 +42,7 @@ class Lock(BaseModel):
 
     @staticmethod
     def of(content: dict[str, Any], path: Path) -> "Lock":
-        """The lock that JSON holds.
+        """Validate the JSON of a lock.
 
         Raises:
             DataError: if anything is missing or of another type; names the first.
@@ -54,18 +54,18 @@ class Lock(BaseModel):
             raise _damaged(path, place) from None
 
     def write(self, path: Path) -> None:
-        """Put it into a file, whole or not at all."""
+        """Write the lock to a file, atomically."""
         durable.replace(path, (json.dumps(self.content(), indent=1) + "\n").encode())
 
     def content(self) -> dict[str, Any]:
-        """The lock as JSON holds it."""
+        """The lock as JSON values."""
         return self.model_dump(mode="json", by_alias=True)
 
     def refuse_misfit(self, resolved: Resolved) -> None:
-        """Refuse a plan of other stages than the program has.
+        """Refuse a plan that does not fit the program's stages.
 
         Raises:
-            DataError: if it has another number of them, or micro-batches that are none.
+            DataError: if it has another number of stages, or impossible micro-batches.
         """
         sizes = self.plan.microbatches
         if not len(sizes) == len(self.plan.recompute) == len(resolved.stages) or any(

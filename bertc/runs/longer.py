@@ -1,4 +1,4 @@
-"""A run that goes on: for more steps than it was made for, or fitted otherwise on its devices."""
+"""Settings that may change on resume: more steps, and how the run fits its devices."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,16 +10,19 @@ from bertc.syntax import load
 
 OF_STAGES, OF_RUNS = ("microbatch",), ("recompute", "strategy")
 RATES_COMPARED = 1000
-"""Steps at most whose learning rates are looked at, evenly spread; a schedule differs in many."""
+"""Most steps at which learning rates are compared, evenly spread.
+
+Schedules that differ do so at many steps.
+"""
 
 
 def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
-    """The program of a run, with what may be another one when it goes on.
+    """The program of a run with settings changed for resuming it.
 
     Raises:
         SpecError: if an override is no setting.
-        UsageError: if one asks for several values.
-        ResumeRefusedError: if a run keeps that setting to its end.
+        UsageError: if an override lists several values.
+        ResumeRefusedError: if the setting must not change.
     """
     diagnostics = Diagnostics()
     programs = load("", overrides, diagnostics)
@@ -43,7 +46,7 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
 
 
 def longer(old: Resolved, steps: int) -> Resolved:
-    """The program with so many steps, its last stage being longer or shorter for it."""
+    """The program with ``steps`` steps, its last stage longer or shorter."""
     *before, last = old.stages
     own = last.steps + steps - old.steps
     total = last.optimizer.schedule_steps(own if last.schedule_start else steps)
@@ -53,7 +56,7 @@ def longer(old: Resolved, steps: int) -> Resolved:
 
 
 def why_not_longer(old: Resolved, new: Resolved) -> str:
-    """Why steps done under ``old`` are not the first ones of ``new``; empty where they are."""
+    """The reason why steps done under ``old`` are no first steps of ``new``; "" if they are."""
     if len(old.stages) > 1:
         return "its stages share out its steps"
     stage, other = old.stages[0], new.stages[0]

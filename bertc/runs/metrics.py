@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, the truth about a run."""
+"""metrics.jsonl: the metrics of a run, one JSON object a line."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from bertc.storage.plain_file import read_bytes
 
 LARGEST_BYTES = 2**30
 FINITE = ConfigDict(strict=True, allow_inf_nan=False)
-"""How what runs wrote is read again: nothing is converted, and no loss is NaN."""
+"""Validation of files that runs wrote: no conversions, no NaN."""
 Count = Annotated[int, Field(ge=0, le=2**62)]
 
 
 class Ended(TypedDict):
-    """How a stage with patience ended."""
+    """The end of a stage with patience: its best step, the step it stopped at, its planned end."""
 
     step: Count
     ended: Count
@@ -29,7 +29,7 @@ class Ended(TypedDict):
 
 
 class Line(TypedDict, total=False):
-    """A line: means of training steps, or an evaluation (see ``evaluation.Evaluation``)."""
+    """A line of means over training steps, or of an evaluation (see ``evaluation.Evaluation``)."""
 
     __pydantic_config__ = FINITE  # type: ignore[misc]
 
@@ -58,7 +58,7 @@ _LINE = TypeAdapter(Line)
 
 @dataclass
 class Sums:
-    """What the steps since the last line add up to; all of a line but its address."""
+    """Sums over the steps since the last line of metrics."""
 
     __pydantic_config__ = FINITE
 
@@ -70,7 +70,7 @@ class Sums:
     """Steps that had a loss of each kind."""
 
     def add(self, loss: float, losses: dict[str, float], grad_norm: float) -> None:
-        """Count one step in."""
+        """Add a step."""
         self.steps += 1
         self.loss += loss
         self.grad_norm += grad_norm
@@ -88,7 +88,7 @@ class Sums:
 
 
 class Metrics:
-    """The open file of a run. Each line is handed to the system at once."""
+    """The open metrics file of a run; each line is flushed at once."""
 
     def __init__(self, path: Path, keep_bytes: int) -> None:
         """Open ``path`` and cut it back to its first ``keep_bytes``, whole lines only."""
@@ -114,14 +114,14 @@ class Metrics:
             self._file.flush()
 
     def synced_bytes(self) -> int:
-        """The length of the file, once the disk has all of it."""
+        """The length of the file in bytes, after fsync."""
         with durable.writing(self._path, 0):
             os.fsync(self._file.fileno())
         return self._path.stat().st_size
 
 
 class Unwritten:
-    """The metrics of a process that leaves the writing to another."""
+    """Metrics of a process that writes none, because the first one does."""
 
     def __enter__(self) -> Self:
         return self
@@ -130,15 +130,15 @@ class Unwritten:
         return None
 
     def write(self, line: dict[str, Any]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def synced_bytes(self) -> int:
-        """Nothing is written."""
+        """0, because there is no file."""
         return 0
 
 
 def read(path: Path, limit_bytes: int | None = None) -> list[Line]:
-    """All whole lines of a metrics file, or of its first bytes; none if there is no file.
+    """Read the whole lines of a metrics file, or of its first bytes; [] without a file.
 
     Raises:
         MissingInputError: if it cannot be read.

@@ -1,4 +1,4 @@
-"""The losses of a run over its steps, as a picture."""
+"""A plot of the losses of a run over its steps."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from bertc.storage import durable
 
 
 def plot(lines: list[Line], path: Path) -> None:
-    """Draw training and held-out losses of each objective from lines of metrics, as a PNG.
+    """Plot training and held-out losses of each objective from lines of metrics, as a PNG.
 
     Raises:
         CannotWriteError: if the disk has no room.
@@ -41,7 +41,7 @@ def plot(lines: list[Line], path: Path) -> None:
 
 
 def save(figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT) -> None:
-    """Write a matplotlib figure as a PNG, whole or not at all.
+    """Write a matplotlib figure as a PNG, atomically.
 
     Raises:
         CannotWriteError: if the disk has no room.

@@ -1,7 +1,7 @@
-"""``bertc results``: what runs came to, side by side. Loads no torch.
+"""``bertc results``: results of runs, side by side. Loads no torch.
 
-Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and so
-do those of different tasks with seeds in common: a model's line in a table of tasks.
+Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and
+so do those of different tasks with seeds in common: a model's line in a table of tasks.
 """
 
 import os
@@ -20,18 +20,18 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.storage.paths import is_folder, real_path
 
 Score = tuple[str, ...]
-"""What a column is of: task, part and metric; or an objective, for its held-out loss."""
+"""The name of a column: task, part and metric; or an objective, for its held-out loss."""
 Scores = Mapping[str, Mapping[str, Mapping[str, float]]]
 """Values by task, part and metric."""
 UNTOLD = (*ABOUT_MEMORY, AS_STEPS, "grow")
-"""Settings of stages that are no columns: what they decide is told by others, or nothing is."""
+"""Stage settings that never become table columns, being redundant with others."""
 ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
-"""Settings of runs in which those of one row may differ."""
+"""Run settings that may differ within a row."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One evaluation of a run. ``rank`` says how good it is, more being better."""
+    """One evaluation of a run; ``rank`` orders evaluations, more is better."""
 
     step: int
     rank: float
@@ -40,8 +40,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder. ``last`` is its last evaluation, ``best`` the best of the same stage, and
-    ``earlier`` are the last of the stages before.
+    """A run folder and its evaluations.
+
+    ``last`` is its last evaluation, ``best`` the best of the same stage, and ``earlier`` are the
+    last of the stages before.
     """
 
     folder: Path
@@ -54,19 +56,19 @@ class Run:
 
     @property
     def came_to(self) -> dict[Score, float]:
-        """What was shown last of each score."""
+        """The last value of each score."""
         seen = [*self.earlier, *filter(None, [self.last])]
         return {score: value for each in seen for score, value in each.values.items()}
 
     @property
     def standing(self) -> str:
-        """How far an unfinished run is."""
+        """The step that an unfinished run is at, "1,000/2,000"; "" for a finished one."""
         return "" if self.finished else f"{self.step:,}/{self.resolved.steps:,}"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One score of the runs of a row that have it: its mean, deviation (of n - 1) and best."""
+    """One score over the runs of a row that have it: mean, standard deviation (n - 1) and best."""
 
     mean: float
     deviation: float
@@ -76,25 +78,25 @@ class Summary:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of a row and the settings that tell it from the others."""
+    """The runs of a row, and the settings that distinguish them from other rows."""
 
     settings: Mapping[str, str]
     runs: tuple[Run, ...]
 
     @property
     def seeds(self) -> list[int]:
-        """Each once, though several runs may have it."""
+        """The distinct seeds of the runs, sorted."""
         return sorted({run.resolved.run.seed for run in self.runs})
 
     @property
     def has_twins(self) -> bool:
-        """Whether some of its runs of the same tasks have the same seed."""
+        """True if several of its runs of the same tasks have the same seed."""
         keys = {(r.resolved.run.seed, *_titles(r.resolved)) for r in self.runs}
         return len(keys) < len(self.runs)
 
     @property
     def place(self) -> str:
-        """The folder that all its runs are in, or that is its one run."""
+        """The folder that holds all its runs, or its one run's folder."""
         folders = [run.folder for run in self.runs]
         if any(folder.is_absolute() for folder in folders):
             folders = [folder.absolute() for folder in folders]
@@ -102,17 +104,17 @@ class Group:
 
     @property
     def standing(self) -> str:
-        """How far it is, of a run that is not finished; such a one has a row to itself."""
+        """The step that an unfinished run is at; such a run has a row to itself."""
         return self.runs[0].standing
 
     @cached_property
     def last(self) -> dict[Score, Summary]:
-        """What the last evaluations showed."""
+        """The scores of the last evaluations."""
         return _summaries([run.came_to for run in self.runs])
 
     @cached_property
     def best(self) -> dict[Score, tuple[Summary, tuple[int, ...]]]:
-        """What the best evaluations showed and at which steps, where they were not the last."""
+        """The scores of the best evaluations, and their steps, if better than the last ones."""
         found: dict[Score, tuple[Summary, tuple[int, ...]]] = {}
         for score in self.last:
             pairs = [
@@ -128,7 +130,7 @@ class Group:
 
     @property
     def glue(self) -> float | None:
-        """The average of GLUE, where all its tasks are there; WNLI may be missing."""
+        """The GLUE average, if there are all tasks but perhaps WNLI."""
         from bertc.tasks.submit import GLUE_METRICS, glue_average
 
         scores: dict[str, dict[str, float]] = {}
@@ -141,7 +143,7 @@ class Group:
 
 
 def mean_score(stage: Stage, scores: Scores) -> float:
-    """What evaluations are ranked by: the mean over tasks of the first metric's over parts."""
+    """The score that ranks evaluations: the mean over tasks of their first metric's over parts."""
     return fmean(
         fmean(found[task.metrics[0]] for found in scores[task.title].values())
         for task in stage.tasks
@@ -153,7 +155,7 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
     """Every run in these folders and below them.
 
     Raises:
-        MissingInputError: if a folder is not there, or there is no run in any.
+        MissingInputError: if a folder does not exist, or there is no run in any.
         DataError: if the files of a run are damaged.
     """
     for folder in folders:
@@ -197,7 +199,7 @@ def _read(path: Path) -> Run:
 
 
 def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
-    """The scores of tasks; of objectives without any their losses."""
+    """The evaluation in a line: scores of tasks, and losses of other objectives."""
     scores: Scores = line.get("scores", {})
     values: dict[Score, float] = {
         (task, part, metric): value
@@ -217,7 +219,7 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
 
 
 def _judges(stage: Stage, scores: Scores) -> bool:
-    """Whether scores have what the tasks of a stage are ranked by, if they have any."""
+    """True if scores are empty, or have all that ranks the tasks of the stage."""
     known = [task for task in stage.tasks if task.title in scores]
     return (
         not scores
@@ -242,7 +244,7 @@ def _summary(score: Score, values: list[float]) -> Summary:
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
-    """The rows of a table, in the order in which their first runs were found."""
+    """The rows of a table, in the order of their first runs."""
     cells = _cells([run.resolved for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]
     if "layers" in differ and _follows("share", "layers", cells):
@@ -264,7 +266,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 
 def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
-    """Runs that share a row, those of other tasks apart where their seeds are other ones."""
+    """Runs that share a row: those of different tasks only if their seeds are the same."""
     tasks: dict[tuple[str, ...], list[int]] = {}
     for index in indices:
         tasks.setdefault(_titles(runs[index].resolved), []).append(index)
@@ -274,19 +276,19 @@ def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
 
 
 def _follows(name: str, other: str, cells: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a setting is alike wherever another one is."""
+    """True if one setting's value determines another one's in all runs."""
     return len({*zip(cells[name], cells[other], strict=True)}) == len({*cells[other]})
 
 
 def _is_chosen(name: str, program: Resolved) -> bool:
-    """Whether somebody may have written it; what a stage has of its own has no origin noted."""
+    """True unless the value is derived; settings of single stages have no origin noted."""
     return "." in name or origin(name, program) != "derived"
 
 
 def _tells_apart(
     names: Sequence[str], cells: Mapping[str, Sequence[str]], runs: Sequence[Run]
 ) -> bool:
-    """Whether runs of one task that differ in more than the seed differ in one of these."""
+    """True if these settings distinguish all runs of one task that differ in more than the seed."""
     found: dict[tuple[str, ...], set[str]] = {}
     for index, run in enumerate(runs):
         key = (*(cells[name][index] for name in names), "", *_titles(run.resolved))
@@ -304,7 +306,7 @@ def _but_for_the_seed(program: Resolved) -> str:
 
 
 def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
-    """Every setting to compare as text, of each program; one of stages that differ for each."""
+    """The text of every compared setting in each program, stage by stage if stages differ."""
     of_runs = [of_the_run(program) for program in programs]
     names = [name for name in Settings.model_fields if name in of_runs[0] and name not in ASIDE]
     cells = {name: [written(name, each[name]) for each in of_runs] for name in names}
@@ -324,7 +326,7 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
 
 
 def _told(name: str, stage: Stage, last: bool) -> str:
-    """A setting of a stage. The one task that a run is about is told by the columns of scores."""
+    """The text of a stage's setting; "" for the objective of one task, which the scores name."""
     if name == "objective" and last and stage.tasks:
         return " + ".join(task.title for task in stage.tasks) if len(stage.tasks) > 1 else ""
     return written(name, getattr(stage, name))

@@ -1,1 +1,1 @@
-"""The training loop and all that surrounds it."""
+"""The training loop, its state and session, grids, and trial runs."""

@@ -1,4 +1,4 @@
-"""``bertc build``: the model allocated, its whole training step compiled and run once, and kept."""
+"""``bertc build``: allocate the model, compile and run its training step, save the model."""
 
 import time
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from bertc.train.state import begin
 
 @dataclass(frozen=True)
 class Trial:
-    """What two training steps of a stage took, the first with compilation."""
+    """Times of two training steps of a stage, the first with compilation, and compiler counts."""
 
     stage: str
     first_seconds: float
@@ -38,11 +38,10 @@ class Trial:
 
 
 def build(resolved: Resolved, out: Path | None) -> str:
-    """Build, compile and run the first stage's training step; write ``out``; say how it went.
+    """Compile and run the first stage's training step, and write the initial model to ``out``.
 
-    The model is the one that training begins with: later stages may be deeper.
-
-    Rows of random tokens stand for the text, which is not read.
+    Returns a report of a few lines. The network is that of the first stage: later ones may be
+    deeper. The step reads rows of random tokens, not the text.
 
     Raises:
         MachineError: if the machine lacks the memory or the device.

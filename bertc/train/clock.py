@@ -1,4 +1,4 @@
-"""How fast a run goes, and what is left of it."""
+"""The speed of a run, and its estimated time left."""
 
 import time
 
@@ -17,15 +17,15 @@ from bertc.planning.cores import (
 from bertc.train.session import Session
 
 FORWARD = 1 / 3
-"""Of the time of a training step what reading its tokens takes, about."""
+"""Assumed time of evaluating tokens, as a fraction of training on them."""
 WARM_STEPS, WARM_SECONDS = 3, 2.0
-"""Steps, and seconds of them, after the first one, before the pace of a run is told."""
+"""Steps, and their seconds, after the first step before the pace of a run is reported."""
 
 
 def evaluations_due(resolved: Resolved, step: int) -> int:
-    """Evaluations of a run from the one after ``step`` steps on: every so often, and of each end.
+    """The number of evaluations left after ``step`` steps: every ``eval_every`` and at stage ends.
 
-    Not that of the moment it begins with, which nothing was learned before.
+    The one due at the current step counts, unless it is the beginning of the run.
     """
     every, due = resolved.run.eval_every, 0
     for stage in resolved.stages:
@@ -35,31 +35,31 @@ def evaluations_due(resolved: Resolved, step: int) -> int:
 
 
 class Laps:
-    """Seconds from one call to the next, so that none of a step's time is left out."""
+    """A stopwatch: seconds since the previous call, so that no part of a step goes untimed."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
 
     def __call__(self) -> float:
-        """Seconds since the last call, or since the beginning."""
+        """Seconds since the last call, or since creation."""
         now = time.perf_counter()
         passed, self._last = now - self._last, now
         return passed
 
 
 class Clock:
-    """Speed since this process began on the stage, for the display.
+    """Speed of this process on the stage, for the display.
 
-    Until an evaluation was timed the tokens that it reads tell what those to come take; those of
-    other stages count as long as the ones of this stage. The first step, which finds nothing
-    warm, is left out as soon as there is another.
+    Until an evaluation was timed, its time is estimated from the tokens that it reads; evaluations
+    of other stages count like those of this one. The first step, a cold one, is left out as soon as
+    there is another.
     """
 
     def __init__(self, session: Session, stage: Stage, data: AnyData) -> None:
         self._session = session
         self._evaluated = _evaluated_tokens(stage, data, session.resolved.run.eval_examples)
         self.evaluation_seconds: float | None = None
-        """What the last evaluation took."""
+        """Seconds of the last evaluation; None before one was timed."""
         stages = session.resolved.stages
         self._begin()
         self._warm = self._told = False
@@ -72,7 +72,7 @@ class Clock:
         self._moment = cpu_times()
 
     def show(self, stage: Stage, loss: float) -> None:
-        """Show where the run stands, if it is time to."""
+        """Show progress, if it is time to."""
         self._session.display.step(lambda: self._standing(stage, loss))
         if not self._warm:
             self._begin()
@@ -89,7 +89,7 @@ class Clock:
         )
 
     def _tell_pace(self, standing: Standing) -> None:
-        """Say what the first steps let expect, which on any machine is nearer than an estimate."""
+        """Note the time left by the pace of the first steps, nearer than an estimate."""
         if standing.seconds_left < WORTH_TELLING:
             return
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
@@ -126,7 +126,7 @@ class Clock:
 
 
 def _evaluated_tokens(stage: Stage, data: AnyData, examples: int) -> int:
-    """Tokens that an evaluation on so many held-out examples reads, of text at most."""
+    """Tokens that an evaluation on ``examples`` held-out examples reads; of text an upper bound."""
     if not isinstance(data, TaskData):
         return examples * stage.seq
     parts = [rows for own in data.sets for _, rows in own.parts.values()]

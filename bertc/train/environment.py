@@ -1,4 +1,4 @@
-"""What decides the result of a run beside its program, and is held in its lock; and its time."""
+"""The run's lock (versions, data, machine), and its estimated duration."""
 
 import platform
 from dataclasses import asdict
@@ -32,7 +32,7 @@ def note_beginning(
     source: Source | None,
     display: Display,
 ) -> None:
-    """Write what the run begins with, or hold it against what it began with."""
+    """Write the lock file at the first start; on resume, check data and weights against it."""
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not take the folder's name.
         folder.start(resolved, spec_text)
@@ -55,7 +55,7 @@ def note_beginning(
 def tell_time(
     resolved: Resolved, plan: Plan, corpus: PreparedCorpus, display: Display, world: World
 ) -> None:
-    """Say what a run is expected to take before it begins."""
+    """Note the estimated duration of a run."""
     time = cost_here(resolved, corpus, world).time
     if time.seconds_total > WORTH_TELLING:
         told = duration_text(time.seconds_total)
@@ -65,7 +65,7 @@ def tell_time(
 def _surroundings(
     resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None
 ) -> Lock:
-    """What decides the result beside the program."""
+    """The lock of this run: everything beside the program that decides its result."""
     return Lock(
         resolved=resolved.fingerprint(),
         data=corpus.fingerprint,
@@ -79,5 +79,5 @@ def _surroundings(
 
 @cache  # packages stay what they are, and each look reads a file of theirs
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that take part in the arithmetic or the files."""
+    """Versions of Python and of the packages that compute results or write files."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

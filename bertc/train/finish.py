@@ -1,4 +1,4 @@
-"""The end of a run: the model for others, the picture, the report."""
+"""The end of a run: the exported model, the plot, the report."""
 
 import shutil
 from dataclasses import fields
@@ -15,7 +15,7 @@ from bertc.train.session import Session
 
 
 def finish(session: Session) -> Report:
-    """Write ``model/`` and the plot, and say what the run came to; of many, the first process does.
+    """Write ``model/`` and the plot in the first process, and return the report.
 
     Raises:
         CannotWriteError: if the disk has no room.
@@ -51,7 +51,7 @@ def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
 
 
 def _last_evaluation(lines: list[metrics.Line]) -> Evaluation | None:
-    """The last line about held-out text, as a value again."""
+    """The last evaluation in the metrics."""
     for line in reversed(lines):
         if line["kind"] == "eval":
             known = {field.name for field in fields(Evaluation)}

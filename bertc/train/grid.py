@@ -1,4 +1,4 @@
-"""A grid: its points are trained one after another, each into a run folder of its own."""
+"""Grids: train each point in its own run folder, one after another."""
 
 import hashlib
 import re
@@ -16,7 +16,7 @@ from bertc.train.report import Report
 
 LONGEST_NAME = 100
 PLAIN = re.compile(r"[\w.=+%, ()-]*", re.ASCII)
-"""Points whose folders tell them apart without more."""
+"""Point names that folder names spell without loss; others get a hash."""
 
 
 def train_grid(
@@ -29,15 +29,16 @@ def train_grid(
     profile: Path | None,
     say: Callable[[str], None],
 ) -> Iterator[Report | BertcError]:
-    """Train every point of a grid in its folder under ``parent``, but those that are finished.
+    """Train every unfinished point of a grid in its folder under ``parent``.
 
-    A point that fails gives its error, and the next one begins; all others give their report.
+    Yields a report for each point, or the error of a point that failed; the next one begins all the
+    same.
 
     Raises:
         UsageError, ResumeRefusedError: before anything is trained, as ``train`` of any point, or
             in one of several processes.
         StoppedError: after SIGTERM or Ctrl-C, saved.
-        CannotWriteError: if the disk is full, for the next point would not fit either.
+        CannotWriteError: if the disk is full, because the next point would not fit either.
     """
     if world_here()[1].size > 1:
         raise UsageError(
@@ -69,7 +70,7 @@ def train_grid(
 
 
 def folder_name(point: str) -> str:
-    """The name of a point's folder: its settings without what a shell or a path would trip over."""
+    """The folder name of a point: its settings without characters special to shells or paths."""
     parts = values_of(point)
     tidy = (re.sub(r"[^\w.=+%-]+", "-", part, flags=re.ASCII).strip("-") for part in parts)
     name = ",".join(tidy)

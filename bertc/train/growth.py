@@ -1,4 +1,4 @@
-"""Weights and moments of a new network from those of the one before it."""
+"""Growing: the weights and moments of a new network from those of the previous one."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def grown(
 ) -> tuple[Model, Moments]:
     """The model that stage ``after`` begins with, and its moments, in main memory.
 
-    ``weights`` and ``moments`` are all of those that stage ``before`` ended with.
+    ``weights`` and ``moments`` are the whole tensors at the end of stage ``before``.
     """
     assert after.grow is not None, "only a stage whose network differs grows"
     target = resolved.as_in(after)
@@ -36,7 +36,7 @@ def grown(
 
 
 def described(before: Stage, after: Stage) -> str:
-    """What a stage's networks are made of, in a line."""
+    """A line on the origin of a stage's networks."""
     if isinstance(after.grow, FromGenerator):
         return "the encoder begins as its generator"
     assert after.grow is not None, "only a stage whose network differs grows"
@@ -47,7 +47,7 @@ def described(before: Stage, after: Stage) -> str:
 
 @torch.no_grad()
 def move(places: WeightMap, old: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
-    """Fill new tensors from old ones, each with a copy of its own."""
+    """Fill new tensors from old ones by a map of weights; none share memory."""
     for name, source in places.copies.items():
         new[name].copy_(old[source])
     for name in places.zeros:

@@ -1,4 +1,4 @@
-"""``init``: the weights that a run takes over from another one or from a model folder."""
+"""``init``: initial weights from another run or a model folder."""
 
 import hashlib
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ SHOWN_LABELS = 8
 
 @dataclass(frozen=True)
 class Source:
-    """The weights of another model and where they go; ``sha256`` is of all of them."""
+    """The weights of another model, the map to new names, and the sha256 of all of them."""
 
     folder: Path
     tensors: Mapping[str, Tensor]
@@ -33,16 +33,16 @@ class Source:
     notes: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
-        """What was found, a fact a line."""
+        """Facts about the source, one a line."""
         count = sum(tensor.numel() for tensor in self.tensors.values())
         facts = (f"{count:,} weights", *self.notes)
         return tuple(f"init {self.folder}: {fact}" for fact in facts)
 
 
 def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
-    """What the first stage of a run begins from; None for initial values.
+    """Load the model that ``init`` names for the first stage; None for random initial values.
 
-    ``vocabulary`` is the run's, where it is known yet.
+    Tokens are compared with ``vocabulary``, the run's, if it is given.
 
     Raises:
         MissingInputError: if there is no model.
@@ -70,7 +70,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
-    """The rows of the token table have to stand for the same tokens."""
+    """Refuse a source whose token table has other tokens in its rows."""
     theirs = vocabulary_of(folder, rows)
     pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, vocabulary))
     for number, (there, here) in enumerate(zip_longest(*pairs)):
@@ -83,7 +83,7 @@ def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> Non
 
 
 def _differences(old: Resolved, new: Resolved) -> list[str]:
-    """What the shapes do not show, and the network computes otherwise for."""
+    """Warnings about settings that differ between the networks without changing shapes."""
     settings = {
         "activation": (old.encoder.ffn.setting, new.encoder.ffn.setting),
         "norm": (old.encoder.norm, new.encoder.norm),
@@ -100,7 +100,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
 
 
 def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
-    """Heads that begin with initial values."""
+    """Lines about heads that begin with random initial values."""
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
     kinds = [term.name for term in new.terms()]
     missing = [kind for kind in kinds if f"heads.{kind}" not in copied]

@@ -1,4 +1,4 @@
-"""Training, in the order in which things happen."""
+"""The training loop, in time order."""
 
 import math
 import time
@@ -61,20 +61,20 @@ def train(
     quiet: bool = False,
     profile: Path | None = None,
 ) -> Report:
-    """Train a program into the run folder ``out``, or take up the run that stands there.
+    """Train a program in the run folder ``out``, or resume the run in it.
 
-    Weights, optimiser state and metrics (but for their seconds) are the same to the bit however
-    often the run was stopped or killed and resumed, on the same machine with the same versions; on
-    a GPU to rounding, unless ``deterministic=yes``.
-    With ``dry_run`` everything is done but training, and nothing is left behind. Where torchrun
-    started several processes, each calls this, and they train together. Into ``profile`` goes, in a
-    folder a stage, a profile of the first process's first warm steps.
+    A run that was stopped or killed, and resumed, ends with the same weights, optimiser state and
+    metrics (but for seconds) to the bit, on the same machine with the same versions; on a GPU to
+    rounding, unless ``deterministic=yes``.
+    With ``dry_run`` everything is tried but training, and nothing is left behind. Under torchrun
+    each process calls this, and they train together. ``profile`` is a folder for profiles of the
+    first process's first warm steps, in a folder a stage.
 
     Raises:
-        UsageError: if the folder holds a run and ``resume`` is not asked for.
+        UsageError: if the folder holds a run and ``resume`` is false.
         ResumeRefusedError: if the run in it is of another program or other text.
-        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step; where another
-            process of the run ended, without.
+        StoppedError: after SIGTERM or Ctrl-C, with a checkpoint of the last step; without one if
+            another process of the run ended.
         DataError: if a loss is not finite; the weights are those before that step.
         MachineError: if the machine lacks the memory or the device.
         CannotWriteError: if the disk is full; the last good checkpoint stays.
@@ -101,7 +101,7 @@ def train(
 
 
 class _Phase:
-    """What the steps and evaluations of one stage share."""
+    """A stage in progress: its data, objective and training step."""
 
     def __init__(self, session: Session, index: int) -> None:
         resolved, plan = session.resolved, session.plan
@@ -136,12 +136,12 @@ class _Phase:
 
     @property
     def judged(self) -> bool:
-        """Whether there is anything to evaluate on: a task may have training examples alone."""
+        """True if there is anything to evaluate on: a task may have training examples only."""
         data = self.data
         return not isinstance(data, TaskData) or any(own.parts for own in data.sets)
 
     def feed(self, session: Session, first: int) -> Feed | TaskFeed:
-        """The batches of the stage from one of its steps on, those of this process."""
+        """This process's batches of the stage, from step ``first`` of the stage on."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
         if isinstance(self.data, TaskData):
             at_once = self.microbatch * self.stage.rows_an_example
@@ -150,7 +150,7 @@ class _Phase:
         return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
-        """Evaluate on about the first ``examples`` held-out examples; of tasks on all there are."""
+        """Evaluate on about the first ``examples`` held-out examples; tasks on all of theirs."""
         if isinstance(self.data, TaskData):
             reading, stop = session.engine.reading, session.ranks.stop
             return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
@@ -178,7 +178,7 @@ def _rule(
 
 
 def _train_stage(session: Session, index: int, profile: Path | None) -> None:
-    """All that is left of one stage, in the order in which it happens."""
+    """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
     end = stage.first_step + stage.steps
     if progress.step > end or progress.step == end == progress.evaluated:
@@ -217,9 +217,9 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
 
 
 def _pause(session: Session, phase: _Phase, end: int, clock: Clock) -> None:
-    """Between two steps: evaluate and save when it is time, stop when someone asked for it.
+    """Between two steps: evaluate and save if due, and stop if asked to.
 
-    An evaluation that is cut short is not lost: the checkpoint says that it is still due.
+    An evaluation that a signal interrupts is repeated on resume: the checkpoint says it is due.
     """
     run, progress = session.resolved.run, session.progress
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
@@ -239,7 +239,7 @@ def _pause(session: Session, phase: _Phase, end: int, clock: Clock) -> None:
 
 @contextmanager
 def _saved_when_stopped(session: Session) -> Iterator[None]:
-    """Inside, what stops the run saves it as it was after its last step."""
+    """Save the state after the last step if a signal stops this block."""
     try:
         yield
     except StoppedError:
@@ -250,7 +250,7 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 
 
 def _evaluate(session: Session, phase: _Phase) -> Evaluation:
-    """Read the held-out text and write a line of what it showed."""
+    """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
     found = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
@@ -270,7 +270,7 @@ def _evaluate(session: Session, phase: _Phase) -> Evaluation:
 
 
 def _log(session: Session, stage: Stage, learning_rate: float) -> None:
-    """Write a line about the steps since the last one: means, and the last learning rate."""
+    """Write a line of metrics: means over the steps since the last line, and the learning rate."""
     address = session.address(stage, "train")
     session.metrics.write({**address, **session.progress.sums.means(), "lr": learning_rate})
     session.progress.sums = Sums()
@@ -286,7 +286,7 @@ def _step(
 
 @contextmanager
 def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs | None) -> Iterator[None]:
-    """Where memory runs out, save and say which micro-batch would have fitted."""
+    """Turn out-of-memory errors into one that names a micro-batch that fits; saves first."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -303,7 +303,7 @@ def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs | None) ->
 
 
 def _rehearse(session: Session, phase: _Phase) -> None:
-    """The forward and backward of the first micro-batch."""
+    """Run forward and backward of the first micro-batch, without an update."""
     if isinstance(phase.data, TaskData):
         with phase.feed(session, 0) as feed:
             phase.step.try_out(feed.take().columns[:1])
@@ -312,9 +312,9 @@ def _rehearse(session: Session, phase: _Phase) -> None:
 
 
 def _compile(session: Session, phase: _Phase) -> None:
-    """Compile the step's parts and the evaluation before the first step, which they leave alone.
+    """Warm up compilation (train step and evaluation) without updating weights.
 
-    Compiling reads no flag, so there must be nothing to lose while it runs.
+    No signal is checked while the compiler runs, so the state is saved first.
     """
     if session.progress.step:
         session.save()
@@ -330,7 +330,7 @@ def _compile(session: Session, phase: _Phase) -> None:
 
 
 def _tokens(session: Session, stage: Stage, batch: Batch) -> int:
-    """What a step reads in all processes, padding included; of tasks about that."""
+    """Tokens of a step in all processes, padding included; of tasks an approximation."""
     if not stage.tasks:
         return stage.tokens_per_step
     return session.ranks.world.size * sum(part.originals.numel() for part in batch.columns)
@@ -343,7 +343,7 @@ def _first_batch(session: Session, phase: _Phase) -> Inputs:
 
 
 def _compile_rule(session: Session, phase: _Phase) -> None:
-    """Update copies of the weights, as an update moves its own."""
+    """Compile the update rule on copies of the weights."""
     copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
     for copy in copies.values():
         copy.grad = torch.zeros_like(copy)

@@ -1,4 +1,4 @@
-"""``patience``: a stage of tasks ends with the weights of its best evaluation, perhaps early."""
+"""``patience``: early stopping of a fine-tuning stage, with its best weights."""
 
 from bertc.data import TaskData
 from bertc.diagnostics import DataError
@@ -11,10 +11,10 @@ from bertc.train.state import Best
 
 
 def refuse_unjudged(stage: Stage, data: TaskData) -> None:
-    """Refuse to wait for a better score where nothing is judged.
+    """Refuse patience in a stage without scores to wait for.
 
     Raises:
-        DataError: if no task of the stage has a part for that.
+        DataError: if no task of the stage has a dev part.
     """
     if stage.patience and not any(own.parts for own in data.sets):
         raise DataError(
@@ -25,9 +25,9 @@ def refuse_unjudged(stage: Stage, data: TaskData) -> None:
 
 
 def heed(session: Session, stage: Stage, found: Evaluation) -> None:
-    """Remember the weights of the best evaluation; end the stage with them when it is time.
+    """Keep the weights of the best evaluation, and end the stage with them after enough others.
 
-    The steps that a stage does not make count as made: the next one begins where it would have.
+    Steps that are skipped count as made: the next stage begins at its usual step.
     """
     progress, end = session.progress, stage.first_step + stage.steps
     score = session.ranks.share(mean_score(stage, found.scores))
@@ -41,7 +41,7 @@ def heed(session: Session, stage: Stage, found: Evaluation) -> None:
 
 
 def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
-    """Jump to the end of a stage, with the weights of its best evaluation and a line about it."""
+    """Jump to the end of a stage: restore the best weights, write a line of metrics about them."""
     progress, ended = session.progress, session.progress.step
     progress.best, progress.step, progress.evaluated = None, end, end
     if best.step == ended:
@@ -54,6 +54,6 @@ def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
 
 
 def describe(told: Ended) -> str:
-    """How a stage ended, in a line."""
+    """A line on the end of a stage with patience."""
     early = "stopped early at" if told["ended"] < told["end"] else "ended at"
     return f"{early} step {told['ended']:,} of {told['end']:,}: best at step {told['step']:,}"

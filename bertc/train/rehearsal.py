@@ -1,4 +1,4 @@
-"""``--dry-run``: what can fail before the first step fails now, and nothing is left behind."""
+"""``--dry-run``: everything that can fail before the first step, with nothing left behind."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +24,7 @@ def rehearse(
 ) -> Report:
     """Plan, prepare the text into the cache, build without memory, read a batch, try to write.
 
-    Of many processes only the first does.
+    The other processes of a run only take part in planning.
 
     Raises:
         UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.

@@ -1,4 +1,4 @@
-"""What a run came to, for a person and for a program."""
+"""The report of a run or of an evaluation, as text and as JSON."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from bertc.evaluation.held_out import Evaluation, always_lines
 from bertc.host.display import clock
 
 LARGEST_SHOWN = 50.0
-"""Nats whose exponential is still worth a number."""
+"""Nats above which a perplexity is shown as infinite."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a run, or of an evaluation of one. ``notes`` are sentences for the reader."""
+    """The end of a run, or of an evaluation of one; ``notes`` are further sentences."""
 
     folder: Path
     step: int
@@ -28,11 +28,11 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> str:
-        """All of it as one JSON object."""
+        """The report as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
 
     def summary(self, judged: bool = False) -> str:
-        """A table of the held-out losses, and a line about the run, which was trained or judged."""
+        """A table of held-out losses or scores, and a line on the run, ``judged`` or trained."""
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
@@ -62,7 +62,7 @@ class Report:
 
 
 def _as_told(nats: float) -> str:
-    """A loss of next tokens in the units of its literature."""
+    """A next-token loss as perplexity and bits a token."""
     perplexity = math.exp(nats) if nats < LARGEST_SHOWN else math.inf
     return f"perplexity {perplexity:,.2f}, {nats / math.log(2):.3f} bits a token"
 

@@ -1,4 +1,4 @@
-"""How a run goes on: on the plan it began with, as far as this machine can."""
+"""The plan of a resumed run: that of its first start, as far as this machine can."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from bertc.runs.lock import Lock
 
 
 def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Ranks = ALONE) -> Plan:
-    """How the run goes on: as it began, where this machine can, so that the same sums are made."""
+    """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
     plan = make_plan(resolved, ranks.world, ranks.least)
     if lock:
         lock.refuse_misfit(resolved)
@@ -47,7 +47,7 @@ def _where(plan: Plan) -> str:
 
 
 def _restore_threads(began: int, display: Display) -> None:
-    """Use as many threads as the run began with: another number sums in another order."""
+    """Set the run's first number of threads, because another one sums in another order."""
     if began != torch.get_num_threads():
         display.note(
             f"warning: the run began with {began} threads, here it would have "
@@ -57,7 +57,7 @@ def _restore_threads(began: int, display: Display) -> None:
 
 
 def _tell_other_kernels(lacked: str, plan: Plan, display: Display) -> None:
-    """Say so where kernels were there and are not, or the other way: they drop other elements."""
+    """Warn if kernels for this processor are new or gone: dropout differs with them."""
     lacking = missing(plan.precision)
     if bool(lacked) != bool(lacking):
         display.note(

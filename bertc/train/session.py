@@ -1,4 +1,4 @@
-"""A run in progress: what it is made of, how it begins or is taken up again, how it is saved."""
+"""A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ from bertc.train.state import Progress, State, begin, restore
 
 @dataclass
 class Session:
-    """Everything the loop works on. ``stage`` is the one whose network the model is.
+    """The state that the loop works on; ``stage`` is the one whose network ``model`` is.
 
     ``best`` are the weights of the best evaluation, in the first process's main memory.
     """
@@ -62,13 +62,14 @@ class Session:
 
     @property
     def copies(self) -> int:
-        """How many processes hold the same gradient."""
+        """The number of processes with a copy of the same gradient."""
         return _layout(self.plan, self.ranks.world).copies
 
     def enter(self, stage: Stage) -> None:
-        """Begin a stage: where its network is another one, make it of the one that there is.
+        """Enter a stage; if its network differs, grow it from the current one.
 
-        What was saved last stays as it is: going on from there makes the same network again.
+        The last checkpoint stays of the old network; a resumed run grows it again, to the same
+        weights.
         """
         if stage.grow is not None and stage is not self.stage:
             # Each process makes the whole of the new network from the whole of the old one.
@@ -81,16 +82,16 @@ class Session:
         self.stage = stage
 
     def weights(self) -> dict[str, Tensor]:
-        """All weights in main memory, in the first process; every one takes part."""
+        """Gather all weights in the first process's main memory; every process takes part."""
         return gathered(self.engine.parameters, self.ranks.first)
 
     def keep_best(self) -> None:
-        """Remember the weights as they are, in place of those that were remembered before."""
+        """Copy the current weights as the best ones."""
         self.best = {name: tensor.clone() for name, tensor in self.weights().items()}
 
     @torch.no_grad()
     def go_back_to_best(self) -> None:
-        """Take up the remembered weights, and forget that this moment may have been saved."""
+        """Restore the best weights and mark the state as unsaved."""
         parameters = self.engine.parameters
         best = self.best or {name: torch.empty(p.shape) for name, p in parameters.items()}
         self.ranks.share_tensors(best)
@@ -99,7 +100,7 @@ class Session:
         self.best, self.saved = {}, -1
 
     def address(self, stage: Stage, kind: str) -> dict[str, object]:
-        """How a line of metrics begins."""
+        """The fields common to every metrics line."""
         return {
             "kind": kind,
             "step": self.progress.step,
@@ -109,7 +110,7 @@ class Session:
         }
 
     def save(self) -> None:
-        """Write a checkpoint of this very moment, unless there is one; all processes take part.
+        """Write a checkpoint of the current step, unless there is one; all processes take part.
 
         Raises:
             CannotWriteError: if the disk has no room; the last good checkpoint stays.
@@ -152,27 +153,27 @@ class Session:
 
 
 class Watched:
-    """A display for the preparation of data that ends it when someone asks the run to stop."""
+    """A display for data preparation that raises if the run is asked to stop."""
 
     def __init__(self, display: Display, stop: Stop) -> None:
         self._display, self._stop = display, stop
 
     def begin(self, task: str, total: int, unit: str) -> None:
-        """A part of the preparation starts."""
+        """Start a task of the preparation."""
         self._stop.check_alone()
         self._display.begin(task, total, unit)
 
     def advance(self, amount: int) -> None:
-        """``amount`` more of it is done."""
+        """Count ``amount`` more units as done."""
         self._stop.check_alone()
         self._display.advance(amount)
 
     def end(self) -> None:
-        """It is done."""
+        """Finish the task."""
         self._display.end()
 
     def note(self, message: str) -> None:
-        """Something worth a line."""
+        """Show a line of text."""
         self._display.note(message)
 
 
@@ -185,7 +186,7 @@ def open_session(
     display: Display,
     ranks: Ranks,
 ) -> Iterator[Session]:
-    """Begin a run in its folder, or take up the one that stands there.
+    """Start a run in its folder, or resume the one in it.
 
     Raises:
         ResumeRefusedError: if the data are not those that the run was started with.
@@ -242,7 +243,7 @@ def open_session(
 def laid_out(
     model: Model, moments: Moments, plan: Plan, world: World
 ) -> tuple[Model, Engine, Moments]:
-    """A model and its moments over the processes, on their devices."""
+    """Move a model and its moments to the devices of the processes, by the plan's strategy."""
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
     return model, engine, {n: engine.spread(m, n[2:]) for n, m in moments.items()}
@@ -251,7 +252,7 @@ def laid_out(
 def _taken_up(
     resolved: Resolved, state: State, step: int, ranks: Ranks, device: torch.device
 ) -> Remembered:
-    """What the first process read in a checkpoint, of the rows that are this process's."""
+    """The memory of this process's rows, from the first process's checkpoint or of zeros."""
     stage = resolved.stage_at(step)
     if not stage.remembers(step):
         return Remembered()
@@ -261,9 +262,9 @@ def _taken_up(
 
 
 def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> PreparedCorpus:
-    """The text, made ready by the first process and opened by the others.
+    """Prepare the data in the first process; the others open them from the cache.
 
-    Then by one on each machine, in case they have no disk in common.
+    Then one process of each machine prepares, in case machines have no disk in common.
     """
     corpus = None
     for turn in (0, ranks.world.per_host, 1):
@@ -281,7 +282,7 @@ def _layout(plan: Plan, world: World) -> Layout:
 def _newest(
     folder: RunFolder, resolved: Resolved, display: Display
 ) -> checkpoints.Checkpoint | None:
-    """The checkpoint to go on from, None at the beginning of a run."""
+    """The checkpoint to resume from; None at the start of a run."""
     checkpoints.remove_unfinished(folder.checkpoints)
     known = folder.identities() if folder.holds_a_run else ()
     found, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
@@ -308,7 +309,7 @@ def _shared(lock: Lock | None, ranks: Ranks) -> Lock | None:
 
 
 def _refuse_damage(folder: RunFolder, found: checkpoints.Checkpoint | None) -> None:
-    """Refuse what the end of the run would stumble over, before its hours are spent.
+    """Refuse damage that would otherwise show only at the end of the run.
 
     Raises:
         DataError: if the progress or the lines of metrics up to it are damaged.

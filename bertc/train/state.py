@@ -1,4 +1,4 @@
-"""What a run has learned so far and where it stands: all that a checkpoint holds."""
+"""The state of a run, as a checkpoint holds it: weights, moments, progress."""
 
 import json
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ from bertc.train.init_from import Source
 
 @dataclass
 class Best:
-    """The best evaluation of a stage so far: at which step, its score, what its line showed.
+    """The best evaluation of a stage so far: its step, its score, its line of metrics.
 
-    ``waited`` evaluations came after it.
+    ``waited``: evaluations since then.
     """
 
     __pydantic_config__ = FINITE
@@ -37,10 +37,10 @@ class Best:
 
 @dataclass
 class Progress:
-    """How far a run is. With the weights and moments, all that resuming needs.
+    """Counters of a run; with the weights and moments, all that resuming needs.
 
-    ``evaluated`` is the last step that was evaluated, ``sums`` what the next line of metrics
-    averages, ``metrics_bytes`` how long the file of metrics was. ``best`` is there in a stage with
+    ``evaluated`` is the last step with an evaluation, ``sums`` what the next line of metrics
+    averages, ``metrics_bytes`` the length of the metrics file. ``best`` is set in a stage with
     patience, from its first evaluation to its end.
     """
 
@@ -56,7 +56,7 @@ class Progress:
 
     @staticmethod
     def of(content: Any, place: str = "progress") -> "Progress":
-        """From a checkpoint's JSON.
+        """Read the progress in a checkpoint's JSON.
 
         Raises:
             DataError: if a part of it is not what a run writes; names ``place`` and the part.
@@ -80,9 +80,9 @@ def _damaged(place: str, part: str) -> DataError:
 
 @dataclass(frozen=True)
 class State:
-    """The weights, in their module; the optimiser's moments; the progress.
+    """The model with its weights, the optimiser's moments, and the progress.
 
-    ``memory`` is that of the rows, ``best`` the weights of the best evaluation, if there are any.
+    ``memory`` is that of the rows, ``best`` the weights of the best evaluation; {} without any.
     """
 
     model: Model
@@ -93,7 +93,7 @@ class State:
 
 
 def begin(resolved: Resolved, stage: Stage, source: Source | None = None) -> State:
-    """The initial state of a stage's network, in main memory: of the source, or of the seed."""
+    """The initial state of a stage's network, in main memory, from the source or the seed."""
     model = build(resolved.as_in(stage))
     weights = dict(model.named_parameters())
     if source:

@@ -86,7 +86,7 @@ def test_more_processes_than_gpus_are_refused_before_they_start(card):
     card("NVIDIA L4", devices=2)
     refuse_too_few_devices("auto", 2)
     refuse_too_few_devices("cpu", 9)
-    with pytest.raises(MachineError, match="9 processes take a GPU each, and this machine has 2"):
+    with pytest.raises(MachineError, match="9 processes need a GPU each, but this machine has 2"):
         refuse_too_few_devices("auto", 9)
 
 

@@ -39,7 +39,7 @@ def test_times_that_slurm_knows(time):
     "time", ["", "24h", "1:2:3:4", "2-", "-1", "1-2-3", "1.5", "1:", " 5", "5\n", "٣", "1d 2h"]
 )
 def test_times_that_slurm_does_not_know(time):
-    with pytest.raises(UsageError, match="no time that Slurm knows") as refused:
+    with pytest.raises(UsageError, match="not a time limit that Slurm reads") as refused:
         slurm.script("x", ["train", "x"], 1, 1, time)
     assert "days-hours:minutes:seconds" in refused.value.help
 
