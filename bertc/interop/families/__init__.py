@@ -12,6 +12,7 @@ from bertc.interop.families.roberta import ROBERTA
 from bertc.interop.families.xlm import XLM
 from bertc.interop.families.xlnet import XLNET
 from bertc.ir.base import Node
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 
 FAMILIES: tuple[Family[Any], ...] = (XLNET, ELECTRA, XLM, ALBERT, ROBERTA, BERT)
@@ -41,25 +42,29 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
 
 
 def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
-    """Kinds of parts, and arguments of them, that a family does not list."""
-    for part, node in _parts(candidate):
-        kind = getattr(node, "kind", "")
-        if type(node) not in family.says:
-            setting = f"{part}={kind}" if kind else part
-            yield Obstacle(setting, f"the {family.title} layout has no such kind")
-            continue
-        for name, about in type(node).model_fields.items():
-            value = getattr(node, name)
-            if name not in family.says[type(node)] and value != about.default:
-                why = f"the {family.title} layout has no setting for it"
-                yield Obstacle(f"{part}.{name}={value}", why)
-
-
-def _parts(candidate: Candidate) -> Iterator[tuple[str, Node]]:
-    """The parts that make a network what it computes, the head if it is to be written."""
-    for name, value in candidate.encoder:
+    """Kinds of parts, and arguments of them or of the network, that a family does not list."""
+    no_setting = f"the {family.title} layout has no setting for it"
+    for name, about in type(candidate.encoder).model_fields.items():
+        value = getattr(candidate.encoder, name)
+        values = value if isinstance(value, tuple) else (value,)
+        parts = [each for each in values if isinstance(each, Node)]
+        if not parts and name not in family.says[Encoder] and value != about.default:
+            yield Obstacle(f"{name}={value}", no_setting)
         if name == "initializer" or (name == "head" and not candidate.predicts):
-            continue
-        for node in value if isinstance(value, tuple) else (value,):
-            if isinstance(node, Node):
-                yield name, node
+            continue  # no part of what is computed
+        for part in parts:
+            yield from _unsaid_of_part(family, name, part, no_setting)
+
+
+def _unsaid_of_part(
+    family: Family[Any], setting: str, part: Node, no_setting: str
+) -> Iterator[Obstacle]:
+    if type(part) not in family.says:
+        kind = getattr(part, "kind", "")
+        why = f"the {family.title} layout has no such kind"
+        yield Obstacle(f"{setting}={kind}" if kind else setting, why)
+        return
+    for name, about in type(part).model_fields.items():
+        value = getattr(part, name)
+        if name not in family.says[type(part)] and value != about.default:
+            yield Obstacle(f"{setting}.{name}={value}", no_setting)

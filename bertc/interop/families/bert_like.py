@@ -19,7 +19,11 @@ from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareNone
 from bertc.ir.network.table import WholeTable
 
+NETWORK = ("vocab_size", "embedding", "hidden", "segments", "languages", "attention_owner",
+           "ffn_owner", "causal", "two_streams", "pooler")  # fmt: skip
+"""Fields of an encoder that are no kinds: each has a setting, or stands in the way."""
 PARTS: Mapping[type[Node], Collection[str]] = {
+    Encoder: NETWORK,
     WholeTable: (),
     LearnedPositions: ("rows", "offset"),
     FullAttention: (),

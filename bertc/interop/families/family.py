@@ -213,7 +213,7 @@ class Family(Generic[C]):
     """Classes by what they hold, the fullest first."""
     tasks: TaskHeads
     says: Mapping[type[Node], Collection[str]]
-    """The kinds of an encoder's parts that it can say, each with the fields it has settings for."""
+    """The encoder and the kinds of its parts, each with the fields that it can say."""
     claims: Callable[[Candidate], bool]
     """True for a program that this family, of those not asked before, comes closest to."""
     obstacle: Callable[[Candidate], Obstacle | None]

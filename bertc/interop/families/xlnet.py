@@ -260,6 +260,7 @@ XLNET = Family(
         summary={"summary_type": "last", "summary_activation": "tanh"},
     ),
     says={
+        Encoder: bert_like.NETWORK,
         WholeTable: (),
         NoPositions: (),
         RelativeAttention: ("untie", "segments", "clamp"),
