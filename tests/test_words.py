@@ -44,7 +44,8 @@ RETIRED = {
 """Names that these rooms had before."""
 
 IN_TWO_ROOMS = {
-    "ALONE", "Block", "Call", "Ends", "Layout", "Name", "Progress", "Shape", "Source", "Span",
+    "ALONE", "Block", "Call", "Ends", "Layout", "Name", "Progress", "Scope", "Shape", "Source",
+    "Span",
     "Tokens", "Vocabulary", "arguments", "explain", "listed", "load", "only", "read_text",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""

@@ -138,7 +138,7 @@ def test_what_apples_gpu_has_not_is_refused_by_name(mac, setting, message):
 
 
 def test_several_processes_are_refused_on_apples_gpu():
-    with pytest.raises(MachineError, match="several processes cannot train together on Apple's"):
+    with pytest.raises(MachineError, match="several processes cannot train on Apple's"):
         refuse_too_few_devices("mps", 2)
 
 
