@@ -21,7 +21,7 @@ def target_of(
 
     ``names`` are those of its weights, of which heads may be absent.
     """
-    learned = {_head(term.name) for term in program.terms()} | {"pooler"}
+    learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     parts = parts_of(names) & learned
     found = family_for(_holding(program, parts), pad, prefer)
     if isinstance(found, Obstacle):
@@ -38,16 +38,13 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
     """The program without the terms whose heads are not there: they stand in nobody's way."""
     stages = (
         stage.model_copy(
-            update={"objective": tuple(t for t in stage.objective if _head(t.name) in parts)}
+            update={
+                "objective": tuple(t for t in stage.objective if t.objective.head_name in parts)
+            }
         )
         for stage in program.stages
     )
     return program.model_copy(update={"stages": tuple(stages)})
-
-
-def _head(name: str) -> str:
-    """The head that a term trains: tlm's is mlm's."""
-    return "mlm" if name == "tlm" else name
 
 
 def _no_class(found: Family[Any]) -> Obstacle:

@@ -16,7 +16,7 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     """
     if stage.tasks:
         return []
-    translating = [term.objective.kind for term in stage.objective].count("tlm")
+    translating = sum(term.objective.translations for term in stage.objective)
     others = len(stage.objective) > translating
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
     weighted: list[tuple[float, CorpusText]] = []

@@ -166,12 +166,12 @@ class Candidate:
     @property
     def predicts(self) -> bool:
         """True if it has a masked-LM head."""
-        return any(term.objective.kind in ("mlm", "tlm") for term in self.resolved.terms())
+        return any(term.objective.masks for term in self.resolved.terms())
 
     @property
     def finds_replaced(self) -> bool:
         """True if it has a head that finds replaced tokens."""
-        return any(term.objective.kind == "rtd" for term in self.resolved.terms())
+        return any(term.objective.judges_guesses for term in self.resolved.terms())
 
     @property
     def shares(self) -> bool:
