@@ -171,7 +171,7 @@ def test_one_graph_serves_all_layers_and_another_the_last(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch, "compile", plainly)
     model.encoder.compile_regions()
     counters.clear()
-    for order in (ORDER, ORDER._replace(unseen=UNSEEN.flip(1))):
+    for order in (ORDER, ORDER._replace(target_positions=UNSEEN.flip(1))):
         found = model.read(reading._replace(permutation=order))
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
         expected = expected.flip(1)
