@@ -143,9 +143,7 @@ def _stage(
 
 def _pairs(stage: StageSettings) -> Pairs:
     """How pairs are made, which follows from the objective."""
-    kinds = {term.objective.kind for term in stage.objective}
     if stage.format.kind not in PAIRED:
         return "none"
-    if "nsp" in kinds:
-        return "random-next"
-    return "swapped" if "sop" in kinds else "consecutive"
+    made = (term.objective.pairs for term in stage.objective)
+    return next((pairs for pairs in made if pairs != "none"), "consecutive")

@@ -7,7 +7,6 @@ from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import SpanUnit
-from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
 from bertc.passes.permutations import check_order
@@ -194,7 +193,7 @@ def _causal(stages: tuple[StageSettings, ...]) -> bool:
 
 def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
-    asking = [t.objective.kind for t in stage.objective if isinstance(t.objective, PairTerm)]
+    asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
     begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
     if asking and not paired:
         diagnostics.error(

@@ -4,7 +4,6 @@ from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
-from bertc.ir.terms.pairs import PairTerm
 from bertc.passes.fixes import fix, note, terms_written
 from bertc.passes.stages import has_tasks
 
@@ -30,7 +29,7 @@ def _translations_possible(
     stage: StageSettings, kinds: list[str], diagnostics: Diagnostics
 ) -> None:
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
-    asking = [t.objective.kind for t in stage.objective if isinstance(t.objective, PairTerm)]
+    asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
     both = f"objective={_beside_mlm(stage, kinds)}"
     if asking:
         diagnostics.error(

@@ -3,12 +3,10 @@
 from typing import Any
 
 from bertc.ir.data import DocSentences, Format, FullSentences, SegmentPair, Stream
-from bertc.ir.learning.answer import Choice, Labels, Score
-from bertc.ir.learning.objective import Clm, Term
+from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program, StageGiven
-from bertc.ir.terms.pairs import PairTerm
 
 DEFAULT_STAGE = "main"
 
@@ -44,14 +42,12 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
     """Whether a term reads the order of two segments, through the pooler."""
-    return any(isinstance(term.objective, PairTerm) for term in objective)
+    return any(term.objective.pairs != "none" for term in objective)
 
 
 def reads_pooler(objective: tuple[Term, ...]) -> bool:
     """Whether a term reads one state for the whole of a row."""
-    tasks = (term.objective for term in objective if isinstance(term.objective, Task))
-    whole = any(isinstance(task.answer, Labels | Score | Choice) for task in tasks)
-    return whole or asks_about_pairs(objective)
+    return any(term.objective.pooled for term in objective)
 
 
 def has_tasks(objective: tuple[Term, ...]) -> bool:
@@ -61,7 +57,7 @@ def has_tasks(objective: tuple[Term, ...]) -> bool:
 
 def reads_on(objective: tuple[Term, ...]) -> bool:
     """Whether a term predicts every next token, which needs an encoder that sees none."""
-    return any(isinstance(term.objective, Clm) for term in objective)
+    return any(term.objective.causal for term in objective)
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
