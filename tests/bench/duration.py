@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from bertc.api import resolve
-from bertc.estimate import estimate
+from bertc.estimate import device_named, estimate
 from bertc.host.heap import kept_memory
 from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
@@ -93,8 +93,9 @@ def main() -> None:
     # The estimate is for as many cores as this process may use.
     os.sched_setaffinity(0, set(list(os.sched_getaffinity(0))[:1]))
     rows = []
-    only = f" precision={args.precision}" if args.precision else ""
-    for spec in [each + only for each in SHIPPED] if args.shipped else SPECS:
+    precision = args.precision or device_named("cpu").precision("auto")
+    shipped = [f"{each} precision={precision}" for each in SHIPPED]
+    for spec in shipped if args.shipped else SPECS:
         resolved = program(spec)
         time_found = estimate(resolved, "cpu").stages[0].time
         measured = measure(resolved, args.seconds)
