@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bertc.runs.groups import Group, Summary, grouped
 from bertc.runs.plot import save
-from bertc.runs.results import Group, Run, Score, Seen, Summary, find_runs, grouped
+from bertc.runs.results import Run, Score, Seen, find_runs
 
 WIDEST = 10_000
 """Characters of the console for tables, more than any table takes."""
