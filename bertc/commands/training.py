@@ -43,14 +43,16 @@ def train(
     end_with_launcher()
     spec = spec or (str(out) if resume and out else "")
     if run := _run_to_resume(spec, out, resume):
-        out, found = run, _program_of(run, set or ())
+        out, programs = run, _program_of(run, set or ())
     else:
         findings = Diagnostics()
-        found = points(spec, set or (), findings)
+        programs = points(spec, set or (), findings)
         _remark(findings, nproc)
-    if len(found) > 1:
-        raise typer.Exit(_train_grid(found, spec, set or (), out, resume, dry_run, nproc, profile))
-    (resolved,) = found
+    if len(programs) > 1:
+        raise typer.Exit(
+            _train_grid(programs, spec, set or (), out, resume, dry_run, nproc, profile)
+        )
+    (resolved,) = programs
     folder = out or Path("runs") / resolved.name
     if nproc > 1:
         from bertc.distributed.launch import launch

@@ -27,10 +27,10 @@ def results_(
     """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
     from bertc.runs.compare import results
 
-    found = results(folders)
-    typer.echo(found.as_json() if json else found.as_table())
+    table = results(folders)
+    typer.echo(table.as_json() if json else table.as_table())
     if plot:
-        found.plot(plot)
+        table.plot(plot)
 
 
 @app.command("eval")
@@ -97,13 +97,13 @@ def predict(
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
-    found = run_on(run, file, task, batch, device)
+    predictions = run_on(run, file, task, batch, device)
     if official:
-        write_files(found.files(), official)
+        write_files(predictions.files(), official)
     else:
-        for line in found.lines():
+        for line in predictions.lines():
             typer.echo(line)
-    typer.echo(found.summary(), err=True)
+    typer.echo(predictions.summary(), err=True)
 
 
 @app.command("export")

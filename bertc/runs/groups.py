@@ -73,7 +73,7 @@ class Group:
     @cached_property
     def best(self) -> dict[Score, tuple[Summary, tuple[int, ...]]]:
         """The scores of the best evaluations, and their steps, if better than the last ones."""
-        found: dict[Score, tuple[Summary, tuple[int, ...]]] = {}
+        better: dict[Score, tuple[Summary, tuple[int, ...]]] = {}
         for score in self.last:
             pairs = [
                 (run.last, run.best)
@@ -83,8 +83,8 @@ class Group:
             if any(best.rank > last.rank for last, best in pairs):
                 shown = [best for _, best in pairs]
                 steps = tuple(sorted({best.step for best in shown}))
-                found[score] = _summaries([best.values for best in shown])[score], steps
-        return found
+                better[score] = _summaries([best.values for best in shown])[score], steps
+        return better
 
     @property
     def glue(self) -> float | None:
@@ -123,13 +123,13 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     rows: dict[tuple[str, ...], list[int]] = {}
     for index, run in enumerate(runs):
         alone = () if run.finished else (str(run.folder),)
-        other = () if whole else (_but_for_the_seed(run.resolved),)
-        key = (*(cells[name][index] for name in names), *alone, *other)
+        but_for_the_seed = () if whole else (_but_for_the_seed(run.resolved),)
+        key = (*(cells[name][index] for name in names), *alone, *but_for_the_seed)
         rows.setdefault(key, []).append(index)
     return [
-        Group({n: cells[n][own[0]] for n in names}, tuple(runs[index] for index in own))
+        Group({n: cells[n][row[0]] for n in names}, tuple(runs[index] for index in row))
         for together in rows.values()
-        for own in _in_line(together, runs)
+        for row in _in_line(together, runs)
     ]
 
 
@@ -138,14 +138,16 @@ def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
     tasks: dict[tuple[str, ...], list[int]] = {}
     for index in indices:
         tasks.setdefault(_titles(runs[index].resolved), []).append(index)
-    seeds = [{runs[index].resolved.run.seed for index in own} for own in tasks.values()]
+    seeds = [
+        {runs[index].resolved.run.seed for index in same_tasks} for same_tasks in tasks.values()
+    ]
     most = max(seeds, key=len)
     return [indices] if all(each <= most for each in seeds) else list(tasks.values())
 
 
-def _follows(name: str, other: str, cells: Mapping[str, Sequence[str]]) -> bool:
+def _follows(name: str, leader: str, cells: Mapping[str, Sequence[str]]) -> bool:
     """True if one setting's value determines another one's in all runs."""
-    return len({*zip(cells[name], cells[other], strict=True)}) == len({*cells[other]})
+    return len({*zip(cells[name], cells[leader], strict=True)}) == len({*cells[leader]})
 
 
 def _is_chosen(name: str, program: Resolved) -> bool:
@@ -157,11 +159,11 @@ def _tells_apart(
     names: Sequence[str], cells: Mapping[str, Sequence[str]], runs: Sequence[Run]
 ) -> bool:
     """True if these settings distinguish all runs of one task that differ in more than the seed."""
-    found: dict[tuple[str, ...], set[str]] = {}
+    programs: dict[tuple[str, ...], set[str]] = {}
     for index, run in enumerate(runs):
         key = (*(cells[name][index] for name in names), "", *_titles(run.resolved))
-        found.setdefault(key, set()).add(_but_for_the_seed(run.resolved))
-    return all(len(each) == 1 for each in found.values())
+        programs.setdefault(key, set()).add(_but_for_the_seed(run.resolved))
+    return all(len(each) == 1 for each in programs.values())
 
 
 def _titles(program: Resolved) -> tuple[str, ...]:
@@ -181,19 +183,22 @@ def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     for name in STAGE_SETTINGS:
         if name in UNTOLD:
             continue
-        told = [
-            {each.name: _told(name, each, each is program.stages[-1]) for each in program.stages}
+        texts = [
+            {
+                each.name: _setting_text(name, each, each is program.stages[-1])
+                for each in program.stages
+            }
             for program in programs
         ]
-        if all(len(set(each.values())) == 1 for each in told):
-            cells[name] = [next(iter(each.values())) for each in told]
+        if all(len(set(each.values())) == 1 for each in texts):
+            cells[name] = [next(iter(each.values())) for each in texts]
             continue
-        for stage in dict.fromkeys(stage for each in told for stage in each):
-            cells[f"{stage}.{name}"] = [each.get(stage, "") for each in told]
+        for stage in dict.fromkeys(stage for each in texts for stage in each):
+            cells[f"{stage}.{name}"] = [each.get(stage, "") for each in texts]
     return cells
 
 
-def _told(name: str, stage: Stage, last: bool) -> str:
+def _setting_text(name: str, stage: Stage, last: bool) -> str:
     """The text of a stage's setting; "" for the objective of one task, which the scores name."""
     if name == "objective" and last and stage.tasks:
         return " + ".join(task.title for task in stage.tasks) if len(stage.tasks) > 1 else ""

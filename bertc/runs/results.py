@@ -58,7 +58,7 @@ class Run:
 def mean_score(stage: Stage, scores: Scores) -> float:
     """The score that ranks evaluations: the mean over tasks of their first metric's over parts."""
     return fmean(
-        fmean(found[task.metrics[0]] for found in scores[task.title].values())
+        fmean(metrics_of_part[task.metrics[0]] for metrics_of_part in scores[task.title].values())
         for task in stage.tasks
         if task.title in scores
     )
@@ -96,7 +96,7 @@ def _read(path: Path) -> Run:
     resolved = folder.read_resolved()
     lines = metrics.read(folder.metrics)
     seen = [line for line in lines if line["kind"] == "eval"]
-    told = [
+    of_last_stage = [
         _seen(line, resolved, folder.metrics) for line in seen if line["stage"] == seen[-1]["stage"]
     ]
     ends = {line["stage"]: line for line in seen}
@@ -105,8 +105,8 @@ def _read(path: Path) -> Run:
         resolved,
         max([folder.saved_step, *(line["step"] for line in lines)]),
         folder.is_finished(resolved),
-        told[-1] if told else None,
-        max(told, key=lambda each: each.rank) if told else None,
+        of_last_stage[-1] if of_last_stage else None,
+        max(of_last_stage, key=lambda each: each.rank) if of_last_stage else None,
         tuple(_seen(line, resolved, folder.metrics) for line in list(ends.values())[:-1]),
     )
 
@@ -117,8 +117,8 @@ def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:
     values: dict[Score, float] = {
         (task, part, metric): value
         for task, parts in scores.items()
-        for part, found in parts.items()
-        for metric, value in found.items()
+        for part, metrics_of_part in parts.items()
+        for metric, value in metrics_of_part.items()
     }
     values |= {(name,): loss for name, loss in line["losses"].items() if name not in scores}
     stage = next((stage for stage in resolved.stages if stage.name == line["stage"]), None)
@@ -138,7 +138,7 @@ def _judges(stage: Stage, scores: Scores) -> bool:
         not scores
         or bool(known)
         and all(
-            parts and all(task.metrics[0] in found for found in parts.values())
+            parts and all(task.metrics[0] in metrics_of_part for metrics_of_part in parts.values())
             for task in known
             for parts in [scores[task.title]]
         )

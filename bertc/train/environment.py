@@ -60,8 +60,8 @@ def tell_time(
     """Note the estimated duration of a run."""
     time = cost_here(resolved, corpus, world).time
     if time.seconds_total > WORTH_TELLING:
-        told = duration_text(time.seconds_total)
-        display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
+        duration = duration_text(time.seconds_total)
+        display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
 
 
 def _lock(resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None) -> Lock:

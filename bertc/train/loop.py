@@ -145,10 +145,10 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            found = _evaluate(session, phase)
+            evaluation = _evaluate(session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
             if phase.stage.patience:
-                heed(session, phase.stage, found)
+                heed(session, phase.stage, evaluation)
         session.ranks.stop.check()
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
@@ -169,21 +169,21 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: Phase) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    found = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
-    bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
+    evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
+    bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.alike():
             raise DataError(
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
             )
-    session.metrics.write({**session.address(stage, "eval"), **found.fields()})
+    session.metrics.write({**session.address(stage, "eval"), **evaluation.fields()})
     progress.evaluated = progress.step
-    losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
-    guess = "" if found.unigram_loss is None else f" (unigram {found.unigram_loss:.3f})"
-    guess += "".join(f"; {line}" for line in score_lines(found))
+    losses = ", ".join(f"{name} {value:.3f}" for name, value in evaluation.losses.items())
+    guess = "" if evaluation.unigram_loss is None else f" (unigram {evaluation.unigram_loss:.3f})"
+    guess += "".join(f"; {line}" for line in score_lines(evaluation))
     session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
-    return found
+    return evaluation
 
 
 def _log(session: Session, stage: Stage, learning_rate: float) -> None:

@@ -63,7 +63,7 @@ class Phase:
     def judged(self) -> bool:
         """True if there is anything to evaluate on: a task may have training examples only."""
         data = self.data
-        return not isinstance(data, TaskData) or any(own.parts for own in data.sets)
+        return not isinstance(data, TaskData) or any(task_set.parts for task_set in data.sets)
 
     def feed(self, session: Session, first: int) -> Feed | TaskFeed:
         """This process's batches of the stage, from step ``first`` of the stage on."""
