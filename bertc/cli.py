@@ -29,8 +29,8 @@ def main() -> None:
         from bertc.failures import exit_code
 
         # Libraries turn the interruption of their import into errors of their own.
-        found = KeyboardInterrupt() if signals.interrupted else error
-        code = exit_code(found, color=in_color(sys.stderr))
+        cause = KeyboardInterrupt() if signals.interrupted else error
+        code = exit_code(cause, color=in_color(sys.stderr))
     finally:
         signals.restore()
     sys.exit(code)

@@ -64,18 +64,18 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
         DataError, MissingInputError: as ``transformers``.
     """
     vocabulary = Unlearned(resolved)
-    found = family_for(resolved, vocabulary.pad)
-    if isinstance(found, Obstacle):
-        raise DataError(f"transformers has no model of this spec: {found}", help=OTHERWISE)
+    family = family_for(resolved, vocabulary.pad)
+    if isinstance(family, Obstacle):
+        raise DataError(f"transformers has no model of this spec: {family}", help=OTHERWISE)
     if resolved.stages[0].pack:
         raise DataError("pack=true stands in the way: transformers packs no rows", help=OTHERWISE)
-    asked = {term.objective.kind for term in resolved.stages[0].objective}
-    parts = asked | ({"pooler"} if resolved.encoder.pooler else set())
-    chosen = found.class_for(frozenset(parts))
-    if chosen is None or not asked <= chosen.parts & LABELS.keys():
+    kinds = {term.objective.kind for term in resolved.stages[0].objective}
+    parts = kinds | ({"pooler"} if resolved.encoder.pooler else set())
+    chosen = family.class_for(frozenset(parts))
+    if chosen is None or not kinds <= chosen.parts & LABELS.keys():
         raise DataError(
-            f"objective={'+'.join(sorted(asked))} stands in the way: transformers has no class of "
-            f"the {found.title} layout for it",
+            f"objective={'+'.join(sorted(kinds))} stands in the way: transformers has no class of "
+            f"the {family.title} layout for it",
             help=OTHERWISE,
         )
     try:
@@ -85,7 +85,7 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
             "transformers is not installed, and --against transformers runs it",
             help=f"pip install transformers; {OTHERWISE}",
         ) from None
-    return getattr(package, chosen.name), hf_config(found, resolved.encoder, vocabulary, chosen)
+    return getattr(package, chosen.name), hf_config(family, resolved.encoder, vocabulary, chosen)
 
 
 def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:

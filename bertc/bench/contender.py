@@ -22,7 +22,7 @@ from bertc.planning.schedules import rate
 from bertc.step.feed import Feed
 from bertc.step.synthetic import RandomText, first_step
 
-ENDLESS = 10**9
+UNBOUNDED_STEPS = 10**9
 SMALL = {
     "layers": 1, "hidden": 32, "heads": 2, "seq": 16, "batch": 4, "microbatch": 2, "steps": 10,
     "vocab": WordPiece(size=64), "compile": "off",
@@ -59,7 +59,7 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
         model = build(resolved, plan.device)
         model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         update, done = first_step(resolved, model, plan), count()
-        with kept_memory(), Feed(text, 0, ENDLESS, device, update.corrupt) as feed:
+        with kept_memory(), Feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt) as feed:
 
             def step() -> float:
                 waited, index = 0.0, next(done)

@@ -103,7 +103,7 @@ class BenchReport:
     def summary(self) -> str:
         """A table of the contenders, and bertc's memory, waits and compilation."""
         stage, machine = self.resolved.stages[0], self.surroundings.machine
-        own, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
+        ours, best, rounds = self.timings[0], self.best_other, len(self.timings[0].seconds)
         lines = [
             f"{self.resolved.name}, stage {stage.name}: {stage.batch:,} x {stage.seq:,} tokens a "
             f"step in micro-batches of {self.plan.microbatches[0]:,}; random tokens in full rows",
@@ -117,7 +117,7 @@ class BenchReport:
             *(self._row(timing) for timing in self.timings),
             "",
             *self._about_memory(),
-            f"data: bertc waits {own.wait_share:.1%} of a step for its batch; the others have "
+            f"data: bertc waits {ours.wait_share:.1%} of a step for its batch; the others have "
             "theirs on the device, masked, before the clock starts",
             *(
                 f"{t.contender.name}: {t.graphs.compiled} graphs, {t.graphs.breaks} graph breaks, "
@@ -150,18 +150,18 @@ class BenchReport:
         )
 
     def _row(self, timing: Timing) -> str:
-        found = self._contender(timing)
-        seconds, peak = found["seconds"], timing.peak_bytes
+        fields = self._contender(timing)
+        seconds, peak = fields["seconds"], timing.peak_bytes
         return COLUMNS.format(
             timing.contender.name,
             f"{1000 * timing.median:,.1f}",
             f"{1000 * seconds['quartile1']:,.1f}-{1000 * seconds['quartile3']:,.1f}",
-            f"{found['tokens_per_second']:,.0f}",
-            f"{found['matmul_share']:.1%}",
-            "" if found["mfu"] is None else f"{found['mfu']:.1%}",
+            f"{fields['tokens_per_second']:,.0f}",
+            f"{fields['matmul_share']:.1%}",
+            "" if fields["mfu"] is None else f"{fields['mfu']:.1%}",
             duration_text(timing.first_seconds),
             "" if peak is None else bytes_text(peak),
-            f"{found['ratio']:.2f}",
+            f"{fields['ratio']:.2f}",
         )
 
     def _contender(self, timing: Timing) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def bench(
     plan = make_plan(resolved)
     resolved = resolved.as_in(resolved.stages[0])
     make = partial(_contenders, resolved, plan, _baseline(against), compiled)
-    own = make()[0]
+    bertc_contender = make()[0]
     device = torch.device(plan.device)
     dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
 
@@ -57,7 +57,7 @@ def bench(
         timings = take_turns(make, device, rounds, display.note)
         matmul = max(before, matmul_flops_per_second(device, dtype))
         if profile:
-            _profile(own, device, profile)
+            _profile(bertc_contender, device, profile)
     machine = detect(resolved.run.device)
     return BenchReport(resolved, plan, timings, Surroundings(machine, matmul, tuple(sys.argv[1:])))
 
@@ -76,14 +76,14 @@ def _contenders(
 ) -> tuple[Contender, ...]:
     """bertc as a run would train here first, then the others."""
     title = f"bertc {plan.precision}"
-    own = [bertc(resolved, plan, title + ", compiled" * plan.compile)]
+    ours = [bertc(resolved, plan, title + ", compiled" * plan.compile)]
     if compiled and not plan.compile:
-        own.append(bertc(resolved, replace(plan, compile=True), f"{title}, compiled"))
+        ours.append(bertc(resolved, replace(plan, compile=True), f"{title}, compiled"))
     match against:
         case None:
-            return tuple(own)
+            return tuple(ours)
         case "transformers":
-            return (*own, *transformers(resolved, plan, compiled))
+            return (*ours, *transformers(resolved, plan, compiled))
         case unreachable:
             assert_never(unreachable)
 

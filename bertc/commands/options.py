@@ -26,7 +26,7 @@ def _quoted(specs: list[str]) -> list[str]:
     Two values of one setting are two specs.
     """
     lone = [re.fullmatch(r"(\w+)=[^\s=]+", spec) for spec in specs]
-    names = {found.group(1) for found in lone if found}
+    names = {match.group(1) for match in lone if match}
     if len(specs) > 1 and ("=" in specs or len(names) == len(specs)):
         raise typer.BadParameter(f'did you forget the quotes around one spec? "{" ".join(specs)}"')
     return specs
@@ -63,8 +63,8 @@ ProfileOption = Annotated[
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(wanted: bool) -> None:
+    if wanted:
         from bertc import __version__
 
         typer.echo(f"bertc {__version__}")

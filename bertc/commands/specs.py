@@ -35,12 +35,12 @@ def check(specs: SpecsArgument, set: SetOption = None) -> None:
 
     wrong = False
     for spec in specs:
-        found = Diagnostics()
+        findings = Diagnostics()
         try:
-            points = run(spec, set or (), found)
+            points = run(spec, set or (), findings)
             typer.echo(f"{spec}: fine" + (f", {points} points" * (points > 1)))
-            if found.remarks:
-                typer.echo(render(found.remarks, color=in_color(sys.stdout)))
+            if findings.remarks:
+                typer.echo(render(findings.remarks, color=in_color(sys.stdout)))
         except SpecError as error:
             typer.echo(render(error.diagnostics, color=in_color(sys.stdout)))
             wrong = True
@@ -119,17 +119,17 @@ def estimate(
 
     began = cores.cpu_times() if device == "cpu" else None
     counting = convention_named(convention)
-    found = [point for spec in specs for point in points(spec, set or ())]
+    programs = [point for spec in specs for point in points(spec, set or ())]
     estimates = [
         run(point, device, counting, world, lengths)
-        for point, lengths in zip(found, row_lengths(found), strict=True)
+        for point, lengths in zip(programs, row_lengths(programs), strict=True)
     ]
     if json:
         typer.echo(as_json(estimates, where=where))
         return
     typer.echo(where_table(estimates) if where else as_table(estimates))
-    if told := cores.slowdown_note(cores.taken_by_others(began)):
-        typer.echo(told)
+    if remark := cores.slowdown_note(cores.taken_by_others(began)):
+        typer.echo(remark)
 
 
 @app.command()

@@ -56,7 +56,9 @@ def launch(arguments: Sequence[str], processes: int, folder: Path) -> int:
         try:
             elastic_launch(config, sys.executable)("-m", "bertc.cli", *arguments)
         except ChildFailedError as error:
-            return _code({rank: one.exitcode for rank, one in error.failures.items()}, folder)
+            return _code(
+                {rank: failure.exitcode for rank, failure in error.failures.items()}, folder
+            )
         except SignalException as error:
             return 128 + int(error.sigval)
     return 0

@@ -186,7 +186,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
         dist.destroy_process_group()
     # After the except block, so that the tensors of the failed step are freed.
     if lost:
-        raise _lost(rank, stop, saved)
+        raise _peer_lost(rank, stop, saved)
 
 
 def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
@@ -210,7 +210,7 @@ def _is_lost(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in str(error) for word in words)
 
 
-def _lost(rank: int, stop: Stop, saved: Path) -> BaseException:
+def _peer_lost(rank: int, stop: Stop, saved: Path) -> BaseException:
     """The exception that ends this process after a peer died, raised after a grace period."""
     end = time.monotonic() + WAY_SECONDS
     while not stop.received and time.monotonic() < end:

@@ -169,7 +169,7 @@ def in_one_order(run: Run) -> bool:
 
 
 @contextmanager
-def determinism(asked: bool = True) -> Iterator[None]:
+def determinism(enabled: bool = True) -> Iterator[None]:
     """Make sums the same to the bit in every run inside this block, if asked for.
 
     Kernels are slower then. On a GPU the backward of attention works in one block a head, scattered
@@ -185,7 +185,7 @@ def determinism(asked: bool = True) -> Iterator[None]:
         # The warning is about writing into outputs of a layer's parts, which bertc does not do.
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
-        if asked:
+        if enabled:
             stack.enter_context(_deterministic_libraries())
             stack.enter_context(_deterministic_kernels())
         yield

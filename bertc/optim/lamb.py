@@ -43,9 +43,9 @@ class ForeachRule:
         unadapted = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
         self._adapted = set(parameters) - unadapted
         self._device = next(iter(parameters.values())).device
-        self._one_by_one = compiled and self._device.type == "cpu"
+        self._per_tensor = compiled and self._device.type == "cpu"
         self._move = _move
-        if self._one_by_one:
+        if self._per_tensor:
             self._move = torch.compile(_move, fullgraph=True, dynamic=True)
 
     heeds = False
@@ -62,7 +62,7 @@ class ForeachRule:
         scalars = torch.tensor([rate, corrections[0], math.sqrt(corrections[1])])
         scalars = scalars.to(self._device, non_blocking=True)
         active = [name for name, p in self._parameters.items() if p.grad is not None]
-        for names in [[name] for name in active] if self._one_by_one else [active]:
+        for names in [[name] for name in active] if self._per_tensor else [active]:
             weights = [self._parameters[name] for name in names]
             self._move(
                 self._rule,

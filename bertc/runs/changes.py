@@ -88,13 +88,16 @@ def _refuse_more_steps(old: Resolved, new: Resolved, run: Path | None) -> None:
 def _training_on(run: Path | None, steps: int) -> str:
     """The command for a new run of the same spec that begins with this run's weights."""
     folder = run or Path("RUN")
-    spec, told = folder / "spec.bertc", list[str]()
+    spec, overrides = folder / "spec.bertc", list[str]()
     if is_file(spec):
         text = read_text(spec, 4 * LARGEST_TEXT)
         point = [line for line in text.splitlines() if line.startswith(POINT)][-1:]
-        told = [*overrides_in(text), *(v for line in point for v in values_of(line[len(POINT) :]))]
-    told = [*told, f'init="{folder}"', f"steps={steps}"]
-    words = ["bertc", "train", str(spec), *(word for each in told for word in ("--set", each))]
+        overrides = [
+            *overrides_in(text),
+            *(v for line in point for v in values_of(line[len(POINT) :])),
+        ]
+    overrides = [*overrides, f'init="{folder}"', f"steps={steps}"]
+    words = ["bertc", "train", str(spec), *(word for each in overrides for word in ("--set", each))]
     return shlex.join([*words, "--out", f"{folder}-on"])
 
 

@@ -128,8 +128,8 @@ def _render(value: Mapping[str, Any]) -> bytes:
 def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
     """The bytes of the manifest, with a checksum of its content."""
     content = {"schema": 1, "step": step, "files": files, "facts": facts}
-    own = hashlib.sha256(_render(content)).hexdigest()
-    return _render({"content": content, "sha256": own})
+    digest = hashlib.sha256(_render(content)).hexdigest()
+    return _render({"content": content, "sha256": digest})
 
 
 def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
@@ -201,12 +201,12 @@ def verify(folder: Path) -> Checkpoint:
 def _faults(folder: Path) -> Iterator[str]:
     """Yield the faults of a checkpoint."""
     try:
-        found = {path.name for path in folder.iterdir()}
-        for name in sorted({*CONTENT, MANIFEST} - found):
+        names = {path.name for path in folder.iterdir()}
+        for name in sorted({*CONTENT, MANIFEST} - names):
             yield f"{name} is missing"
-        for name in sorted(found - {*CONTENT, MEMORY, BEST, MANIFEST}):
+        for name in sorted(names - {*CONTENT, MEMORY, BEST, MANIFEST}):
             yield f"{name} does not belong there"
-        for name in sorted(found):
+        for name in sorted(names):
             if (folder / name).is_symlink() or not is_file(folder / name):
                 yield f"{name} is not a plain file"
         try:
@@ -216,7 +216,7 @@ def _faults(folder: Path) -> Iterator[str]:
             return
         if folder.name != f"step-{content['step']:08d}":
             yield f"{MANIFEST} is of step {content['step']}"
-        for name in sorted({*content["files"]} ^ (found - {MANIFEST})):
+        for name in sorted({*content["files"]} ^ (names - {MANIFEST})):
             yield f"{name} is " + ("missing" if name in content["files"] else "not of it")
         for name in sorted(content["files"]):
             stated, path = content["files"][name], folder / name

@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bertc.runs.groups import Group, Summary, grouped
 from bertc.runs.plot import save
-from bertc.runs.results import Group, Run, Score, Seen, Summary, find_runs, grouped
+from bertc.runs.results import Run, Score, Seen, find_runs
 
 WIDEST = 10_000
 """Characters of the console for tables, more than any table takes."""
@@ -49,12 +50,12 @@ class Results:
 
     def _block(self, group: Group) -> list[str]:
         """The lines of a group: its folder, settings that differ from like groups, and scores."""
-        alike = [other for other in self.groups if {*other.last} == {*group.last}]
-        differ = [n for n in group.settings if len({other.settings[n] for other in alike}) > 1]
-        told = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
+        alike = [each for each in self.groups if {*each.last} == {*group.last}]
+        differ = [n for n in group.settings if len({each.settings[n] for each in alike}) > 1]
+        settings = [f"{name}={group.settings[name]}" for name in differ if group.settings[name]]
         runs = _seeds(group).replace("\n", ", ")
         lines = [f"{group.place}  (seeds: {runs})"]
-        for text in told:
+        for text in settings:
             lines += wrap(text, BLOCK_WIDE, initial_indent="  ", subsequent_indent=" " * 6)
         titles = {score: heading(score).replace("\n", " ") for score in group.last}
         width = max(map(len, titles.values()), default=0)
@@ -77,10 +78,14 @@ class Results:
         if any(average is not None for average in averages):
             table.add_column("GLUE", justify="right")
         for group, average in zip(self.groups, averages, strict=True):
-            told = ["\n".join(_told(group))] if self._many_settings else group.settings.values()
+            setting_cells = (
+                ["\n".join(_setting_texts(group))]
+                if self._many_settings
+                else group.settings.values()
+            )
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
-            table.add_row(group.place, *told, _seeds(group), *cells, *last)
+            table.add_row(group.place, *setting_cells, _seeds(group), *cells, *last)
         console = Console(width=WIDEST, highlight=False, no_color=True)
         with console.capture() as captured:
             console.print(table)
@@ -90,7 +95,7 @@ class Results:
     def _many_settings(self) -> bool:
         """True if columns of settings would take too much of a line."""
         columns = {n: [g.settings[n] for g in self.groups] for n in self.groups[0].settings}
-        return sum(max(map(len, (n, *own))) for n, own in columns.items()) > SETTINGS_WIDE
+        return sum(max(map(len, (n, *texts))) for n, texts in columns.items()) > SETTINGS_WIDE
 
     def _notes(self) -> list[str]:
         shown = "mean ± deviation and best over the seeds, of the last evaluations"
@@ -106,8 +111,8 @@ class Results:
 
     def _label(self, group: Group) -> str:
         """The label of a group in a plot."""
-        told = [] if self._many_settings else _told(group)
-        return "\n".join([*(told or [group.place]), *filter(None, [group.standing])])
+        settings = [] if self._many_settings else _setting_texts(group)
+        return "\n".join([*(settings or [group.place]), *filter(None, [group.standing])])
 
     def plot(self, path: Path) -> None:
         """Draw the scores of each group with their deviations, as a PNG.
@@ -123,11 +128,13 @@ class Results:
         axes = figure.subplots()
         for number, score in enumerate(scores):
             aside = (number - (len(scores) - 1) / 2) * 0.6 / len(scores)
-            found = {i + aside: g.last[score] for i, g in enumerate(self.groups) if score in g.last}
+            summaries = {
+                i + aside: g.last[score] for i, g in enumerate(self.groups) if score in g.last
+            }
             axes.errorbar(
-                list(found),
-                [summary.mean for summary in found.values()],
-                yerr=[summary.deviation for summary in found.values()],
+                list(summaries),
+                [summary.mean for summary in summaries.values()],
+                yerr=[summary.deviation for summary in summaries.values()],
                 fmt="o",
                 capsize=4,
                 label=heading(score).replace("\n", " "),
@@ -158,7 +165,7 @@ def heading(score: Score) -> str:
     return f"{task} {part}\n{metric}"
 
 
-def _told(group: Group) -> list[str]:
+def _setting_texts(group: Group) -> list[str]:
     return [f"{name}={text}" for name, text in group.settings.items() if text]
 
 
@@ -190,7 +197,7 @@ def _group(group: Group) -> dict[str, Any]:
         "seeds": group.seeds,
         "glue_average": group.glue,
         "last": [_summary(score, summary, ()) for score, summary in group.last.items()],
-        "best": [_summary(score, *found) for score, found in group.best.items()],
+        "best": [_summary(score, *best) for score, best in group.best.items()],
         "runs": [_run(run) for run in group.runs],
     }
 

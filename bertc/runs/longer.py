@@ -38,8 +38,8 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
             )
     if "steps" in settings:
         resolved = longer(resolved, settings["steps"])
-    own: dict[str, Any] = {name: settings[name] for name in OF_STAGES if name in settings}
-    stages = tuple(stage.model_copy(update=own) for stage in resolved.stages)
+    of_stages: dict[str, Any] = {name: settings[name] for name in OF_STAGES if name in settings}
+    stages = tuple(stage.model_copy(update=of_stages) for stage in resolved.stages)
     fits = {name: settings[name] for name in OF_RUNS if name in settings}
     run = resolved.run.model_copy(update=fits)
     return resolved.model_copy(update={"stages": stages, "run": run})
@@ -48,10 +48,10 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
 def longer(old: Resolved, steps: int) -> Resolved:
     """The program with ``steps`` steps, its last stage longer or shorter."""
     *before, last = old.stages
-    own = last.steps + steps - old.steps
-    total = last.optimizer.schedule_steps(own if last.schedule_start else steps)
+    stage_steps = last.steps + steps - old.steps
+    total = last.optimizer.schedule_steps(stage_steps if last.schedule_start else steps)
     warmup = last.optimizer.warmup_steps(total)
-    update = {"steps": own, "schedule_steps": total, "warmup_steps": warmup}
+    update = {"steps": stage_steps, "schedule_steps": total, "warmup_steps": warmup}
     return old.model_copy(update={"stages": (*before, last.model_copy(update=update))})
 
 
@@ -59,14 +59,14 @@ def why_not_longer(old: Resolved, new: Resolved) -> str:
     """The reason why steps done under ``old`` are no first steps of ``new``; "" if they are."""
     if len(old.stages) > 1:
         return "its stages share out its steps"
-    stage, other = old.stages[0], new.stages[0]
+    stage, new_stage = old.stages[0], new.stages[0]
     if stage.patience:
         return "it ends with the weights of its best evaluation (patience)"
     if stage.memory:
         return "what its rows remember ends with it (memory)"
     compared = range(0, old.steps, max(1, old.steps // RATES_COMPARED))
-    if any(rate(stage, step) != rate(other, step) for step in (*compared, old.steps - 1)):
+    if any(rate(stage, step) != rate(new_stage, step) for step in (*compared, old.steps - 1)):
         kind = stage.optimizer.schedule.kind
-        made = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
-        return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{made})"
+        warmup = " and a warm-up that is a part of them" * isinstance(stage.optimizer.warmup, float)
+        return f"its learning rate is made for {old.steps:,} steps (schedule={kind}{warmup})"
     return ""

@@ -62,7 +62,7 @@ class Clock:
         """Seconds of the last evaluation; None before one was timed."""
         stages = session.resolved.stages
         self._begin()
-        self._warm = self._told = False
+        self._warm = self._pace_noted = False
         # Worked out once: it takes milliseconds, and a step may take few.
         self._step_flops = [s.batch * executed_flops(s, s.batch).train for s in stages]
 
@@ -77,9 +77,9 @@ class Clock:
         if not self._warm:
             self._begin()
             self._warm = True
-        elif not self._told and self._knows_pace():
+        elif not self._pace_noted and self._knows_pace():
             self._tell_pace(self._standing(stage, loss))
-            self._told = True
+            self._pace_noted = True
 
     def _knows_pace(self) -> bool:
         progress = self._session.progress
@@ -93,21 +93,21 @@ class Clock:
         if standing.seconds_left < WORTH_TELLING:
             return
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
-        told = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
+        text = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"
         taken = taken_by_others(self._moment) if self._session.ranks.world.size == 1 else 0.0
         if taken >= NOTABLE_CORES:
-            told += f"; other processes take {taken:.1f} of {available_cores()} cores"
+            text += f"; other processes take {taken:.1f} of {available_cores()} cores"
             if not waiting_is_configured():
-                told += ", which are shared better when stopped and resumed"
-        self._session.display.note(told)
+                text += ", which are shared better when stopped and resumed"
+        self._session.display.note(text)
 
     def _standing(self, stage: Stage, loss: float) -> Standing:
         progress, stages = self._session.progress, self._session.resolved.stages
         seconds = max(1e-9, progress.seconds - self._seconds)
         # In steps of this stage: those of a deeper network, or of longer rows, take longer.
-        own = self._step_flops[stages.index(stage)]
+        step_flops = self._step_flops[stages.index(stage)]
         left = sum(
-            max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * (flops / own)
+            max(0, s.first_step + s.steps - max(progress.step, s.first_step)) * (flops / step_flops)
             for s, flops in zip(stages, self._step_flops, strict=True)
         )
         speed, evaluation = (progress.tokens - self._tokens) / seconds, self.evaluation_seconds
@@ -129,5 +129,5 @@ def _evaluated_tokens(stage: Stage, data: AnyData, examples: int) -> int:
     """Tokens that an evaluation on ``examples`` held-out examples reads; of text an upper bound."""
     if not isinstance(data, TaskData):
         return examples * stage.seq
-    parts = [rows for own in data.sets for _, rows in own.parts.values()]
+    parts = [rows for task_set in data.sets for _, rows in task_set.parts.values()]
     return sum(len(rows.token_ids) for rows in parts)

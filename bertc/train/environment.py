@@ -37,11 +37,11 @@ def note_beginning(
         # Only now: a first try whose text cannot be read must not take the folder's name.
         folder.start(resolved, spec_text)
     if lock:
-        found = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
+        pairs = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
         if source:  # read again, for there is no checkpoint yet
-            found["the weights of init: sha256"] = (lock.init, source.sha256)
+            pairs["the weights of init: sha256"] = (lock.init, source.sha256)
         changes.refuse(
-            [f"{name} {old} -> {new}" for name, (old, new) in found.items() if old != new]
+            [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
         )
         if (before := folder.read_resolved()).steps < resolved.steps:
             display.note(f"made for {before.steps:,} steps, the run goes on to {resolved.steps:,}")
@@ -49,7 +49,9 @@ def note_beginning(
     else:
         with durable.writing(folder.tokenizer):
             corpus.vocabulary.save(folder.tokenizer)
-        _surroundings(resolved, plan, corpus, source).write(folder.lock)
+        _lock(resolved, plan, corpus, source).write(folder.lock)
+    for text in source.lines() if source else ():
+        display.note(text)
 
 
 def tell_time(
@@ -58,13 +60,11 @@ def tell_time(
     """Note the estimated duration of a run."""
     time = cost_here(resolved, corpus, world).time
     if time.seconds_total > WORTH_TELLING:
-        told = duration_text(time.seconds_total)
-        display.note(f"{resolved.steps:,} steps are estimated to take {told} on {time.device}")
+        duration = duration_text(time.seconds_total)
+        display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
 
 
-def _surroundings(
-    resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None
-) -> Lock:
+def _lock(resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None) -> Lock:
     """The lock of this run: everything beside the program that decides its result."""
     return Lock(
         resolved=resolved.fingerprint(),

@@ -62,9 +62,9 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target = resolved.as_in(first)
     assert first.grow is not None, "a stage that begins from another network says how"
-    places, misfits = fit(old, tensors.keys(), target, first.grow)
-    if misfits:
-        raise refusal(folder, misfits, old, target)
+    places, mismatches = fit(old, tensors.keys(), target, first.grow)
+    if mismatches:
+        raise refusal(folder, mismatches, old, target)
     notes = (*_differences(old, target), *_new(places, old, target))
     return Source(folder, tensors, places, _digest(tensors), notes)
 

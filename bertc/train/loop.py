@@ -2,27 +2,21 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from bertc.data import Progress, Silent, TaskData
+from bertc.data import Silent, TaskData
 from bertc.diagnostics import DataError, StoppedError
-from bertc.distributed.engines import trained_names
 from bertc.distributed.process_group import joined, world_here
 from bertc.evaluation.held_out import (
     Evaluation,
-    counted,
-    evaluate,
-    heldout_rows,
     score_lines,
-    unigram_nats,
 )
-from bertc.evaluation.tasks import evaluate_tasks
 from bertc.host.display import choose
 from bertc.host.heap import kept_memory
 from bertc.host.machine import kernels
@@ -30,24 +24,24 @@ from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.host.profile import profiling
 from bertc.host.signals import Stop
 from bertc.ir.learning.optimizer import Lamb
-from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Inputs
-from bertc.optim.lamb import Moments
-from bertc.optim.optimizers import Rule, make_rule, zero_moments
+from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
 from bertc.step.feed import Batch, Feed, to_inputs
-from bertc.step.step import StepResult, TrainStep, make_objective
-from bertc.step.task_feed import TaskFeed, examples_at_once
+from bertc.step.step import StepResult
+from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
-from bertc.train.patience import heed, refuse_unjudged
+from bertc.train.opening import open_session
+from bertc.train.patience import heed
+from bertc.train.phase import Phase, update_rule
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
-from bertc.train.session import Session, open_session
+from bertc.train.session import Session
 
 
 def train(
@@ -100,83 +94,6 @@ def train(
                 return finish(session)
 
 
-class _Phase:
-    """A stage in progress: its data, objective and training step."""
-
-    def __init__(self, session: Session, index: int) -> None:
-        resolved, plan = session.resolved, session.plan
-        self.stage = resolved.stages[index]
-        self.data = session.corpus.stage(index)
-        self.microbatch = plan.microbatches[index]
-        if isinstance(self.data, TaskData):
-            refuse_unjudged(self.stage, self.data)
-            fitting, device = self.microbatch, session.device
-            self.microbatch = examples_at_once(self.data, self.stage, fitting, device)
-        self.model = session.model
-        for network in self.model.networks():
-            network.recompute = plan.recompute[index]
-        self.objective = session.engine.take_up(
-            make_objective(self.model, self.stage, plan.compile),
-            trained_names(self.stage),
-        )
-        self.step = TrainStep(
-            self.model,
-            self.stage,
-            session.tables,
-            _rule(session, self.stage, session.engine.parameters, session.moments),
-            self.objective,
-            self.microbatch,
-            resolved.run.seed,
-            session.ranks,
-            session.engine,
-            session.copies,
-            session.remembered,
-        )
-        self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens, session.device)
-
-    @property
-    def judged(self) -> bool:
-        """True if there is anything to evaluate on: a task may have training examples only."""
-        data = self.data
-        return not isinstance(data, TaskData) or any(own.parts for own in data.sets)
-
-    def feed(self, session: Session, first: int) -> Feed | TaskFeed:
-        """This process's batches of the stage, from step ``first`` of the stage on."""
-        rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
-        if isinstance(self.data, TaskData):
-            at_once = self.microbatch * self.stage.rows_an_example
-            return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
-        corrupt = self.step.corrupt
-        return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
-
-    def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
-        """Evaluate on about the first ``examples`` held-out examples; tasks on all of theirs."""
-        if isinstance(self.data, TaskData):
-            reading, stop = session.engine.reading, session.ranks.stop
-            return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
-        rows = heldout_rows(self.stage, self.microbatch, session.ranks)
-        return evaluate(
-            self.model,
-            self.stage,
-            self.objective,
-            counted(self.data, rows, examples, progress),
-            session.tables,
-            self.nats,
-            self.microbatch,
-            session.resolved.run.seed,
-            session.ranks,
-        )
-
-
-def _rule(
-    session: Session, stage: Stage, parameters: Mapping[str, Tensor], moments: Moments
-) -> Rule:
-    table = model_weights(session.resolved.as_in(stage))
-    done = session.progress.step - stage.counted_from
-    add = session.ranks.add if session.copies < session.ranks.world.size else None
-    return make_rule(stage.optimizer, table, parameters, moments, done, session.plan.compile, add)
-
-
 def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     """Train the steps of a stage that are left, in time order."""
     stage, progress = session.resolved.stages[index], session.progress
@@ -186,7 +103,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     session.enter(stage)
     if not stage.remembers(progress.step):
         session.remembered.memory = None
-    phase = _Phase(session, index)
+    phase = Phase(session, index)
     if session.plan.compile and progress.step < end and not stage.tasks:
         _compile(session, phase)
     elif session.ranks.many:
@@ -216,7 +133,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             progress.seconds += lap()
 
 
-def _pause(session: Session, phase: _Phase, end: int, clock: Clock) -> None:
+def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
     """Between two steps: evaluate and save if due, and stop if asked to.
 
     An evaluation that a signal interrupts is repeated on resume: the checkpoint says it is due.
@@ -228,10 +145,10 @@ def _pause(session: Session, phase: _Phase, end: int, clock: Clock) -> None:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
-            found = _evaluate(session, phase)
+            evaluation = _evaluate(session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
             if phase.stage.patience:
-                heed(session, phase.stage, found)
+                heed(session, phase.stage, evaluation)
         session.ranks.stop.check()
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
@@ -249,24 +166,24 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
             raise session.ranks.stop.error(message) from None
 
 
-def _evaluate(session: Session, phase: _Phase) -> Evaluation:
+def _evaluate(session: Session, phase: Phase) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    found = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
-    bad = [name for name, value in found.losses.items() if not math.isfinite(value)]
+    evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
+    bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.alike():
             raise DataError(
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
             )
-    session.metrics.write({**session.address(stage, "eval"), **found.fields()})
+    session.metrics.write({**session.address(stage, "eval"), **evaluation.fields()})
     progress.evaluated = progress.step
-    losses = ", ".join(f"{name} {value:.3f}" for name, value in found.losses.items())
-    guess = "" if found.unigram_loss is None else f" (unigram {found.unigram_loss:.3f})"
-    guess += "".join(f"; {line}" for line in score_lines(found))
+    losses = ", ".join(f"{name} {value:.3f}" for name, value in evaluation.losses.items())
+    guess = "" if evaluation.unigram_loss is None else f" (unigram {evaluation.unigram_loss:.3f})"
+    guess += "".join(f"; {line}" for line in score_lines(evaluation))
     session.display.note(f"step {progress.step:,}: held-out {losses}{guess}")
-    return found
+    return evaluation
 
 
 def _log(session: Session, stage: Stage, learning_rate: float) -> None:
@@ -277,7 +194,7 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
 
 
 def _step(
-    session: Session, phase: _Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
+    session: Session, phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
 ) -> StepResult:
     waiting = session.ranks.stop.step()
     with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs), waiting:
@@ -285,7 +202,7 @@ def _step(
 
 
 @contextmanager
-def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs | None) -> Iterator[None]:
+def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> Iterator[None]:
     """Turn out-of-memory errors into one that names a micro-batch that fits; saves first."""
     try:
         yield
@@ -302,7 +219,7 @@ def _naming_what_fits(session: Session, phase: _Phase, inputs: Inputs | None) ->
     raise out_of_memory(phase.stage, phase.microbatch, rehearse)
 
 
-def _rehearse(session: Session, phase: _Phase) -> None:
+def _rehearse(session: Session, phase: Phase) -> None:
     """Run forward and backward of the first micro-batch, without an update."""
     if isinstance(phase.data, TaskData):
         with phase.feed(session, 0) as feed:
@@ -311,7 +228,7 @@ def _rehearse(session: Session, phase: _Phase) -> None:
         phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
 
 
-def _compile(session: Session, phase: _Phase) -> None:
+def _compile(session: Session, phase: Phase) -> None:
     """Warm up compilation (train step and evaluation) without updating weights.
 
     No signal is checked while the compiler runs, so the state is saved first.
@@ -336,15 +253,15 @@ def _tokens(session: Session, stage: Stage, batch: Batch) -> int:
     return session.ranks.world.size * sum(part.originals.numel() for part in batch.columns)
 
 
-def _first_batch(session: Session, phase: _Phase) -> Inputs:
+def _first_batch(session: Session, phase: Phase) -> Inputs:
     assert not isinstance(phase.data, TaskData), "asked only of text"
     rows = session.ranks.rows(phase.stage.batch)
     return to_inputs(phase.data.train(0, rows), session.device)
 
 
-def _compile_rule(session: Session, phase: _Phase) -> None:
+def _compile_rule(session: Session, phase: Phase) -> None:
     """Compile the update rule on copies of the weights."""
     copies = {n: nn.Parameter(p.detach().clone()) for n, p in phase.model.named_parameters()}
     for copy in copies.values():
         copy.grad = torch.zeros_like(copy)
-    _rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)
+    update_rule(session, phase.stage, copies, zero_moments(copies)).update(0.0)

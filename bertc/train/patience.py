@@ -16,7 +16,7 @@ def refuse_unjudged(stage: Stage, data: TaskData) -> None:
     Raises:
         DataError: if no task of the stage has a dev part.
     """
-    if stage.patience and not any(own.parts for own in data.sets):
+    if stage.patience and not any(task_set.parts for task_set in data.sets):
         raise DataError(
             f"stage {stage.name} has patience = {stage.patience}, and no task of it a part to be "
             "judged by",
@@ -24,15 +24,15 @@ def refuse_unjudged(stage: Stage, data: TaskData) -> None:
         )
 
 
-def heed(session: Session, stage: Stage, found: Evaluation) -> None:
+def heed(session: Session, stage: Stage, evaluation: Evaluation) -> None:
     """Keep the weights of the best evaluation, and end the stage with them after enough others.
 
     Steps that are skipped count as made: the next stage begins at its usual step.
     """
     progress, end = session.progress, stage.first_step + stage.steps
-    score = session.ranks.share(mean_score(stage, found.scores))
+    score = session.ranks.share(mean_score(stage, evaluation.scores))
     if progress.best is None or score > progress.best.score:
-        progress.best = Best(progress.step, score, found.fields())
+        progress.best = Best(progress.step, score, evaluation.fields())
         session.keep_best()
     else:
         progress.best.waited += 1
@@ -48,12 +48,12 @@ def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
         session.best = {}
         return
     session.go_back_to_best()
-    told = Ended(step=best.step, ended=ended, end=end)
-    session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": told})
-    session.display.note(describe(told))
+    ended_at = Ended(step=best.step, ended=ended, end=end)
+    session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": ended_at})
+    session.display.note(describe(ended_at))
 
 
-def describe(told: Ended) -> str:
+def describe(end: Ended) -> str:
     """A line on the end of a stage with patience."""
-    early = "stopped early at" if told["ended"] < told["end"] else "ended at"
-    return f"{early} step {told['ended']:,} of {told['end']:,}: best at step {told['step']:,}"
+    early = "stopped early at" if end["ended"] < end["end"] else "ended at"
+    return f"{early} step {end['ended']:,} of {end['end']:,}: best at step {end['step']:,}"

@@ -89,14 +89,16 @@ def _table(evaluation: Evaluation) -> Table:
 
 def _scores(evaluation: Evaluation) -> Table:
     table = Table(title=f"judged by {evaluation.examples:,} examples", title_justify="left")
-    parts = [(t, p, found) for t, own in evaluation.scores.items() for p, found in own.items()]
-    metrics = dict.fromkeys(metric for _, _, found in parts for metric in found)
+    parts = [
+        (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
+    ]
+    metrics = dict.fromkeys(metric for _, _, scores in parts for metric in scores)
     for heading in ("task", "part"):
         table.add_column(heading)
     for heading in (*metrics, "loss"):
         table.add_column(heading, justify="right")
-    for task, part, found in parts:
-        cells = (f"{found[metric]:.4f}" if metric in found else "" for metric in metrics)
+    for task, part, scores in parts:
+        cells = (f"{scores[metric]:.4f}" if metric in scores else "" for metric in metrics)
         table.add_row(task, part, *cells, f"{evaluation.losses[task]:.3f}")
     return table
 

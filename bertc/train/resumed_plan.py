@@ -19,11 +19,11 @@ def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Rank
     if lock:
         lock.refuse_misfit(resolved)
         began = lock.plan
-        asked = resolved.run.strategy
-        other = plan.processes > 1 and asked not in ("auto", began.strategy)
-        if _where(began) == _where(plan) and not other:
-            own = (stage.microbatch for stage in resolved.stages)
-            sizes = zip(own, plan.microbatches, began.microbatches, strict=True)
+        strategy = resolved.run.strategy
+        other_strategy = plan.processes > 1 and strategy not in ("auto", began.strategy)
+        if _where(began) == _where(plan) and not other_strategy:
+            settings = (stage.microbatch for stage in resolved.stages)
+            sizes = zip(settings, plan.microbatches, began.microbatches, strict=True)
             chosen = tuple(new if a else old for a, new, old in sizes)
             recompute = began.recompute if resolved.run.recompute == "auto" else plan.recompute
             plan = replace(began, microbatches=chosen, recompute=recompute)

@@ -62,13 +62,13 @@ class Progress:
             DataError: if a part of it is not what a run writes; names ``place`` and the part.
         """
         try:
-            found = TypeAdapter(Progress).validate_json(json.dumps(content))
+            progress = TypeAdapter(Progress).validate_json(json.dumps(content))
         except ValidationError as error:
             part = ".".join(map(str, error.errors()[0]["loc"]))
             raise _damaged(place, part) from None
-        if found.sums.losses.keys() != found.sums.counted.keys():
+        if progress.sums.losses.keys() != progress.sums.counted.keys():
             raise _damaged(place, "sums")
-        return found
+        return progress
 
 
 def _damaged(place: str, part: str) -> DataError:

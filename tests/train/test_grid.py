@@ -6,7 +6,7 @@ import pytest
 
 from bertc import cli
 from bertc.interop.loading import read_model
-from bertc.train import loop
+from bertc.train import loop, phase
 from bertc.train.grid import folder_name
 
 SPEC = """
@@ -71,7 +71,7 @@ def test_every_point_has_a_run_of_its_own(grid, call, tmp_path):
 
 def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, monkeypatch):
     spec = grid("optimizer=adam(lr={1e-2, 1e-3})")
-    make = loop.make_objective
+    make = phase.make_objective
 
     def poisoned(model, stage, compiled):
         objective = make(model, stage, compiled)
@@ -82,7 +82,7 @@ def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, m
 
         return call if stage.optimizer.lr == 1e-2 else objective
 
-    monkeypatch.setattr(loop, "make_objective", poisoned)
+    monkeypatch.setattr(phase, "make_objective", poisoned)
     code, out, err = call("train", spec, "--out", "out")
     assert code == 65
     assert "is not a finite number" in err

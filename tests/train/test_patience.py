@@ -10,7 +10,7 @@ from bertc.diagnostics import DataError, StoppedError
 from bertc.inference.evaluate import evaluate_run
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
-from bertc.train import loop, patience
+from bertc.train import loop, patience, phase
 from bertc.train.loop import train
 
 
@@ -160,7 +160,7 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(
     scored({2: 0.5, 4: 0.7, 6: 0.6})
     resolved = tuned(steps=6)
     train(resolved, tmp_path / "straight", **options)
-    evaluate = loop.evaluate_tasks
+    evaluate = phase.evaluate_tasks
     with monkeypatch.context() as patch:
 
         def stop(model, stage, data, stop, within, progress):
@@ -168,7 +168,7 @@ def test_an_evaluation_cut_short_at_the_end_is_made_again(
                 stop.agree(15)
             return evaluate(model, stage, data, stop, within, progress)
 
-        patch.setattr(loop, "evaluate_tasks", stop)
+        patch.setattr(phase, "evaluate_tasks", stop)
         with pytest.raises(StoppedError):
             train(resolved, tmp_path / "cut", **options)
     train(resolved, tmp_path / "cut", resume=True, **options)

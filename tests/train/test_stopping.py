@@ -6,7 +6,7 @@ import pytest
 
 from bertc.diagnostics import StoppedError
 from bertc.host.signals import Stop
-from bertc.train import loop
+from bertc.train import loop, phase
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -50,7 +50,7 @@ def test_the_first_signal_is_acknowledged(capfd):
 def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypatch, same_run):
     resolved, cache = tiny(microbatch=2), tmp_path / "cache"
     loop.train(resolved, tmp_path / "straight", cache=cache, quiet=True)
-    made, calls = loop.make_objective, []
+    made, calls = phase.make_objective, []
 
     def counted(*arguments):
         objective = made(*arguments)
@@ -63,7 +63,7 @@ def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypa
 
         return call
 
-    monkeypatch.setattr(loop, "make_objective", counted)
+    monkeypatch.setattr(phase, "make_objective", counted)
     with pytest.raises(StoppedError, match="stopped after step 5, and saved") as caught:
         loop.train(resolved, tmp_path / "stopped", cache=cache, quiet=True)
     assert caught.value.exit_code == 143

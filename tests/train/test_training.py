@@ -344,7 +344,7 @@ def test_stages_change_what_is_trained_and_share_the_state(
 @pytest.mark.parametrize("place", ["loss", "gradient"])
 def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeypatch, place):
     from bertc.step import step
-    from bertc.train import loop
+    from bertc.train import phase
 
     real, calls = step.make_objective, 0
 
@@ -363,7 +363,7 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
 
         return call
 
-    monkeypatch.setattr(loop, "make_objective", poisoned)
+    monkeypatch.setattr(phase, "make_objective", poisoned)
     with pytest.raises(DataError) as caught:
         go(tiny(eval_every=100, log_every=1))
     assert caught.value.message.startswith("step 5: the")
@@ -375,7 +375,7 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
 
 def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
     from bertc.diagnostics import MachineError
-    from bertc.train import loop
+    from bertc.train import phase
 
     def narrow(*arguments):
         def call(columns, factors):
@@ -386,7 +386,7 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
 
         return call
 
-    monkeypatch.setattr(loop, "make_objective", narrow)
+    monkeypatch.setattr(phase, "make_objective", narrow)
     with pytest.raises(MachineError) as caught:
         go(tiny())
     assert "8 examples" in caught.value.message
@@ -416,14 +416,14 @@ def test_a_dry_run_fails_where_the_run_would(go, tiny, tmp_path, monkeypatch):
 def test_a_held_out_loss_that_is_not_finite_is_an_error(go, tiny, monkeypatch):
     from dataclasses import replace
 
-    from bertc.train import loop
+    from bertc.train import phase
 
-    real = loop.evaluate
+    real = phase.evaluate
 
     def poisoned(*arguments):
         found = real(*arguments)
         return replace(found, losses={"mlm": math.nan})
 
-    monkeypatch.setattr(loop, "evaluate", poisoned)
+    monkeypatch.setattr(phase, "evaluate", poisoned)
     with pytest.raises(DataError, match="step 6: the held-out loss of mlm"):
         go(tiny())

@@ -1,0 +1,127 @@
+"""Commands on trained runs: results, evaluation, predictions, export and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bertc.commands.options import (
+    JsonOption,
+    RunArgument,
+    app,
+    file_to_write,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@app.command("results")
+def results_(
+    folders: Annotated[list[Path], typer.Argument(help="run folders, or folders of them")],
+    json: JsonOption = False,
+    plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
+) -> None:
+    """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
+    from bertc.runs.compare import results
+
+    table = results(folders)
+    typer.echo(table.as_json() if json else table.as_table())
+    if plot:
+        table.plot(plot)
+
+
+@app.command("eval")
+def evaluate(
+    run: RunArgument,
+    seq: Annotated[int, typer.Option(min=0, help="tokens a row of a stream [0: as trained]")] = 0,
+    memory: Annotated[
+        int | None, typer.Option(min=0, help="tokens remembered [default: as trained]")
+    ] = None,
+    clamp: Annotated[int, typer.Option(min=0, help="largest distance told apart")] = 0,
+    same_length: Annotated[
+        bool, typer.Option("--same-length", help="every token sees as many as are remembered")
+    ] = False,
+    sliding: Annotated[
+        int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
+    ] = 0,
+    examples: Annotated[
+        int, typer.Option(min=0, help="held-out rows, of a task examples [0: as trained]")
+    ] = 0,
+    task: Annotated[
+        str, typer.Option(help="by its name, or with a file to score: classify('test.tsv')")
+    ] = "",
+    part: Annotated[
+        str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
+    from bertc.evaluation.options import Manner
+    from bertc.inference.evaluate import evaluate_run
+
+    manner = Manner(seq, memory, clamp, same_length, sliding, examples)
+    report = evaluate_run(run, manner, task=task, part=part)
+    typer.echo(report.as_json() if json else report.summary(judged=True))
+
+
+@app.command()
+def fill(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(help="a text with [MASK] in it; for clm its beginning")],
+    top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
+    language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
+    from bertc.inference.fill_mask import fill as answer
+
+    report = answer(run, text, top, language)
+    typer.echo(report.as_json() if json else report.summary())
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
+    task: Annotated[str, typer.Option(help="by its name, or with columns of its own")] = "",
+    official: Annotated[
+        Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="rows at once, at most")] = 256,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+) -> None:
+    """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
+    from bertc.inference.predict import predict as run_on
+    from bertc.inference.predict import write_files
+
+    predictions = run_on(run, file, task, batch, device)
+    if official:
+        write_files(predictions.files(), official)
+    else:
+        for line in predictions.lines():
+            typer.echo(line)
+    typer.echo(predictions.summary(), err=True)
+
+
+@app.command("export")
+def export_(
+    run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
+) -> None:
+    """Write a run's model as a Hugging Face folder, or refuse, naming what stands in the way."""
+    from bertc.interop.runs import export_run
+
+    typer.echo(export_run(run, to).summary())
+
+
+@app.command("import")
+def import_(
+    folder: Annotated[Path, typer.Argument(help="a Hugging Face folder of the BERT family")],
+    out: Annotated[Path, typer.Option(help="the run folder to write")],
+) -> None:
+    """Read a Hugging Face folder into a run folder."""
+    from bertc.interop.runs import import_run
+
+    typer.echo(import_run(folder, out).summary())

@@ -1,0 +1,205 @@
+"""Groups of runs: the rows of ``bertc results``, and their scores over seeds. Loads no torch.
+
+Runs that differ in nothing but the seed and in when they log, evaluate and save share a row, and
+so do those of different tasks with seeds in common: a model's line in a table of tasks.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, stdev
+
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.runs.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
+from bertc.runs.folder import identity
+from bertc.runs.results import Run, Score
+
+UNTOLD = (*ABOUT_MEMORY, AS_STEPS, "grow")
+"""Stage settings that never become table columns, being redundant with others."""
+
+
+ASIDE = ("seed", "log_every", "eval_every", "save_every", "keep")
+"""Run settings that may differ within a row."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One score over the runs of a row that have it: mean, standard deviation (n - 1) and best."""
+
+    mean: float
+    deviation: float
+    best: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a row, and the settings that distinguish them from other rows."""
+
+    settings: Mapping[str, str]
+    runs: tuple[Run, ...]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The distinct seeds of the runs, sorted."""
+        return sorted({run.resolved.run.seed for run in self.runs})
+
+    @property
+    def has_twins(self) -> bool:
+        """True if several of its runs of the same tasks have the same seed."""
+        keys = {(r.resolved.run.seed, *_titles(r.resolved)) for r in self.runs}
+        return len(keys) < len(self.runs)
+
+    @property
+    def place(self) -> str:
+        """The folder that holds all its runs, or its one run's folder."""
+        folders = [run.folder for run in self.runs]
+        if any(folder.is_absolute() for folder in folders):
+            folders = [folder.absolute() for folder in folders]
+        return os.path.commonpath(folders) or "."
+
+    @property
+    def standing(self) -> str:
+        """The step that an unfinished run is at; such a run has a row to itself."""
+        return self.runs[0].standing
+
+    @cached_property
+    def last(self) -> dict[Score, Summary]:
+        """The scores of the last evaluations."""
+        return _summaries([run.came_to for run in self.runs])
+
+    @cached_property
+    def best(self) -> dict[Score, tuple[Summary, tuple[int, ...]]]:
+        """The scores of the best evaluations, and their steps, if better than the last ones."""
+        better: dict[Score, tuple[Summary, tuple[int, ...]]] = {}
+        for score in self.last:
+            pairs = [
+                (run.last, run.best)
+                for run in self.runs
+                if run.last and run.best and score in run.last.values
+            ]
+            if any(best.rank > last.rank for last, best in pairs):
+                shown = [best for _, best in pairs]
+                steps = tuple(sorted({best.step for best in shown}))
+                better[score] = _summaries([best.values for best in shown])[score], steps
+        return better
+
+    @property
+    def glue(self) -> float | None:
+        """The GLUE average, if there are all tasks but perhaps WNLI."""
+        from bertc.tasks.submit import GLUE_METRICS, glue_average
+
+        scores: dict[str, dict[str, float]] = {}
+        for score, summary in self.last.items():
+            if len(score) == 3:
+                task, part, metric = score
+                name = f"{task}-mm" if "mismatched" in part else task
+                scores.setdefault(name, {})[metric] = summary.mean
+        return glue_average(scores) if {*GLUE_METRICS} - {"wnli"} <= {*scores} else None
+
+
+def _summaries(seen: Sequence[Mapping[Score, float]]) -> dict[Score, Summary]:
+    scores = dict.fromkeys(score for each in seen for score in each)
+    return {s: _summary(s, [each[s] for each in seen if s in each]) for s in scores}
+
+
+def _summary(score: Score, values: list[float]) -> Summary:
+    deviation = stdev(values) if len(values) > 1 else 0.0
+    best = max(values) if len(score) == 3 else min(values)
+    return Summary(fmean(values), deviation, best, len(values))
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """The rows of a table, in the order of their first runs."""
+    cells = _cells([run.resolved for run in runs])
+    differ = [name for name in cells if len(set(cells[name])) > 1]
+    if "layers" in differ and _follows("share", "layers", cells):
+        differ.remove("share")
+    chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
+    names = chosen if _tells_apart(chosen, cells, runs) else differ
+    whole = _tells_apart(names, cells, runs)
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for index, run in enumerate(runs):
+        alone = () if run.finished else (str(run.folder),)
+        but_for_the_seed = () if whole else (_but_for_the_seed(run.resolved),)
+        key = (*(cells[name][index] for name in names), *alone, *but_for_the_seed)
+        rows.setdefault(key, []).append(index)
+    return [
+        Group({n: cells[n][row[0]] for n in names}, tuple(runs[index] for index in row))
+        for together in rows.values()
+        for row in _in_line(together, runs)
+    ]
+
+
+def _in_line(indices: list[int], runs: Sequence[Run]) -> list[list[int]]:
+    """Runs that share a row: those of different tasks only if their seeds are the same."""
+    tasks: dict[tuple[str, ...], list[int]] = {}
+    for index in indices:
+        tasks.setdefault(_titles(runs[index].resolved), []).append(index)
+    seeds = [
+        {runs[index].resolved.run.seed for index in same_tasks} for same_tasks in tasks.values()
+    ]
+    most = max(seeds, key=len)
+    return [indices] if all(each <= most for each in seeds) else list(tasks.values())
+
+
+def _follows(name: str, leader: str, cells: Mapping[str, Sequence[str]]) -> bool:
+    """True if one setting's value determines another one's in all runs."""
+    return len({*zip(cells[name], cells[leader], strict=True)}) == len({*cells[leader]})
+
+
+def _is_chosen(name: str, program: Resolved) -> bool:
+    """True unless the value is derived; settings of single stages have no origin noted."""
+    return "." in name or origin(name, program) != "derived"
+
+
+def _tells_apart(
+    names: Sequence[str], cells: Mapping[str, Sequence[str]], runs: Sequence[Run]
+) -> bool:
+    """True if these settings distinguish all runs of one task that differ in more than the seed."""
+    programs: dict[tuple[str, ...], set[str]] = {}
+    for index, run in enumerate(runs):
+        key = (*(cells[name][index] for name in names), "", *_titles(run.resolved))
+        programs.setdefault(key, set()).add(_but_for_the_seed(run.resolved))
+    return all(len(each) == 1 for each in programs.values())
+
+
+def _titles(program: Resolved) -> tuple[str, ...]:
+    return tuple(task.title for task in program.stages[-1].tasks)
+
+
+def _but_for_the_seed(program: Resolved) -> str:
+    run = program.run.model_copy(update=dict.fromkeys(ASIDE, 0))
+    return identity(program.model_copy(update={"run": run}))
+
+
+def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
+    """The text of every compared setting in each program, stage by stage if stages differ."""
+    of_runs = [of_the_run(program) for program in programs]
+    names = [name for name in Settings.model_fields if name in of_runs[0] and name not in ASIDE]
+    cells = {name: [written(name, each[name]) for each in of_runs] for name in names}
+    for name in STAGE_SETTINGS:
+        if name in UNTOLD:
+            continue
+        texts = [
+            {
+                each.name: _setting_text(name, each, each is program.stages[-1])
+                for each in program.stages
+            }
+            for program in programs
+        ]
+        if all(len(set(each.values())) == 1 for each in texts):
+            cells[name] = [next(iter(each.values())) for each in texts]
+            continue
+        for stage in dict.fromkeys(stage for each in texts for stage in each):
+            cells[f"{stage}.{name}"] = [each.get(stage, "") for each in texts]
+    return cells
+
+
+def _setting_text(name: str, stage: Stage, last: bool) -> str:
+    """The text of a stage's setting; "" for the objective of one task, which the scores name."""
+    if name == "objective" and last and stage.tasks:
+        return " + ".join(task.title for task in stage.tasks) if len(stage.tasks) > 1 else ""
+    return written(name, getattr(stage, name))
