@@ -1,4 +1,4 @@
-"""What this CPU does, operation by operation: the kernels of a training step, timed for an instant.
+"""Rates of this CPU, operation by operation: the kernels of a training step, timed for an instant.
 
 Each is timed forward and backward at a few sizes; the quickest of several tries counts, since other
 work on a machine can only slow one.
@@ -35,13 +35,13 @@ Precision = Literal["fp32", "bf16"]
 DTYPES: Mapping[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 MOST_TRIES, ENOUGH_SECONDS = 5, 0.4
 RATE = 0.1
-"""Of dropout."""
+"""Dropout rate of the operations that are timed."""
 NARROW = 16
 """Inner width of products that take next to no time beside what follows them."""
 
 
 class Sizes:
-    """What is timed; tests take smaller ones."""
+    """Sizes of the operations that are timed; tests take smaller ones."""
 
     def __init__(self, scale: int = 1) -> None:
         self.rows, self.width = 4096 // scale, 512 // scale
@@ -56,29 +56,29 @@ class Sizes:
 def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = None) -> Calibration:
     """The rates of this machine with so many threads, memory kept between steps as in a run."""
     before = torch.get_num_threads()
-    found: dict[int, Rates] = {}
+    by_threads: dict[int, Rates] = {}
     try:
         with kept_memory():
             for count in threads:
                 torch.set_num_threads(count)
-                found[count] = rates(sizes, clock or _clock(count))
+                by_threads[count] = rates(sizes, clock or _clock(count))
     finally:
         torch.set_num_threads(before)
-    return Calibration(torch=torch.__version__, threads=found)
+    return Calibration(torch=torch.__version__, threads=by_threads)
 
 
 def _clock(threads: int) -> Clock:
-    """Of one thread processor time, which other work on the machine disturbs less."""
+    """Processor time for one thread, which other work disturbs less; else the clock on the wall."""
     return time.process_time if threads == 1 else time.perf_counter
 
 
 def rates(sizes: Sizes, clock: Clock) -> Rates:
-    """With as many threads as torch has now."""
+    """Rates with as many threads as torch has now."""
     timer = _Timer(clock)
     elements: dict[str, float] = {}
     for precision, dtype in DTYPES.items():
-        own = _elements(timer, sizes, dtype)
-        elements |= {f"{name} {precision}": rate for name, rate in own.items()}
+        part_seconds = _elements(timer, sizes, dtype)
+        elements |= {f"{name} {precision}": rate for name, rate in part_seconds.items()}
     attention = {
         precision + (" dropout" if rate else ""): _attention(timer, sizes, dtype, rate)
         for precision, dtype in DTYPES.items()
@@ -101,13 +101,13 @@ class _Timer:
     def best(self, function: Callable[[], object]) -> float:
         """Seconds of the quickest of several calls after a first one, fewer of slow ones."""
         function()
-        found: list[float] = []
-        while len(found) < MOST_TRIES and sum(found) < ENOUGH_SECONDS:
-            found.append(self._once(function))
-        return min(found)
+        seconds: list[float] = []
+        while len(seconds) < MOST_TRIES and sum(seconds) < ENOUGH_SECONDS:
+            seconds.append(self._once(function))
+        return min(seconds)
 
     def both_ways(self, function: Callable[[], Tensor], *inputs: Tensor) -> float:
-        """The same of a function and its gradients."""
+        """Seconds of a function and its gradients."""
         upstream = torch.ones_like(function())
         return self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
 
@@ -122,29 +122,29 @@ def _random(dtype: torch.dtype, *shape: int) -> Tensor:
 
 
 def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, ...]:
-    """By the narrower width; the other is as in the layers of encoders."""
-    found = []
+    """FLOPs a second of products, by the narrower width; the other is as in layers of encoders."""
+    points = []
     for width in sizes.widths:
         x, weight = _random(dtype, sizes.rows // 2, width), _random(dtype, 3 * width, width)
         bias = _random(dtype, 3 * width)
         seconds = timer.both_ways(partial(F.linear, x, weight, bias), x, weight, bias)
-        found.append(Point(at=(width,), rate=6 * x.numel() * len(weight) / seconds))
-    return tuple(found)
+        points.append(Point(at=(width,), rate=6 * x.numel() * len(weight) / seconds))
+    return tuple(points)
 
 
 def _attention(timer: _Timer, sizes: Sizes, dtype: torch.dtype, rate: float) -> tuple[Point, ...]:
     rows, heads, lengths, head_widths = sizes.scores
-    found = []
+    points = []
     for keys in lengths:
         for head_dim in head_widths:
             q, k, v = (_random(dtype, rows, heads, keys, head_dim) for _ in range(3))
             seconds = timer.both_ways(partial(attend, q, k, v, Mask(), rate), q, k, v)
-            found.append(Point(at=(keys, head_dim), rate=rows * heads * keys**2 / seconds))
-    return tuple(found)
+            points.append(Point(at=(keys, head_dim), rate=rows * heads * keys**2 / seconds))
+    return tuple(points)
 
 
 def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, float]:
-    """Of every function that is no product, elements a second."""
+    """Elements a second of every function that is no product."""
     rows, width = sizes.rows, sizes.width
     x, y = _random(dtype, rows, width), _random(dtype, rows, width)
     norm = _norm(width)
@@ -154,18 +154,18 @@ def _elements(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> dict[str, floa
         "dropout": lambda: dropout(x, RATE, True),
         "add": lambda: x + y,
     }
-    found = {name: rows * width / timer.both_ways(f, x) for name, f in functions.items()}
+    by_kind = {name: rows * width / timer.both_ways(f, x) for name, f in functions.items()}
     # As the layers do it, behind a product, whose time is taken off.
     linear, narrow = _linear(NARROW, width), _random(dtype, rows, NARROW)
     product = timer.both_ways(lambda: linear(narrow), narrow)
     for kind in get_args(Activation):
         seconds = timer.both_ways(partial(activated, kind, linear, narrow), narrow)
-        found[kind] = rows * width / _left(seconds, product)
+        by_kind[kind] = rows * width / _left(seconds, product)
     table, ids = _random(torch.float32, sizes.vocab, width // 4), torch.randint(0, rows, (rows,))
     seconds = timer.both_ways(lambda: F.embedding(ids, table), table)
-    found["lookup"] = (rows + sizes.vocab) * table.shape[1] / seconds
-    found["loss"] = _loss(timer, sizes, dtype)
-    return found
+    by_kind["lookup"] = (rows + sizes.vocab) * table.shape[1] / seconds
+    by_kind["loss"] = _loss(timer, sizes, dtype)
+    return by_kind
 
 
 def _loss(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> float:
@@ -179,7 +179,7 @@ def _loss(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> float:
 
 
 def _left(whole: float, part: float) -> float:
-    """What is not the part's; noise may leave next to nothing."""
+    """Seconds left without those of a part; noise may leave next to nothing."""
     return max(whole - part, 0.1 * whole)
 
 
@@ -201,7 +201,7 @@ def _linear(inner: int, columns: int) -> Linear:
 def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
     """Weights a second that each rule moves."""
     tensors, numel = sizes.weights
-    found = {}
+    by_kind = {}
     for name, optimizer in (("adam", Adam()), ("lamb", Lamb())):
         table = tuple(
             Weight(f"{n}.weight", (numel,), ("hidden",), ONES, "ffn", "matrix")
@@ -211,8 +211,8 @@ def _optimizers(timer: _Timer, sizes: Sizes) -> dict[str, float]:
         for weight in weights.values():
             weight.grad = torch.full_like(weight, 1e-3)
         rule = make_rule(optimizer, table, weights, zero_moments(weights), 0)
-        found[name] = tensors * numel / timer.best(partial(rule.update, 1e-6))
-    return found
+        by_kind[name] = tensors * numel / timer.best(partial(rule.update, 1e-6))
+    return by_kind
 
 
 def _bandwidth(timer: _Timer, sizes: Sizes) -> float:

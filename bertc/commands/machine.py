@@ -23,13 +23,13 @@ def calibrate(
     from bertc.planning.cores import available_cores
     from bertc.storage.durable import replace
 
-    asked = sorted(set(threads or (1, available_cores())))
+    counts = sorted(set(threads or (1, available_cores())))
     typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
-    found = calibrated(tuple(asked), Sizes())
+    calibration = calibrated(tuple(counts), Sizes())
     path = calibration_path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, found.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
-    for count, rates in found.threads.items():
+    replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
+    for count, rates in calibration.threads.items():
         best = {name: max(p.rate for p in points) for name, points in rates.products.items()}
         products = ", ".join(f"{name} {flops_text(rate)}/s" for name, rate in best.items())
         moved = f"{bytes_text(rates.bandwidth_bytes)}/s moved"

@@ -1,6 +1,6 @@
 """Batches fetched and corrupted together are those made one by one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -43,6 +43,8 @@ def tables() -> Tables:
 def flat(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
+    if isinstance(value, Mapping):  # what each term asks, by its name
+        value = [each for _, each in sorted(value.items())]
     return [tensor for part in value or () for tensor in flat(part)]
 
 
