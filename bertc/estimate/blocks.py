@@ -7,7 +7,7 @@ from typing import Literal
 from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.rules import cost
 from bertc.ir import operation as op
-from bertc.ir.base import DeviceKind, Kept
+from bertc.ir.base import DeviceKind
 from bertc.ir.program.resolved import Network, Stage
 from bertc.passes.stages import reads_pooler
 from bertc.planning.world import Strategy
@@ -33,12 +33,6 @@ class Room:
     def how(self) -> Execution:
         """Of every operation."""
         return Execution(self.device, self.precision, self.compiled)
-
-    def bytes_of(self, kept: Kept) -> int:
-        """Of what a head keeps."""
-        how = self.how
-        values = kept.values * how.value_bytes + kept.fp32 * FP32
-        return values + kept.masks * how.mask_bytes
 
 
 @dataclass(frozen=True)

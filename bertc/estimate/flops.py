@@ -83,16 +83,14 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     for network in stage.networks():
         call = call_of(stage, network, examples * stage.rows_an_example)
         passed, learns = forward(network.encoder, call), bool(network.terms)
-        around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last)]
+        heads = network.head_operations(examples)
+        around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
         blocks = (block for layer in passed.layers for block in layer)
         inside = [cost(each, ANY) for block in blocks for each in block.operations]
         for each in (*around, *inside):
             total += each.flops
             train += each.train_flops if learns else each.flops
         layers += sum(each.flops for each in inside) if learns else 0
-        for product in network.head_matmuls(examples):
-            total += product.flops
-            train += product.train_flops if learns else product.flops
     return Executed(*(_mean(each, examples) for each in (total, train, layers)))
 
 

@@ -63,7 +63,9 @@ class Pass:
     @cached_property
     def kept(self) -> int:
         """Bytes that forward leaves of one example for backward."""
-        return self.body_kept + self.room.bytes_of(self.network.head_kept())
+        if not self.network.terms:
+            return self.body_kept
+        return self.body_kept + kept_by(self.network.head_operations(1), self.room.how)
 
     @cached_property
     def body_kept(self) -> int:

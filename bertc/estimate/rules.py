@@ -74,7 +74,10 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             scores = rows * vocab
             passes = 4 if how.compiled else 2
             moved = passes * scores * how.value_bytes
-            return Cost(moved=moved, function="loss", elements=scores, starts=20)
+            kept = scores * how.value_bytes + rows * FP32
+            return Cost(kept=kept, moved=moved, function="loss", elements=scores, starts=20)
+        case op.Loss(scores, kept):
+            return Cost(kept=kept * FP32, moved=4 * scores * FP32, starts=20)
         case _:
             assert_never(operation)
 

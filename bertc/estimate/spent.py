@@ -20,7 +20,7 @@ from bertc.ir.program.resolved import Network, Stage
 
 FORWARD_ALONE = 0.4
 """Of what an operation other than a product moves and computes, forward's part."""
-STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 57, 120
+STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
 """Kernels that gather states and count hits, for each network; that mask, check and update."""
 NORM_BYTES = FP32
 """To read a gradient for its norm."""
@@ -121,17 +121,11 @@ def _parts(
     for layer in passed.layers:
         for block in layer:
             yield block.part, block.weights, block.operations
-    products = tuple(
-        op.Product(each.rows, each.inner, each.columns, each.times)
-        for each in network.head_matmuls(rows // stage.rows_an_example)
-    )
-    reads = network.vocabulary_heads if network.terms else 1
-    scores = reads * rows * encoder.scores(stage.predictions()) if reads else 0
-    losses = (op.VocabularyLoss(1, scores),) if scores else ()
+    heads = network.head_operations(rows // stage.rows_an_example)
     own = sum(
         {w.name: w.numel for t in network.terms for w in t.objective.weights(encoder)}.values()
     )
-    yield "head", own + reads * encoder.table_elements, (*passed.last, *products, *losses)
+    yield "head", own + network.vocabulary_heads * encoder.table_elements, (*passed.last, *heads)
 
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:

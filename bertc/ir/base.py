@@ -139,50 +139,6 @@ class Weight:
         return count
 
 
-@dataclass(frozen=True)
-class Matmul:
-    """``times`` products of (rows, inner) by (inner, columns) in one forward pass.
-
-    ``fixed``: the rows are no function of weights, so that backward makes one product, not two.
-    """
-
-    part: Part
-    rows: int
-    inner: int
-    columns: int
-    times: int = 1
-    fixed: bool = False
-
-    @property
-    def flops(self) -> int:
-        """Forward FLOPs; a multiply-add counts 2."""
-        return 2 * self.rows * self.inner * self.columns * self.times
-
-    @property
-    def train_flops(self) -> int:
-        """Forward and backward: the gradients of both factors, where both have one."""
-        return self.flops * (2 if self.fixed else 3)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What one example leaves in memory for the backward pass, in elements.
-
-    ``values`` have the dtype of activations, ``fp32`` four bytes; ``masks`` are dropout's.
-    """
-
-    values: int = 0
-    fp32: int = 0
-    masks: int = 0
-
-    def __add__(self, other: "Kept") -> "Kept":
-        return Kept(self.values + other.values, self.fp32 + other.fp32, self.masks + other.masks)
-
-    def times(self, count: int) -> "Kept":
-        """``count`` of it."""
-        return Kept(count * self.values, count * self.fp32, count * self.masks)
-
-
 ZEROS = Constant(value=0.0)
 ONES = Constant(value=1.0)
 

@@ -172,7 +172,15 @@ class VocabularyLoss:
     vocab: int
 
 
-Operation = Product | Attention | Lookup | Norm | Pointwise | Dropout | Copy | VocabularyLoss
+@dataclass(frozen=True)
+class Loss:
+    """A loss of few scores in fp32, of which backward needs ``kept`` numbers."""
+
+    scores: int
+    kept: int
+
+
+Operation = Product | Attention | Lookup | Norm | Pointwise | Dropout | Copy | VocabularyLoss | Loss
 """The closed union of operations."""
 Operations = tuple[Operation, ...]
 

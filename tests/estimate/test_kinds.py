@@ -8,6 +8,9 @@ import torch
 from bertc.api import resolve
 from bertc.estimate import estimate
 from bertc.estimate.batch import columns_bytes, text_bytes
+from bertc.estimate.blocks import kept_by
+from bertc.estimate.execution import Execution
+from bertc.estimate.rules import cost
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt
 from bertc.step.feed import to_inputs
@@ -16,6 +19,7 @@ from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
 CPU = torch.device("cpu")
+EAGER = Execution("cpu", "fp32", compiled=False)
 
 
 def of(objective: str, *overrides: str) -> Resolved:
@@ -54,18 +58,17 @@ def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
 def test_no_head_is_forgotten(objective: str) -> None:
     stage = of(objective).stages[0]
     for network in stage.networks():
-        kept = network.head_kept()
+        heads = network.head_operations(1)
         tokens = [t.objective for t in network.terms if t.objective.scored == "tokens"]
         weights = {weight.name for each in tokens for weight in each.weights(network.encoder)}
         assert (network.vocabulary_heads > 0) == bool(tokens)
         assert network.vocabulary_heads == sum(
             name in weights for name in ("mlm.bias", "sbo.bias", "clm.bias", "plm.bias")
         )
-        assert (kept.values > 0) == bool(network.terms)
-        read = sum(product.rows for product in network.head_matmuls(1))
-        assert read > 0
-        heads = {term.objective.head_name for term in network.terms}
-        assert {one.head_name for one in network.scored} >= heads
+        assert kept_by(heads, EAGER) > 0
+        assert sum(cost(each, EAGER).flops for each in heads) > 0
+        named = {term.objective.head_name for term in network.terms}
+        assert {one.head_name for one in network.scored} >= named
 
 
 ALIKE = [

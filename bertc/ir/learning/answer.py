@@ -7,8 +7,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from bertc.ir.base import ONCE_A_NAME, Kept, Node
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.base import ONCE_A_NAME, Node
 from bertc.ir.network.ffn import Activation
 from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 
@@ -150,13 +149,3 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
             return seq
         case _:
             assert_never(answer)
-
-
-def answer_kept(answer: Answer, encoder: Encoder, rows: int) -> Kept:
-    """What the head keeps of one example: the states it reads, their dropout, its scores."""
-    head, hidden = answer_head(answer), encoder.hidden
-    if isinstance(head, ConditionedSpanHead):
-        return head.kept(encoder, rows)
-    pooled = 0 if isinstance(answer, Tags | Span) else 2 * hidden
-    values = hidden + pooled + answer.width
-    return Kept(values=values, fp32=answer.width, masks=hidden).times(rows)

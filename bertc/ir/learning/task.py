@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from bertc.ir.base import Count, Kept, Probability
+from bertc.ir import operation as op
+from bertc.ir.base import Count, Probability
 from bertc.ir.learning.answer import (
     Answer,
     Choice,
@@ -20,7 +21,6 @@ from bertc.ir.learning.answer import (
     SpanHead,
     Tags,
     answer_head,
-    answer_kept,
     answer_rows,
 )
 from bertc.ir.network.encoder import Encoder
@@ -116,9 +116,10 @@ class Task(TermNode):
         """One state a row where it stands for all of it."""
         return 1 if self.pooled else None
 
-    def kept(self, encoder: Encoder, rows: RowShape) -> Kept:
-        """The states it reads, their dropout, its scores."""
-        return answer_kept(self.answer, encoder, self.head_rows(rows))
+    def operations(self, encoder: Encoder, rows: RowShape, examples: int) -> op.Operations:
+        """Those of every term, and dropout of what its head reads."""
+        dropped = op.Dropout(examples * self.head_rows(rows), encoder.hidden)
+        return (dropped, *super().operations(encoder, rows, examples))
 
 
 GlueName = Literal["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax"]

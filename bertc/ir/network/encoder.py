@@ -5,11 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from bertc.ir import operation as op
 from bertc.ir.base import (
     Axis,
     Initializer,
-    Kept,
-    Matmul,
     Node,
     Probability,
     Weight,
@@ -197,17 +196,11 @@ class Encoder(Node):
             self.initializer,
         )
 
-    def head_matmuls(self, rows: int) -> tuple[Matmul, ...]:
-        """The products of the head over the vocabulary for ``rows`` states."""
+    def head_operations(self, rows: int) -> op.Operations:
+        """The operations of the head over the vocabulary for ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
-            return self.head.matmuls(self.hidden, self.vocab_size, self._adaptive, rows)
-        return self.head.matmuls(self.hidden, self.embedding, self.vocab_size, rows)
-
-    def head_kept(self, rows: int) -> Kept:
-        """Memory that the head over the vocabulary keeps of ``rows`` states."""
-        if isinstance(self.head, AdaptiveHead):
-            return self.head.kept(self.hidden, self.vocab_size, self._adaptive, rows)
-        return self.head.kept(self.hidden, self.embedding, self.vocab_size, rows)
+            return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
+        return self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
 
     @property
     def _adaptive(self) -> AdaptiveTable:

@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bertc.ir import operation as op
 from bertc.ir.base import (
     ZEROS,
     Axis,
     Drawn,
-    Kept,
-    Matmul,
     Node,
     Weight,
     affine,
@@ -38,16 +37,16 @@ class TransformHead(Node):
             bias(name, ("vocab", vocab), "head"),
         )
 
-    def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
-        """The transform and the projection onto the vocabulary."""
+    def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
+        """The transform, the projection onto the vocabulary, and its loss."""
+        inner = rows * embedding
         return (
-            Matmul("head", rows, hidden, embedding),
-            Matmul("head", rows, embedding, vocab),
+            op.Product(rows, hidden, embedding),
+            op.Pointwise("gelu", inner, kept=inner),
+            op.Norm(rows, embedding),
+            op.Product(rows, embedding, vocab),
+            op.VocabularyLoss(rows, vocab),
         )
-
-    def kept(self, hidden: int, embedding: int, vocab: int, rows: int) -> Kept:
-        """States through the transform, their scores, and a sum a row."""
-        return Kept(values=rows * (hidden + 3 * embedding + vocab), fp32=rows)
 
 
 class LinearHead(Node):
@@ -68,15 +67,11 @@ class LinearHead(Node):
         scores = (bias(name, ("vocab", vocab), "head"),)
         return (*(dense if embedding != hidden else ()), *(scores if self.bias else ()))
 
-    def matmuls(self, hidden: int, embedding: int, vocab: int, rows: int) -> tuple[Matmul, ...]:
-        """The projection onto the vocabulary, behind the map where there is one."""
-        dense = (Matmul("head", rows, hidden, embedding),) if embedding != hidden else ()
-        return (*dense, Matmul("head", rows, embedding, vocab))
-
-    def kept(self, hidden: int, embedding: int, vocab: int, rows: int) -> Kept:
-        """States, mapped where the widths differ, their scores, and a sum a row."""
-        mapped = embedding if embedding != hidden else 0
-        return Kept(values=rows * (hidden + mapped + vocab), fp32=rows)
+    def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
+        """The projection onto the vocabulary, behind the map where there is one, and its loss."""
+        dense = (op.Product(rows, hidden, embedding),) if embedding != hidden else ()
+        scores = op.Product(rows, embedding, vocab)
+        return (*dense, scores, op.VocabularyLoss(rows, vocab))
 
 
 class AdaptiveHead(Node):
@@ -112,28 +107,18 @@ class AdaptiveHead(Node):
         rarer = table.clusters(vocab, 0)[1:]
         return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
 
-    def matmuls(
-        self, hidden: int, vocab: int, table: AdaptiveTable, rows: int
-    ) -> tuple[Matmul, ...]:
+    def operations(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> op.Operations:
         """The first cluster for all states, each of the others for those whose token is in it."""
         first, *rarer = table.clusters(vocab, hidden)
         judged = [(rows, first.width, first.size + len(rarer))]
         for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
             judged.append((own, cluster.width, cluster.size))
-        found: list[Matmul] = []
+        found: list[op.Operation] = []
         for own, width, size in judged:
             if table.narrows:
-                found.append(Matmul("head", own, hidden, width))
-            found.append(Matmul("head", own, width, size))
+                found.append(op.Product(own, hidden, width))
+            found += [op.Product(own, width, size), op.VocabularyLoss(own, size)]
         return tuple(found)
-
-    def kept(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> Kept:
-        """States, mapped where the widths differ, their scores, and a sum a row."""
-        first, *rarer = table.clusters(vocab, hidden)
-        total = Kept(values=rows * (2 * hidden + first.size + len(rarer)), fp32=rows)
-        for own, c in zip(self.rows(vocab, table, rows), rarer, strict=True):
-            total += Kept(values=own * (hidden + c.width + c.size), fp32=own)
-        return total
 
 
 Head = Annotated[TransformHead | LinearHead | AdaptiveHead, Field(discriminator="kind")]

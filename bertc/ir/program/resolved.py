@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from bertc.ir.base import Kept, Matmul, Node
+from bertc.ir import operation as op
+from bertc.ir.base import Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
@@ -54,15 +55,10 @@ class Network:
         """Whether a term reads the pooled first token."""
         return any(term.objective.pooled for term in self.terms)
 
-    def head_matmuls(self, examples: int) -> tuple[Matmul, ...]:
-        """Products of its heads over so many examples."""
-        each = (one.matmuls(self.encoder, self.rows, examples) for one in self.scored)
-        return tuple(product for products in each for product in products)
-
-    def head_kept(self) -> Kept:
-        """What its heads keep of one example for the backward pass."""
-        learned = self.scored if self.terms else ()
-        return sum((one.kept(self.encoder, self.rows) for one in learned), Kept())
+    def head_operations(self, examples: int) -> op.Operations:
+        """Those of its heads over so many examples."""
+        each = (one.operations(self.encoder, self.rows, examples) for one in self.scored)
+        return tuple(operation for operations in each for operation in operations)
 
     @property
     def vocabulary_heads(self) -> int:

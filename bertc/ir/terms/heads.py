@@ -1,4 +1,4 @@
-"""The heads of terms: layers between the states of a network and scores, as weights and products.
+"""The heads of terms: layers between the states of a network and scores, as weights and operations.
 
 ``nn/heads.py`` has a module for each; ``rows`` are the states that a head reads, of all
 ``examples`` together.
@@ -6,7 +6,8 @@
 
 from dataclasses import dataclass
 
-from bertc.ir.base import Axis, Kept, Matmul, Weight, affine, bias, matrix, unstated
+from bertc.ir import operation as op
+from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 
@@ -19,13 +20,9 @@ class VocabularyHead:
         """As the encoder's head states them; the tied table is left out."""
         return encoder.head_weights(name)
 
-    def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
+    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
         """The head over ``rows`` states."""
-        return encoder.head_matmuls(rows)
-
-    def kept(self, encoder: Encoder, rows: int) -> Kept:
-        """So many states through the head."""
-        return encoder.head_kept(rows)
+        return encoder.head_operations(rows)
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,10 @@ class Classifier:
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
-    def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
-        """One product."""
-        return (Matmul("head", rows, encoder.hidden, self.labels),)
-
-    def kept(self, encoder: Encoder, rows: int) -> Kept:
-        """The states and their log-probabilities."""
-        return Kept(values=encoder.hidden, fp32=self.labels).times(rows)
+    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+        """One product, and log-probabilities."""
+        scores = rows * self.labels
+        return (op.Product(rows, encoder.hidden, self.labels), op.Loss(scores, kept=scores))
 
 
 @dataclass(frozen=True)
@@ -73,20 +67,19 @@ class BoundaryHead:
             bias(name, ("vocab", encoder.vocab_size), "head"),
         )
 
-    def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
+    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
         """Two dense layers and the vocabulary projection over ``rows`` predictions."""
-        hidden = encoder.hidden
+        hidden, embedding = encoder.hidden, encoder.embedding
         return (
-            Matmul("head", rows, 2 * hidden + self.position_dim, hidden),
-            Matmul("head", rows, hidden, encoder.embedding),
-            Matmul("head", rows, encoder.embedding, encoder.vocab_size),
+            op.Product(rows, 2 * hidden + self.position_dim, hidden),
+            op.Pointwise("gelu", rows * hidden, kept=rows * hidden),
+            op.Norm(rows, hidden),
+            op.Product(rows, hidden, embedding),
+            op.Pointwise("gelu", rows * embedding, kept=rows * embedding),
+            op.Norm(rows, embedding),
+            op.Product(rows, embedding, encoder.vocab_size),
+            op.VocabularyLoss(rows, encoder.vocab_size),
         )
-
-    def kept(self, encoder: Encoder, rows: int) -> Kept:
-        """The boundary vectors through two dense layers, their scores, and a sum a row."""
-        features = 2 * encoder.hidden + self.position_dim
-        width = features + 3 * encoder.hidden + 3 * encoder.embedding + encoder.vocab_size
-        return Kept(values=rows * width, fp32=rows)
 
 
 @dataclass(frozen=True)
@@ -101,16 +94,15 @@ class DetectorHead:
             *affine(name, ("labels", 1), hidden, unstated(encoder.initializer), "head"),
         )
 
-    def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
-        """Two products."""
+    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+        """Two products of states that the network keeps, and the parts of a loss."""
+        hidden = encoder.hidden
         return (
-            Matmul("head", rows, encoder.hidden, encoder.hidden),
-            Matmul("head", rows, encoder.hidden, 1),
+            op.Product(rows, hidden, hidden, keeps_rows=False),
+            op.Pointwise("gelu", rows * hidden, kept=rows * hidden),
+            op.Product(rows, hidden, 1),
+            op.Loss(rows, kept=3 * rows),
         )
-
-    def kept(self, encoder: Encoder, rows: int) -> Kept:
-        """The dense layer before and after its activation, and of a score its loss's parts."""
-        return Kept(values=rows * (2 * encoder.hidden + 1), fp32=3 * rows)
 
 
 @dataclass(frozen=True)
@@ -147,25 +139,24 @@ class ConditionedSpanHead:
             *((*dense, answered) if self.answered else ()),
         )
 
-    def matmuls(self, encoder: Encoder, rows: int, examples: int) -> tuple[Matmul, ...]:
+    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
         """One beginning an example; whether there is an answer is scored once an example."""
         hidden, width = encoder.hidden, self.inner(encoder)
         answered = (
-            Matmul("head", examples, 2 * hidden, width),
-            Matmul("head", examples, width, 1),
+            op.Product(examples, 2 * hidden, width),
+            op.Pointwise(self.activation, examples * width),
+            op.Product(examples, width, 1),
         )
         return (
-            Matmul("head", rows, hidden, 1),
-            Matmul("head", rows, 2 * hidden, width),
-            Matmul("head", rows, width, 1),
+            op.Product(rows, hidden, 1),
+            # The states and their beginning are mapped one by one, and then added.
+            op.Product(rows, 2 * hidden, width, keeps_rows=False),
+            op.Pointwise(self.activation, rows * width, kept=2 * rows * width),
+            *((op.Norm(rows, width),) if self.normed else ()),
+            op.Product(rows, width, 1),
             *(answered if self.answered else ()),
+            op.Loss(2 * rows, kept=6 * rows),
         )
-
-    def kept(self, encoder: Encoder, rows: int) -> Kept:
-        """States, the units of all of them and of one answer, scores in fp32."""
-        hidden, width = encoder.hidden, self.inner(encoder)
-        inner = rows * (3 + self.normed) * width
-        return Kept(values=rows * (hidden + 2) + inner + 3 * hidden + width, fp32=6 * rows)
 
 
 HeadNode = VocabularyHead | Classifier | BoundaryHead | DetectorHead | ConditionedSpanHead

@@ -8,7 +8,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from bertc.ir.base import Kept, Matmul, Node, Weight
+from bertc.ir import operation as op
+from bertc.ir.base import Node, Weight
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
@@ -116,13 +117,12 @@ class TermNode(Node):
         """The weights of its head."""
         return self.head_node.weights(self.head_name, encoder)
 
-    def matmuls(self, encoder: Encoder, rows: RowShape, examples: int) -> tuple[Matmul, ...]:
-        """The products of its head over so many examples."""
-        return self.head_node.matmuls(encoder, examples * self.head_rows(rows), examples)
-
-    def kept(self, encoder: Encoder, rows: RowShape) -> Kept:
-        """What its head keeps of one example for the backward pass."""
-        return self.head_node.kept(encoder, self.head_rows(rows))
+    def operations(self, encoder: Encoder, rows: RowShape, examples: int) -> op.Operations:
+        """The operations of its head over so many examples, the pooler's activation before it."""
+        states = examples * self.head_rows(rows)
+        pooled = (op.Pointwise("tanh", states * encoder.hidden, kept=2 * states * encoder.hidden),)
+        head = self.head_node.operations(encoder, states, examples)
+        return (*(pooled if self.pooled else ()), *head)
 
 
 class TextTerm(TermNode):

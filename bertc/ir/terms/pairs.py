@@ -2,8 +2,6 @@
 
 from typing import ClassVar, Literal
 
-from bertc.ir.base import Kept
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 
@@ -28,11 +26,6 @@ class PairTerm(TextTerm):
     def head_rows(self, rows: RowShape) -> int:
         """One an example."""
         return rows.examples
-
-    def kept(self, encoder: Encoder, rows: RowShape) -> Kept:
-        """With the pooled vector before and after its activation."""
-        pooled = Kept(values=2 * encoder.hidden).times(rows.examples)
-        return super().kept(encoder, rows) + pooled
 
     def target_bytes(self, rows: RowShape) -> int:
         """Positions and weights; labels came with the text."""
