@@ -77,8 +77,8 @@ def rates(sizes: Sizes, clock: Clock) -> Rates:
     timer = _Timer(clock)
     elements: dict[str, float] = {}
     for precision, dtype in DTYPES.items():
-        part_seconds = _elements(timer, sizes, dtype)
-        elements |= {f"{name} {precision}": rate for name, rate in part_seconds.items()}
+        new_rates = _elements(timer, sizes, dtype)
+        elements |= {f"{name} {precision}": rate for name, rate in new_rates.items()}
     attention = {
         precision + (" dropout" if rate else ""): _attention(timer, sizes, dtype, rate)
         for precision, dtype in DTYPES.items()
