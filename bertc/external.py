@@ -12,7 +12,6 @@ from typing import Any
 
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_resolved
-from bertc.ir.data import TokenizerFile
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Plm, Rtd, Sbo, Term, Tlm
 from bertc.ir.learning.task import Family, Tagging, Task
@@ -23,6 +22,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
 from bertc.storage.paths import is_taken

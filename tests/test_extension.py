@@ -17,12 +17,12 @@ from bertc.interop.families.family import Candidate, Family, Reshape, TaskHeads,
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
-from bertc.ir.data import WordPiece
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import WordPiece
 from bertc.nn import build
 from tests.interop.programs import program, tensors, words
 

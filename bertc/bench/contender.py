@@ -12,9 +12,9 @@ import torch
 
 from bertc.host.heap import kept_memory
 from bertc.host.machine import kernels, make_plan
-from bertc.ir.data import WordPiece
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.vocabulary import WordPiece
 from bertc.nn import build
 from bertc.passes import resolve
 from bertc.planning import Plan

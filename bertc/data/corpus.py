@@ -22,8 +22,9 @@ from bertc.data.sources.spool import spooled
 from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
-from bertc.ir.data import Parallel, TokenizerFile
+from bertc.ir.data import Parallel
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import TokenizerFile
 
 AnyData = TextData | TaskData
 """The batches of a stage."""

@@ -72,8 +72,7 @@ def estimate(
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
     deep = None
-    if any(stage.encoder != resolved.encoder for stage in resolved.stages):
-        whole = resolved.as_in(resolved.stages[-1])
+    if whole := _without_growing(resolved):
         deep = _from_start(flops, estimate(whole, device, convention, devices, lengths), whole)
     return Estimate(
         name=resolved.name,
@@ -86,6 +85,12 @@ def estimate(
         spread=_spread(resolved, stages, layout, target) if devices > 1 else None,
         from_start=deep,
     )
+
+
+def _without_growing(resolved: Resolved) -> Resolved | None:
+    """The program as if its last network were trained from the start; None where it is."""
+    grows = any(stage.encoder != resolved.encoder for stage in resolved.stages)
+    return resolved.as_in(resolved.stages[-1]) if grows else None
 
 
 def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:

@@ -100,6 +100,22 @@ def _beside_from_start(estimate: Estimate) -> list[str]:
 Row = tuple[str, Callable[[Estimate | StageEstimate], str]]
 
 
+def _parameter_rows(first: Estimate | StageEstimate, whole: Estimate) -> list[Row]:
+    """Rows of the parameters: parts, the encoder, and totals."""
+
+    def part_row(part: str) -> Row:
+        return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
+
+    generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
+    return [
+        *(part_row(part) for part in PARTS if part in first.parameters.by_part),
+        ("encoder", lambda c: f"{c.parameters.encoder:,}"),
+        *([generator] if whole.parameters.generator else []),
+        ("total", lambda c: f"{c.parameters.total:,}"),
+        ("applied", lambda c: f"{c.parameters.applied:,}"),
+    ]
+
+
 def _sections(
     columns: Sequence[Estimate | StageEstimate], whole: Estimate
 ) -> list[tuple[str, list[Row]]]:
@@ -107,23 +123,8 @@ def _sections(
     talk: list[Row] = []
     if spread:
         talk = [("messages, a step", lambda c: duration_text(spread.communication_seconds))]
-    parts = [part for part in PARTS if part in columns[0].parameters.by_part]
-
-    def part_row(part: str) -> Row:
-        return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
-
-    beside: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
     return [
-        (
-            "parameters",
-            [
-                *(part_row(part) for part in parts),
-                ("encoder", lambda c: f"{c.parameters.encoder:,}"),
-                *([beside] if whole.parameters.generator else []),
-                ("total", lambda c: f"{c.parameters.total:,}"),
-                ("applied", lambda c: f"{c.parameters.applied:,}"),
-            ],
-        ),
+        ("parameters", _parameter_rows(columns[0], whole)),
         (
             "FLOPs",
             [

@@ -21,7 +21,8 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.evaluation.task_lookup import imported, task_of
-from bertc.inference.fill_mask import Filled, filled
+from bertc.inference.fill_mask import filled
+from bertc.inference.filled import Filled
 from bertc.inference.predict import answered
 from bertc.interop.loading import load as load_model
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags

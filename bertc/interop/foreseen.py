@@ -7,12 +7,12 @@ from bertc.diagnostics import Diagnostics
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.networks import alone
 from bertc.interop.target import target_of
-from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import aliases
 from bertc.ir.program.written import Origin
+from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiece, Words
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:

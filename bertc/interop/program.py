@@ -9,12 +9,12 @@ from bertc.diagnostics import BertcError, DataError
 from bertc.interop.families import family_named
 from bertc.interop.families.config import MEANING, HfConfig
 from bertc.interop.families.family import Family
-from bertc.ir.data import TokenizerFile, Vocabulary
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.vocabulary import TokenizerFile, Vocabulary
 from bertc.storage.paths import is_file
 from bertc.tokenizer_files.classes import FILE_NAMES
 from bertc.tokenizer_files.facts import read_facts

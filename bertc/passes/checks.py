@@ -175,7 +175,8 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
 
 def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
     stages = program.stages
-    other = next((s for s in stages if reads_on(s.objective) != _causal(stages)), None)
+    causal = reads_on(stages[0].objective)
+    other = next((s for s in stages if reads_on(s.objective) != causal), None)
     if other is not None:
         diagnostics.error(
             "E218",
@@ -185,10 +186,6 @@ def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
             help="clm in every stage or in none; else a run that begins from this one",
         )
-
-
-def _causal(stages: tuple[StageSettings, ...]) -> bool:
-    return reads_on(stages[0].objective)
 
 
 def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> None:

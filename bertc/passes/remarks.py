@@ -1,13 +1,13 @@
 """The pass that remarks on what stands as it is written, and is likely not meant."""
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.data import Bytes, Words
 from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import WordUnit
+from bertc.ir.vocabulary import Bytes, Words
 from bertc.passes.fixes import argument, note
 from bertc.passes.stages import has_tasks, reads_on
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
-from bertc.ir.data import TokenizerFile
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.written import Given, Program
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.storage.paths import is_folder, user_path
 from bertc.storage.plain_file import read_bytes, read_text
 from bertc.tokenizer_files.classes import FILE_NAMES, LARGEST_FILE_BYTES

@@ -14,6 +14,7 @@ from bertc.host.display import Display
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.resolved import Resolved
 from bertc.nn.exact import preparing
+from bertc.planning import Plan
 from bertc.runs import checkpoints, metrics
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
@@ -43,9 +44,7 @@ def open_session(
         ResumeRefusedError: if the data are not those that the run was started with.
         DataError: if there are checkpoints and every one of them is damaged.
     """
-    lock, checkpoint = _saved(resolved, folder, display, ranks)
-    with ranks.alike():
-        plan = plan_of(resolved, lock, display, ranks)
+    lock, checkpoint, plan = _saved(resolved, folder, display, ranks)
     corpus = _prepared(resolved, cache, display, ranks)
     source = None
     if ranks.first:
@@ -85,15 +84,20 @@ def open_session(
 
 def _saved(
     resolved: Resolved, folder: RunFolder, display: Display, ranks: Ranks
-) -> tuple[Lock | None, checkpoints.Checkpoint | None]:
-    """The lock, on all processes, and the newest checkpoint, in the first; None at the start."""
+) -> tuple[Lock | None, checkpoints.Checkpoint | None, Plan]:
+    """The lock and the plan, on all processes, and the newest checkpoint, in the first.
+
+    Lock and checkpoint are None at the start of a run.
+    """
     lock, checkpoint = None, None
     if ranks.first:
         lock = folder.read_lock() if folder.holds_a_run else None
         checkpoint = _newest(folder, resolved, display)
         _refuse_damage(folder, checkpoint)
     content = ranks.share(lock and lock.content())
-    return Lock.of(content, Path("lock.json")) if content else None, checkpoint
+    lock = Lock.of(content, Path("lock.json")) if content else None
+    with ranks.alike():
+        return lock, checkpoint, plan_of(resolved, lock, display, ranks)
 
 
 def _taken_up(

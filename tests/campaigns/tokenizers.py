@@ -24,9 +24,9 @@ from bertc.data.layouts.example import LabelledExample
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import from_tokenizer
 from bertc.diagnostics import BertcError
-from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece
-from bertc.ir.data import Words as WordList
 from bertc.ir.learning.custom_task import Classify
+from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece
+from bertc.ir.vocabulary import Words as WordList
 from tests.interop.hf_tokenizers import Words, all_folders
 
 TASK = Classify(train="-", labels=("x", "y"))

@@ -21,8 +21,8 @@ from bertc.data.layouts.example import (
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.template import template_of
 from bertc.data.vocab.vocabulary import from_tokenizer
-from bertc.ir.data import ByteBpe
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
+from bertc.ir.vocabulary import ByteBpe
 
 WORDS = [f"w{n}" for n in range(40)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

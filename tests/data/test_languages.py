@@ -16,8 +16,9 @@ from bertc.data.rows.sample import sample
 from bertc.data.sources.source import CorpusText, open_source
 from bertc.data.vocab.learned import bert_tokenizer, learn
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.data import Files, Parallel, Share, WordPiece
+from bertc.ir.data import Files, Parallel, Share
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import WordPiece
 from bertc.syntax import format_text
 
 Make = Callable[..., PreparedCorpus]

@@ -316,7 +316,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         from bertc.data.sources.source import Piece, TextSource
         from bertc.data.rows.tokenise import tokenise
         from bertc.data.vocab.vocabulary import from_tokenizer
-        from bertc.ir.data import WordPiece
+        from bertc.ir.vocabulary import WordPiece
 
         text = "One hen met two ducks by the lake. " * 5000
 

@@ -15,7 +15,7 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import _alphabet, learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.data import ByteBpe, TokenizerFile, Unigram, WordPiece
+from bertc.ir.vocabulary import ByteBpe, TokenizerFile, Unigram, WordPiece
 from bertc.tokenizer_files.sentencepiece import read_sentencepiece
 
 Learned = WordPiece | ByteBpe | Unigram

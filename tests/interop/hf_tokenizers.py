@@ -12,7 +12,7 @@ import transformers
 from tokenizers import AddedToken
 
 from bertc.data.vocab.learned import learn
-from bertc.ir.data import ByteBpe, Unigram, WordPiece
+from bertc.ir.vocabulary import ByteBpe, Unigram, WordPiece
 from bertc.tokenizer_files.sentencepiece import (
     PIECE_CONTROL,
     PIECE_NORMAL,

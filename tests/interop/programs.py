@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from bertc.ir.data import WordPiece
 from bertc.ir.learning.objective import Mlm, Nsp, Objective, Sbo, Sop, Term
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.vocabulary import WordPiece
 from bertc.nn import build
 from bertc.passes import resolve
 

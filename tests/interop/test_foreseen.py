@@ -10,7 +10,7 @@ from bertc.api import points
 from bertc.data.vocab.learned import learn
 from bertc.diagnostics import Diagnostic, Diagnostics
 from bertc.interop.foreseen import padding
-from bertc.ir.data import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
+from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, Vocabulary, WordPiece, Words
 from tests.interop.programs import program
 
 TOY = "hidden=64 heads=2 layers=2 ffn=256 vocab=99 seq=32"

@@ -18,9 +18,9 @@ from bertc.diagnostics import BertcError, DataError, MissingInputError, SpecErro
 from bertc.evaluation.task_inference import answer
 from bertc.interop.loading import load
 from bertc.interop.runs import import_run
-from bertc.ir.data import Bytes, TokenizerFile, Unigram
-from bertc.ir.data import Words as WordsNode
 from bertc.ir.learning.custom_task import Classify
+from bertc.ir.vocabulary import Bytes, TokenizerFile, Unigram
+from bertc.ir.vocabulary import Words as WordsNode
 from tests.interop.hf_models import XLNET as XLNET_SIZES
 from tests.interop.hf_models import case
 from tests.interop.hf_tokenizers import (

@@ -7,7 +7,7 @@ import pytest
 
 from bertc import syntax
 from bertc.diagnostics import Diagnostics, MissingInputError, SpecError
-from bertc.ir.data import Docstrings, Files, Share, TokenizerFile, WordPiece
+from bertc.ir.data import Docstrings, Files, Share
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb, Polynomial
 from bertc.ir.network.encoder import Dropout
@@ -15,6 +15,7 @@ from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAttention, ShareGroups, ShareMap
 from bertc.ir.program.written import Program
 from bertc.ir.terms.masking import NgramUnit, Replace, SpanUnit
+from bertc.ir.vocabulary import TokenizerFile, WordPiece
 
 FIRST_LINE = "layers=12 share=attention E=128 objective=sop+span"
 

@@ -11,12 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertc.ir.data import Files, Share, WordPiece
+from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Polynomial
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
+from bertc.ir.vocabulary import WordPiece
 from bertc.passes import resolve
 from bertc.train import finish
 

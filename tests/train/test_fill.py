@@ -7,10 +7,10 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.diagnostics import DataError, UsageError
 from bertc.inference.fill_mask import _Reader, fill
 from bertc.interop.loading import load
-from bertc.ir.data import TokenizerFile
 from bertc.ir.learning.objective import Clm, Mlm, Nsp, Plm, Rtd, Term
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork, UnigramGenerator
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.nn import EncoderInputs
 from bertc.objectives import token_logits
 from bertc.train.loop import train

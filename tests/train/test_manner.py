@@ -7,10 +7,11 @@ import pytest
 from bertc.diagnostics import UsageError
 from bertc.evaluation.options import Manner
 from bertc.inference.evaluate import evaluate_run
-from bertc.ir.data import Bytes, Files, Share
+from bertc.ir.data import Files, Share
 from bertc.ir.learning.objective import Clm, Term
 from bertc.ir.learning.optimizer import Adam
 from bertc.ir.network.attention import RelativeAttention
+from bertc.ir.vocabulary import Bytes
 from bertc.train.loop import train
 
 

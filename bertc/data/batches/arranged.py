@@ -1,5 +1,6 @@
 """Arrangement of a stage's text in rows, in as many copies as its steps will read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,7 @@ def arrange(
         [text.paired for _, text, _ in orders_of(stage)],
         stage.mixing.translations,
     )
-    shares = zip(tokens, weights, strict=True)
-    tokens_read = sum(round(count * weight / max(weights)) for count, weight in shares)
+    tokens_read = _tokens_read(tokens, weights)
     if lost > LOST_WORTH_A_NOTE * tokens_read:
         progress.note(f"stage {stage.name}: {lost:,} tokens are cut off to fit {stage.seq}")
     return StageData(
@@ -105,6 +105,12 @@ def arrange(
         static,
         stage.mixing.kind,
     )
+
+
+def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:
+    """Tokens of all sources while the one drawn most often is read once."""
+    shares = zip(tokens, weights, strict=True)
+    return sum(round(count * weight / max(weights)) for count, weight in shares)
 
 
 def _copies(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from bertc.data.layouts.example import Example, LabelledExample, TaggedExample
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
+from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
-from bertc.ir.learning.task import Tagging, names_spans
+from bertc.ir.learning.task import Tagging
 
 MAX_LABELS = 10_000
 """Most labels of a task: more are names or texts, and would take minutes to check."""

@@ -21,8 +21,8 @@ from bertc.data.sources.cells import known_label, label, number, text, texts, wo
 from bertc.data.sources.tables import ColumnSelection
 from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
+from bertc.ir.learning.answer import names_spans
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.learning.task import names_spans
 from bertc.storage.paths import user_path
 
 Own = Classify | Regress | Choose | Tag | Read

@@ -6,7 +6,7 @@ from pathlib import Path
 from bertc.data.vocab.made import make_tokenizer
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer, put_around
 from bertc.diagnostics import DataError
-from bertc.ir.data import TokenizerFile
+from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.vocabulary import tokenizer_folder
 from bertc.storage.paths import is_file, user_path
 from bertc.storage.plain_file import read_bytes

@@ -18,7 +18,7 @@ from tokenizers import (
 )
 
 from bertc.diagnostics import DataError
-from bertc.ir.data import ByteBpe, Bytes, Unigram, WordPiece, Words
+from bertc.ir.vocabulary import ByteBpe, Bytes, Unigram, WordPiece, Words
 from bertc.storage.foreign import as_data_error
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -16,10 +16,10 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Probability, Width
-from bertc.ir.data import Unigram
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.sharing import ShareAll, ShareGroups, ShareMap, ShareNone, Sharing
 from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import Unigram
 
 TITLE = "ALBERT"
 LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"

@@ -5,7 +5,7 @@ from typing import Literal
 from bertc.interop.families import bert_like
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.family import Family, TaskHeads, hf_class
-from bertc.ir.data import WordPiece
+from bertc.ir.vocabulary import WordPiece
 
 
 class HfBert(HfConfig):

@@ -14,9 +14,9 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Width
-from bertc.ir.data import WordPiece
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import WordPiece
 
 NAME, TITLE = "electra", "ELECTRA"
 

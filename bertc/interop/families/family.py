@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 from bertc.interop.families.config import HfConfig
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Node
-from bertc.ir.data import Vocabulary
 from bertc.ir.learning import task
 from bertc.ir.learning.objective import Mlm, Objective
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor

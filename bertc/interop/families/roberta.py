@@ -15,8 +15,8 @@ from bertc.interop.families.family import (
     hf_class,
 )
 from bertc.interop.families.obstacle import Obstacle
-from bertc.ir.data import ByteBpe
 from bertc.ir.network.encoder import Encoder
+from bertc.ir.vocabulary import ByteBpe
 
 TITLE = "RoBERTa"
 

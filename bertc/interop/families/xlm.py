@@ -16,10 +16,10 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Width
-from bertc.ir.data import WordPiece
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.head import LinearHead
 from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import WordPiece
 
 LAYOUT = "the only layout without token types, XLM's,"
 

@@ -29,7 +29,6 @@ from bertc.interop.families.family import (
 )
 from bertc.interop.families.obstacle import Obstacle, first_of
 from bertc.ir.base import Width
-from bertc.ir.data import Unigram
 from bertc.ir.learning.objective import Plm
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
@@ -39,6 +38,7 @@ from bertc.ir.network.norm import PostNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.table import WholeTable
 from bertc.ir.program.settings import Heads
+from bertc.ir.vocabulary import Unigram
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -149,3 +149,8 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
             return seq
         case _:
             assert_never(answer)
+
+
+def names_spans(tags: tuple[str, ...]) -> bool:
+    """True if tags say where spans begin and go on, as ``B-PER`` and ``I-PER`` do."""
+    return any(tag.startswith("B-") for tag in tags)

@@ -15,6 +15,7 @@ from bertc.ir.learning.answer import (
     Span,
     SpanHead,
     Tags,
+    names_spans,
 )
 from bertc.ir.learning.task import (
     UNKNOWN,
@@ -27,7 +28,6 @@ from bertc.ir.learning.task import (
     Tagging,
     Task,
     Xnli,
-    names_spans,
 )
 
 Rows = str | Hf

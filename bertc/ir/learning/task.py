@@ -22,6 +22,7 @@ from bertc.ir.learning.answer import (
     Tags,
     answer_head,
     answer_rows,
+    names_spans,
 )
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.terms.heads import HeadNode
@@ -300,8 +301,3 @@ class Tagging(Task):
     def metrics(self) -> tuple[Metric, ...]:
         """F1 of spans where there are any."""
         return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
-
-
-def names_spans(tags: Names) -> bool:
-    """Whether tags say where spans begin and go on, as ``B-PER`` and ``I-PER`` do."""
-    return any(tag.startswith("B-") for tag in tags)

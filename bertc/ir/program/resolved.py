@@ -10,7 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir import operation as op
 from bertc.ir.base import Node
-from bertc.ir.data import Format, Mixing, Share, StreamPair, Vocabulary
+from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective, Term
@@ -21,6 +21,7 @@ from bertc.ir.network.generator import Generator
 from bertc.ir.network.growth import Growth, Init
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
+from bertc.ir.vocabulary import Vocabulary
 
 PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""

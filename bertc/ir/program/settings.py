@@ -9,17 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
-from bertc.ir.data import (
-    Docstrings,
-    Format,
-    Language,
-    MixedRows,
-    Mixing,
-    Share,
-    Smoothing,
-    Vocabulary,
-    WordPiece,
-)
+from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.learning.task import Family
@@ -34,6 +24,7 @@ from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.resolved import HfLayout
+from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
 HOUSE = "bertc"
