@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.network.growth import FromGenerator, Growth, Identity, Interleave, Stack
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -64,7 +64,7 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
 def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
     """The name of the old weight; empty for a weight of a new layer."""
     network, part, *rest = name.split(".")
-    before, after = _network(old, network), _network(new, network)
+    before, after = _body(old, network), _body(new, network)
     if before is None or after is None or part not in OWNERS:
         return name
     layer, *leaf = rest
@@ -75,8 +75,8 @@ def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
     return ".".join((network, part, str(owner), *leaf))
 
 
-def _network(resolved: Resolved, name: str) -> Encoder | None:
-    return {"encoder": resolved.encoder, "generator": resolved.generator}.get(name)
+def _body(resolved: Resolved, name: str) -> Body | None:
+    return {each.name: each.body for each in resolved.allocated}.get(name)
 
 
 def _is_zero_output(name: str, growth: Growth) -> bool:

@@ -12,9 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bertc.ir.network.encoder import layer_of
-from bertc.ir.program.model import is_tied
-from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.planning import Layout
@@ -120,9 +117,8 @@ class Sharded(Engine):
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self._whole = Whole(model)
         for network in model.networks():
-            for part in (*network.attention.values(), *network.ffn.values()):
-                fully_shard(part.get_submodule("norm"), mesh=mesh)
-                fully_shard(part, mesh=mesh)
+            for unit in network.shard_units():
+                fully_shard(unit, mesh=mesh)
         self._root: Any = fully_shard(self._whole, mesh=mesh)
         # Kept, because the model's own attributes are whole weights at times (after an evaluation).
         self.parameters = dict(model.named_parameters())
@@ -173,29 +169,6 @@ def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
             return Replicated(model, device)
         case "fsdp" | "hsdp":
             return Sharded(model, layout, device)
-
-
-def trained_names(stage: Stage) -> set[str]:
-    """Names of the weights that get a gradient in a stage."""
-    names = set()
-    for network in stage.networks():
-        objectives = [term.objective for term in network.terms]
-        unread = () if network.pooled else ("pooler.weight", "pooler.bias")
-        unread = unread if network.unseen else (*unread, "embeddings.unseen")
-        for weight in network.encoder.weights() if objectives else ():
-            tied = network.name == "generator" and is_tied(stage.replacements, weight.name)
-            frozen = network.name == "encoder" and _frozen(weight.name, stage.freeze)
-            if weight.name not in unread and not frozen:
-                names.add(f"{'encoder' if tied else network.name}.{weight.name}")
-        heads = (w for objective in objectives for w in objective.weights(network.encoder))
-        names |= {f"heads.{weight.name}" for weight in heads}
-    return names
-
-
-def _frozen(name: str, layers: int) -> bool:
-    """True for the embeddings and the lowest ``layers`` layers, if any are frozen."""
-    layer = layer_of(name)
-    return bool(layers) and layer is not None and layer <= layers
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -8,7 +8,8 @@ from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
-from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 from bertc.passes.stages import reads_pooler
 from bertc.planning.world import Strategy
 
@@ -77,7 +78,7 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         rows=rows,
         tokens=stage.seq,
         queries=states if network.asked is None else network.asked,
-        memory=stage.remembered(network.name),
+        memory=network.memory,
         targets=network.unseen,
         directions=network.ways,
         sequences=stage.texts + 1 if stage.pack else 0,

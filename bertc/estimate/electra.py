@@ -7,7 +7,7 @@ tokens on all. Other objectives are not counted, and every encoder has two token
 """
 
 from bertc.ir.network.encoder import Encoder, LayerWidths
-from bertc.ir.program.resolved import Network
+from bertc.ir.program.network import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
 """FLOPs an element."""
@@ -17,12 +17,12 @@ SEGMENTS = 2
 
 def network_flops(network: Network, seq: int) -> int:
     """Forward pass of a network and of its heads over one example."""
-    forward = body_flops(network.encoder, seq)
+    forward = body_flops(network.body, seq)
     objectives = [term.objective for term in network.terms]
     if not objectives or any(objective.masks for objective in objectives):
-        forward += mlm_head_flops(network.encoder, seq)
+        forward += mlm_head_flops(network.body, seq)
     if any(objective.judges_guesses for objective in objectives):
-        forward += binary_head_flops(network.encoder, seq)
+        forward += binary_head_flops(network.body, seq)
     return forward
 
 

@@ -82,7 +82,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     total = train = layers = 0
     for network in stage.networks():
         call = call_of(stage, network, examples * stage.rows_an_example)
-        passed, learns = forward(network.encoder, call), bool(network.terms)
+        passed, learns = forward(network.body, call), bool(network.terms)
         heads = network.head_operations(examples)
         around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
         blocks = (block for layer in passed.layers for block in layer)

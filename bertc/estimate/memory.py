@@ -44,7 +44,7 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept; what DDP keeps is as if it accumulated."""
     forwards = tuple(
-        forward(network.encoder, call_of(stage, network, stage.rows_an_example))
+        forward(network.body, call_of(stage, network, stage.rows_an_example))
         for network in stage.networks()
     )
     return Step(

@@ -20,7 +20,8 @@ from bertc.estimate.figures import Parameters
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 
 MOMENTS_BYTES = 8
 """Per weight: two moments in fp32 (Adam, LAMB)."""
@@ -58,7 +59,7 @@ class Pass:
     @property
     def encoder(self) -> Encoder:
         """The network itself."""
-        return self.network.encoder
+        return self.network.body
 
     @cached_property
     def kept(self) -> int:

@@ -7,8 +7,8 @@ from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.program.model import is_tied
-from bertc.ir.program.resolved import NetworkName, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 
 Tally = Counter[str]
 """Weights by part."""
@@ -25,14 +25,22 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         {
             weight.name: weight
             for term in terms
-            for weight in term.objective.weights(stage.network(stage.network_of(term.objective)))
+            for weight in term.objective.weights(stage.learner(term.objective).body)
         }.values()
     )
-    names = {network.name for network in stage.networks() if network.terms}
-    encoder, applied = _bodies(stage, "encoder", "encoder" in names or not trained)
-    generator, again = _bodies(stage, "generator", "generator" in names or not trained)
-    if trained and "encoder" not in names:  # what is tied is trained with the generator
-        generator += _tally(_tied(stage))
+    learning = {network.name for network in stage.networks() if network.terms}
+    counted = [each for each in stage.allocated if each.name in learning or not trained]
+    names = {each.name for each in counted}
+    encoder, generator, applied = Tally(), Tally(), Tally()
+    for network in counted:
+        own, again = _body(network)
+        # What is tied to a network that is not counted is counted here.
+        own += _tally(w for w in _tied(network) if network.owner(w.name) not in names)
+        applied += again
+        if network.role == "trained":
+            encoder += own
+        else:
+            generator += own
     whole = encoder + generator + heads
     parts = {part: encoder[part] for part in ("embeddings", "pooler")}
     return Parameters(
@@ -43,18 +51,16 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         pooler=parts["pooler"],
         heads=heads.total(),
         total=whole.total(),
-        applied=(applied + again + heads).total(),
+        applied=(applied + heads).total(),
         by_part=dict(whole),
     )
 
 
-def _bodies(stage: Stage, name: NetworkName, counted: bool) -> tuple[Tally, Tally]:
+def _body(network: Network) -> tuple[Tally, Tally]:
     """A network without heads and without what is tied, shared weights once and as applied."""
-    if not counted or (name == "generator" and stage.generator is None):
-        return Tally(), Tally()
-    encoder = stage.network(name)
-    tied = _tied(stage) if name == "generator" else ()
-    outside = _tally(encoder.embedding_weights()) - _tally(tied) + _tally(encoder.pooler_weights())
+    encoder = network.body
+    outside = _tally(encoder.embedding_weights()) - _tally(_tied(network))
+    outside += _tally(encoder.pooler_weights())
     outside += _tally((*encoder.common_weights(), *encoder.final_weights()))
     return (
         outside + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner)),
@@ -62,10 +68,10 @@ def _bodies(stage: Stage, name: NetworkName, counted: bool) -> tuple[Tally, Tall
     )
 
 
-def _tied(stage: Stage) -> tuple[Weight, ...]:
-    """What the generator has of the encoder."""
-    weights = stage.generator.embedding_weights() if stage.generator else ()
-    return tuple(w for w in weights if is_tied(stage.replacements, w.name))
+def _tied(network: Network) -> tuple[Weight, ...]:
+    """What a network has of another one."""
+    weights = network.body.embedding_weights()
+    return tuple(w for w in weights if network.owner(w.name) != network.name)
 
 
 def _layers(encoder: Encoder, attention: Iterable[int], ffn: Iterable[int]) -> Tally:

@@ -16,7 +16,8 @@ from bertc.estimate.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.forward import forward
-from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 
 FORWARD_ALONE = 0.4
 """Of what an operation other than a product moves and computes, forward's part."""
@@ -71,7 +72,7 @@ def microbatch_spent(
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
         learns = bool(network.terms)
-        passed = forward(network.encoder, call_of(stage, network, rows))
+        passed = forward(network.body, call_of(stage, network, rows))
         for part, weights, operations in _parts(stage, network, passed, rows):
             for each in operations:
                 spent = _spent(each, how, device)
@@ -115,7 +116,7 @@ def _parts(
     stage: Stage, network: Network, passed: op.Forward, rows: int
 ) -> Iterator[tuple[str, int, op.Operations]]:
     """Parts of a network with the weights that each application casts."""
-    encoder = network.encoder
+    encoder = network.body
     narrow = sum(w.numel for w in encoder.embedding_weights() if w.role == "matrix")
     yield "embeddings", narrow, passed.embeddings
     for layer in passed.layers:

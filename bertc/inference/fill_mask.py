@@ -77,7 +77,7 @@ def filled(
             for place, best in zip(part, found.argmax(dim=1).tolist(), strict=True):
                 reader.filled[place] = best
     verdicts = reader.verdicts(ids, judge) if judge else ()
-    guessed = told is not None and model.resolved.stages[-1].network_of(told) == "generator"
+    guessed = told is not None and model.resolved.stages[-1].learner(told).role == "sampled"
     notes = _notes(model, bool(masks) and guessed, language)
     return Filled(text, tuple(masks), verdicts, notes)
 
@@ -235,7 +235,7 @@ class _Reader:
         return EncoderInputs(rows_ms, torch.zeros_like(rows_ms), language_ids=tongues_ms)
 
     def _scores(self, reading: EncoderInputs, at_m: torch.Tensor, told: Objective) -> torch.Tensor:
-        name = self.model.resolved.stages[-1].network_of(told)
+        name = self.model.resolved.stages[-1].learner(told).name
         hidden_msh = self.model.read(reading, name)
         states_mh = hidden_msh[torch.arange(len(at_m)), at_m]
         head = self.model.heads[told.head_name]

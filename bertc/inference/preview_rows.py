@@ -22,7 +22,7 @@ def row_text(
     color: bool,
 ) -> str:
     """One row: a paragraph a segment of each of its examples, then what is asked about it."""
-    first = columns.masked or columns.reading  # the encoder reads after a generator
+    first = columns.masked or columns.reading  # others read after a sampled network
     view = RowView(
         columns, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
         columns.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),

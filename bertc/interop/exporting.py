@@ -15,7 +15,7 @@ from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
 from bertc.interop.hf_config import as_it_came, hf_config
 from bertc.interop.keys import keys, part_of, parts_of, prefixed
-from bertc.interop.networks import GENERATOR, alone, tensors_alone
+from bertc.interop.networks import alone, names_beside, tensors_alone
 from bertc.interop.target import Target, target_of
 from bertc.interop.tensors import write_tensors
 from bertc.ir.network.encoder import Encoder
@@ -62,9 +62,10 @@ def export_model(
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
     Weights that the layout's class does not hold (SpanBERT's boundary head) are kept beside in
-    ``bertc_heads.safetensors``, a generator in a folder ``generator`` of its own. Where no layout
-    fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the
-    model came in, ``kept`` the settings that it came with and that the layout's class may have.
+    ``bertc_heads.safetensors``, networks beside the main one in folders of their names. Where no
+    layout fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout
+    that the model came in, ``kept`` the settings that it came with and that the layout's class may
+    have.
 
     Raises:
         DataError: with ``strict``, naming the setting that no layout can say.
@@ -72,26 +73,27 @@ def export_model(
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
     _check_complete(resolved, tensors)
-    target = target_of(alone(resolved, "encoder"), tensors, vocabulary.pad, prefer)
+    target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):
         raise DataError(str(target), help=target.way_out)
     with replacing(folder) as fresh:
         if isinstance(target, Obstacle):
             return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
-        own = tensors_alone(resolved, tensors, "encoder")
+        own = tensors_alone(resolved, tensors)
         written = _write_hf(resolved.encoder, own, vocabulary, fresh, target, kept or {})
         written = written.at(folder)
-        if resolved.generator is None:
-            return written
-        program, own = alone(resolved, "generator"), tensors_alone(resolved, tensors, "generator")
-        (fresh / GENERATOR).mkdir()
-        target = target_of(program, own, vocabulary.pad, written.layout)
-        if isinstance(target, Obstacle):
-            other = _write_own(program, own, vocabulary, fresh / GENERATOR, target)
-        else:
-            other = _write_hf(program.encoder, own, vocabulary, fresh / GENERATOR, target, {})
-        first = other.at(folder / GENERATOR).summary().splitlines()[0]
-        return replace(written, notes=(*written.notes, f"the generator: {first}", *other.notes))
+        for name in names_beside(resolved):
+            program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
+            (fresh / name).mkdir()
+            target = target_of(program, own, vocabulary.pad, written.layout)
+            if isinstance(target, Obstacle):
+                other = _write_own(program, own, vocabulary, fresh / name, target)
+            else:
+                other = _write_hf(program.encoder, own, vocabulary, fresh / name, target, {})
+            first = other.at(folder / name).summary().splitlines()[0]
+            notes = (*written.notes, f"the {name}: {first}", *other.notes)
+            written = replace(written, notes=notes)
+        return written
 
 
 def _write_own(

@@ -20,7 +20,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
 
     Nothing is said of what a shipped spec sets: its system has no layout.
     """
-    encoder = alone(resolved, "encoder")
+    encoder = alone(resolved)
     names = [weight.name for weight in model_weights(encoder)]
     found = target_of(encoder, names, padding(resolved))
     if not isinstance(found, Obstacle):

@@ -1,11 +1,12 @@
-"""A program of two networks as two of one, for layouts that hold one network a folder."""
+"""A program of several networks as several of one, for layouts of one network a folder."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bertc.ir.network.generator import NoGenerator
-from bertc.ir.program.model import is_tied, model_weights
-from bertc.ir.program.resolved import NetworkName, Resolved
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,20 +15,25 @@ GENERATOR = "generator"
 """The folder beside a model's files that holds its generator."""
 
 
-def alone(resolved: Resolved, name: NetworkName) -> Resolved:
-    """The program of one network, called ``encoder`` in it, with the terms that it learns."""
+def names_beside(resolved: Resolved) -> tuple[str, ...]:
+    """The networks beside the main one, each exported to a folder of its name."""
+    return tuple(network.name for network in resolved.allocated if network.name != MAIN)
+
+
+def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
+    """The program of one network, the main one in it, with the terms that it learns."""
     return resolved.model_copy(
         update={
             "stages": tuple(
                 stage.model_copy(
                     update={
-                        "encoder": stage.network(name),
+                        "encoder": stage.network(name).body,
                         "generator": None,
                         "replacements": NoGenerator(),
                         "objective": tuple(
                             term
                             for term in stage.objective
-                            if stage.network_of(term.objective) == name
+                            if stage.learner(term.objective).name == name
                         ),
                     }
                 )
@@ -38,26 +44,23 @@ def alone(resolved: Resolved, name: NetworkName) -> Resolved:
 
 
 def tensors_alone(
-    resolved: Resolved, tensors: Mapping[str, "Tensor"], name: NetworkName
+    resolved: Resolved, tensors: Mapping[str, "Tensor"], name: str = MAIN
 ) -> dict[str, "Tensor"]:
     """The tensors of one network by the names of its own program, tied ones included."""
-    ties = resolved.stages[-1].replacements
-    found = {}
+    found, network = {}, resolved.stages[-1].network(name)
     for weight in model_weights(alone(resolved, name)):
-        own = weight.name.removeprefix("encoder.")
-        theirs = weight.name
-        if name == "generator" and own != weight.name and not is_tied(ties, own):
-            theirs = f"generator.{own}"
+        own = weight.name.removeprefix(f"{MAIN}.")
+        theirs = weight.name if own == weight.name else f"{network.owner(own)}.{own}"
         if theirs in tensors:
             found[weight.name] = tensors[theirs]
     return found
 
 
 def joined(
-    resolved: Resolved, encoder: Mapping[str, "Tensor"], generator: Mapping[str, "Tensor"]
+    resolved: Resolved, main: Mapping[str, "Tensor"], other: Mapping[str, "Tensor"]
 ) -> dict[str, "Tensor"]:
     """The tensors of a program of two networks from those of each alone."""
-    heads = {name: tensor for name, tensor in generator.items() if name.startswith("heads.")}
-    bodies = {n.replace("encoder.", "generator.", 1): t for n, t in generator.items()}
-    found = {**bodies, **heads, **encoder}
+    (second,) = names_beside(resolved)
+    renamed = {name.replace(f"{MAIN}.", f"{second}.", 1): t for name, t in other.items()}
+    found = {**renamed, **main}
     return {w.name: found[w.name] for w in model_weights(resolved) if w.name in found}

@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream states, h hidden.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -15,11 +15,11 @@ from bertc.ir.network.attention import Attention
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.nn.attention import build_attention
 from bertc.nn.attention_part import AttentionPart, Context
+from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.ffn import FeedForward, build_ffn
 from bertc.nn.inputs import EncoderInputs, gather_positions
-from bertc.nn.memory import Memory
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, add_parameters
 
@@ -34,7 +34,7 @@ class Regions(NamedTuple):
     last_norm: Callable[[torch.Tensor], torch.Tensor]
 
 
-class Encoder(nn.Module):
+class Encoder(BodyModule):
     """Token ids (b, s) to hidden states (b, s, h).
 
     A part exists once for each layer that owns its weights; the other layers apply their owner's.
@@ -67,9 +67,7 @@ class Encoder(nn.Module):
         self.recompute = False
         self._regions = self._plain()
 
-    def forward(
-        self, inputs: EncoderInputs, dtype: torch.dtype
-    ) -> tuple[torch.Tensor, Memory | None]:
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
         With a permutation those of the query stream follow: (b, s + u, h).
@@ -91,7 +89,18 @@ class Encoder(nn.Module):
             x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, keys, context)
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
-        return dropout(x, self.node.dropout.last, self.training), moved_on
+        return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on)
+
+    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
+        """Use a lender's embeddings of these names in place of its own."""
+        assert isinstance(lender, Encoder), "what is tied is of the same kind"
+        parts = dict.fromkeys(name.removeprefix("embeddings.").split(".")[0] for name in names)
+        self.embeddings.borrow(lender.embeddings, parts)
+
+    def shard_units(self) -> Iterable[nn.Module]:
+        """Norm and rest of every part that a layer owns."""
+        for part in (*self.attention.values(), *self.ffn.values()):
+            yield from (part.get_submodule("norm"), part)
 
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once for all of one kind."""

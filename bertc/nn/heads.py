@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import AdaptiveHead, TransformHead
 from bertc.ir.terms.heads import (
@@ -31,7 +31,7 @@ from bertc.nn.weights import Embedding, Linear, Table, parameter
 class Heads(nn.Module):
     """Heads by name, each once however many terms share it."""
 
-    def __init__(self, heads: Iterable[tuple[TermNode, Encoder]]) -> None:
+    def __init__(self, heads: Iterable[tuple[TermNode, Body]]) -> None:
         super().__init__()
         for objective, encoder in heads:
             # Set by hand: a task may be called as a method of modules is.
@@ -47,7 +47,7 @@ class Heads(nn.Module):
 class TokenHead(nn.Module):
     """States to features (n, e) that the token table turns into scores, and a bias a token."""
 
-    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+    def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
         self.activation: Activation | None = None
         if isinstance(node.head, TransformHead):
@@ -90,7 +90,7 @@ class AdaptiveTokenHead(nn.Module):
 class Boundary(nn.Module):
     """Two layers over both boundaries of a span and the place between them (SpanBERT 3.2)."""
 
-    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+    def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
         self.activation = node.head_activation
         self.position = Embedding(table, f"{name}.position")
@@ -114,7 +114,7 @@ class Boundary(nn.Module):
 class Detector(Linear):
     """Scores above 0 where a token looks replaced."""
 
-    def __init__(self, table: Table, name: str, node: Encoder) -> None:
+    def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__(table, name)
         self.activation = node.head_activation
         self.dense = Linear(table, f"{name}.dense")
@@ -128,7 +128,7 @@ class Detector(Linear):
 class Ends(Linear):
     """Scores of every token to end a span, for each of some beginnings."""
 
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Encoder) -> None:
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
@@ -167,19 +167,19 @@ class Answered(Linear):
 class ConditionedSpan(nn.Module):
     """Beginnings, the ends that go with each, and perhaps whether there is an answer."""
 
-    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Encoder) -> None:
+    def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__()
         self.start = Linear(table, f"{name}.start")
         self.end = Ends(table, f"{name}.end", head, node)
         self.answered = Answered(table, f"{name}.answered", head) if head.answered else None
 
 
-def make_head(objective: TermNode, encoder: Encoder) -> nn.Module:
+def make_head(objective: TermNode, encoder: Body) -> nn.Module:
     """The module of an objective's head over the states of an encoder."""
     return module_of(objective.head_node, objective.head_name, encoder)
 
 
-def module_of(node: HeadNode, name: str, encoder: Encoder) -> nn.Module:
+def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
     """The module of a head, whose weights have names that begin with its own."""
     table = {weight.name: weight for weight in node.weights(name, encoder)}
     match node:

@@ -1,14 +1,19 @@
-"""A whole model: the encoder, the generator if there is one, and the heads of all objectives."""
+"""A whole model: its networks by name, and the heads of all objectives."""
+
+from typing import assert_never
 
 import torch
 from torch import nn
 
-from bertc.ir.program.model import is_tied, model_weights
-from bertc.ir.program.resolved import NetworkName, Resolved
+from bertc.ir.network.body import Body
+from bertc.ir.network.encoder import Encoder as EncoderNode
+from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
+from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Heads
 from bertc.nn.inputs import EncoderInputs
-from bertc.nn.memory import Memory
 from bertc.nn.weights import initialise
 
 
@@ -18,15 +23,21 @@ class Model(nn.Module):
     ``compute_dtype`` is the dtype of activations; weights are cast where they are used.
     """
 
+    encoder: BodyModule
+
     def __init__(self, resolved: Resolved) -> None:
         super().__init__()
         self.resolved = resolved
-        self.encoder = Encoder(resolved.encoder)
-        self.generator = _generator(resolved, self.encoder) if resolved.generator else None
+        self._names = tuple(network.name for network in resolved.allocated)
+        for network in resolved.allocated:
+            self.add_module(network.name, build_body(network.body))
+        for network in resolved.allocated:  # lenders are there
+            for tie in network.ties:
+                tied = [w.name for w in network.body.weights() if tie.covers(w.name)]
+                self.network(network.name).borrow(self.network(tie.network), tied)
         last = resolved.stages[-1]
         self.heads = Heads(
-            (term.objective, last.network(last.network_of(term.objective)))
-            for term in resolved.terms()
+            (term.objective, last.learner(term.objective).body) for term in resolved.terms()
         )
         self.compute_dtype = torch.float32
         self.same_length = False
@@ -70,27 +81,24 @@ class Model(nn.Module):
         _check(inputs)
         return self.read(inputs)
 
-    def read(self, inputs: EncoderInputs, network: NetworkName = "encoder") -> torch.Tensor:
+    def read(self, inputs: EncoderInputs, network: str = MAIN) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden), or of the output positions alone."""
-        return self.read_on(inputs, network)[0]
+        return self.read_on(inputs, network).last
 
-    def read_on(
-        self, inputs: EncoderInputs, network: NetworkName = "encoder"
-    ) -> tuple[torch.Tensor, Memory | None]:
+    def read_on(self, inputs: EncoderInputs, network: str = MAIN) -> Outputs:
         """Last hidden states, and the memory for the rows after these, if these had one."""
-        states: tuple[torch.Tensor, Memory | None]
-        states = self.network(network)(inputs, self.compute_dtype)
-        return states
+        outputs: Outputs = self.network(network)(inputs, self.compute_dtype)
+        return outputs
 
-    def network(self, name: NetworkName) -> Encoder:
-        """The network of that name."""
-        found = self.generator if name == "generator" else self.encoder
-        assert found is not None, "a program without a generator has one network"
-        return found
+    def network(self, name: str) -> BodyModule:
+        """The body of the network of that name."""
+        body = self.get_submodule(name)
+        assert isinstance(body, BodyModule), "the heads are no network"
+        return body
 
-    def networks(self) -> tuple[Encoder, ...]:
-        """All networks, the encoder first."""
-        return (self.encoder,) if self.generator is None else (self.encoder, self.generator)
+    def networks(self) -> tuple[BodyModule, ...]:
+        """All networks, the one that the run is about first."""
+        return tuple(map(self.network, self._names))
 
     def pool(self, hidden: torch.Tensor) -> torch.Tensor:
         """The pooled first token (batch, hidden) of hidden states (batch, seq, hidden).
@@ -99,6 +107,15 @@ class Model(nn.Module):
             ValueError: if the encoder has no pooler.
         """
         return self.encoder.pool(hidden[:, 0])
+
+
+def build_body(node: Body) -> BodyModule:
+    """The module of a body."""
+    match node:
+        case EncoderNode():
+            return Encoder(node)
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _check(inputs: EncoderInputs) -> None:
@@ -118,15 +135,6 @@ def _check(inputs: EncoderInputs) -> None:
             f"{name} is {given}: a tensor of whole numbers (batch, seq) expected; texts become "
             "such tensors by model.encode(**model.tokenizer(texts)) of what bertc.load gives"
         )
-
-
-def _generator(resolved: Resolved, encoder: Encoder) -> Encoder:
-    """The generator, with the tied parts of the encoder."""
-    generator, ties = Encoder(resolved.network("generator")), resolved.stages[-1].replacements
-    names = (weight.name for weight in generator.node.embedding_weights())
-    tied = dict.fromkeys(name.split(".")[1] for name in names if is_tied(ties, name))
-    generator.embeddings.borrow(encoder.embeddings, tied)
-    return generator
 
 
 def build(resolved: Resolved, device: str = "cpu") -> Model:

@@ -14,7 +14,7 @@ from torch import nn
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.task import Task
 from bertc.nn import EncoderInputs, dropout, gather_positions
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.heads import Answered, ConditionedSpan
 from bertc.objectives.targets import Answers, Columns
 from bertc.objectives.term import Predicted, TermTensors, TextRows
@@ -50,7 +50,7 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         """Of spans all states, else those of examples or words."""
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
-    def features(self, states: torch.Tensor, network: Encoder) -> torch.Tensor:
+    def features(self, states: torch.Tensor, network: BodyModule) -> torch.Tensor:
         """The states (b, k, h) that its head reads: pooled if there is a pooler, with dropout.
 
         Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
@@ -67,7 +67,7 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         own: Answers,
         columns: Columns,
         head: nn.Module,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Of examples, words or windows."""

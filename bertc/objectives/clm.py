@@ -9,7 +9,7 @@ from torch import nn
 
 from bertc.ir.terms.clm import Clm
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.objectives.targets import Columns, Inputs, NextTokens
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.vocabulary import token_losses
@@ -31,7 +31,7 @@ class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
         own: NextTokens,
         columns: Columns,
         head: nn.Module,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """By the head over the vocabulary."""

@@ -40,14 +40,14 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
         if name not in terms:
             reading, terms[name] = tensors.targets(rows, reading)
     columns = Columns(reading, inputs.token_ids, terms)
-    if stage.generator is not None:
+    if stage.sampled is not None:
         original = reading._replace(token_ids=inputs.token_ids)
         columns = columns._replace(reading=original, masked=reading)
     return with_output_positions(stage, columns)
 
 
 def with_guesses(stage: Stage, columns: Columns, guesses_bk: torch.Tensor) -> Columns:
-    """With a generator's guesses in what the encoder reads."""
+    """With the guesses of a sampled network in what those after it read."""
     reading = columns.reading
     for name, _, tensors in joined(term.objective for term in stage.objective):
         reading = tensors.take_guesses(columns.terms[name], columns, reading, guesses_bk)

@@ -6,7 +6,8 @@ Axes: b rows, k predictions of a row, h hidden.
 import torch
 from torch import nn
 
-from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
 from bertc.objectives.targets import Columns
 from bertc.objectives.term import Predicted, TermLoss
@@ -18,21 +19,21 @@ class Losses:
 
     def __init__(self, model: Model, stage: Stage, network: Network) -> None:
         self._network, self._heads = model.network(network.name), model.heads
-        self._name = network.name
+        self._node = network
         self._scored = joined(network.scored)
         learned = [term.objective for term in network.terms]
         self._learned = joined(learned) if learned else self._scored
-        # A generator's guesses are wanted by terms of the network after it.
+        # Guesses are wanted by terms of the networks after it.
         others = (term.objective for term in stage.objective if term not in network.terms)
-        self._others = joined(others) if network.name == "generator" else ()
+        self._others = joined(others) if network.role == "sampled" else ()
 
     def __call__(self, columns: Columns, hidden: torch.Tensor) -> dict[str, TermLoss]:
         """The loss of every term by name; factors of terms are not applied.
 
-        ``hidden`` are the network's states, or those that were asked for. A generator's loss comes
-        with its guesses, even where nothing trains it.
+        ``hidden`` are the network's states, or those that were asked for. That of a sampled network
+        comes with its guesses, even where nothing trains it.
         """
-        states = states_of(self._scored, columns, columns.read_by(self._name), hidden)
+        states = states_of(self._scored, columns, columns.read_by(self._node), hidden)
         chances = self._chances(columns)
         predicted: dict[str, Predicted] = {}
         for name, head, tensors in self._scored:

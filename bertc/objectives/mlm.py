@@ -12,7 +12,7 @@ from torch import nn
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import NgramUnit, SpanUnit, TokenUnit, WordUnit
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.sampling.draws import (
     another,
@@ -51,7 +51,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         own: Predictions,
         columns: Columns,
         head: nn.Module,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Of all rows, whichever term each counts for."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from bertc.ir.terms.pairs import PairTerm
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.weights import Linear
 from bertc.objectives.targets import Columns, Questions
 from bertc.objectives.term import Predicted, TermTensors, TextRows
@@ -34,7 +34,7 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         own: Questions,
         columns: Columns,
         head: Linear,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """By a linear map of the pooled states."""

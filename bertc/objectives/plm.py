@@ -11,7 +11,7 @@ from torch import nn
 
 from bertc.ir.terms.plm import Plm
 from bertc.nn import EncoderInputs, PermutationMask
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.objectives.ngrams import harmonic
 from bertc.objectives.sampling.arrival import union
 from bertc.objectives.sampling.draws import (
@@ -53,7 +53,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         own: Predictions,
         columns: Columns,
         head: nn.Module,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """By the head over the vocabulary."""

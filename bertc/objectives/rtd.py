@@ -18,7 +18,7 @@ from bertc.ir.network.generator import (
 )
 from bertc.ir.terms.rtd import Rtd
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.heads import Detector
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
@@ -30,10 +30,10 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
     """Whether each token is the original, once others stand in for some."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Replacements]:
-        """The tokens that others stand in for, and without a generator network the others."""
+        """The tokens that others stand in for, and unless a network draws them the others."""
         assert rows.hidden is not None, "what a masking chose is replaced"
         own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
-        if rows.stage.generator is not None:
+        if rows.stage.sampled is not None:
             return reading, own
         source = rows.stage.replacements
         others_bk = draw_replacements(source, rows.tables, rows.inputs, own, rows.key)
@@ -49,7 +49,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         own: Replacements,
         columns: Columns,
         head: Detector,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """By one score a token."""

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
 from bertc.objectives.targets import Boundaries, Columns, Inputs, Predictions, Tables
@@ -40,7 +40,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         own: Boundaries,
         columns: Columns,
         head: Boundary,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """By two layers over both states, and the token table."""

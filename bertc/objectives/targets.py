@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from bertc.ir.program.resolved import NetworkName
+from bertc.ir.program.network import Network
 from bertc.nn import EncoderInputs
 
 
@@ -84,7 +84,7 @@ class Replacements(NamedTuple):
 
     positions: torch.Tensor  # (b, k) long, in the order of the text
     weights: torch.Tensor  # (b, k) float, 1 or 0
-    chances: torch.Tensor  # (b, k) double in [0, 1), what decides a generator's guess
+    chances: torch.Tensor  # (b, k) double in [0, 1), what decides a guess
     judged: torch.Tensor  # (b, s) float where all tokens are asked about, else as ``weights``
 
 
@@ -101,8 +101,8 @@ class Answers(NamedTuple):
 class Columns(NamedTuple):
     """What the networks read and what each term of the objective predicts.
 
-    ``reading`` is the encoder's, its token ids corrupted. A generator has a ``masked`` one of its
-    own, and the encoder's then holds the originals until there are guesses. ``terms`` has the
+    ``reading`` has its token ids corrupted. A sampled network has a ``masked`` one of its own, and
+    the other then holds the originals until there are guesses. ``terms`` has the
     targets of each term by its name; of tasks those of the one that the batch is of.
     """
 
@@ -111,15 +111,15 @@ class Columns(NamedTuple):
     terms: dict[str, Any]
     masked: EncoderInputs | None = None
 
-    def read_by(self, network: NetworkName) -> EncoderInputs:
+    def read_by(self, network: Network) -> EncoderInputs:
         """The reading of a network."""
-        found = self.masked if network == "generator" else self.reading
-        assert found is not None, "a generator's stage has a reading for it"
+        found = self.masked if network.role == "sampled" else self.reading
+        assert found is not None, "where one is sampled there is a reading for it"
         return found
 
-    def with_reading(self, network: NetworkName, reading: EncoderInputs) -> "Columns":
+    def with_reading(self, network: Network, reading: EncoderInputs) -> "Columns":
         """With another reading of a network."""
-        if network == "generator":
+        if network.role == "sampled":
             return self._replace(masked=reading)
         return self._replace(reading=reading)
 

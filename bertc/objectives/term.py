@@ -22,7 +22,7 @@ from torch import nn
 from bertc.ir.program.resolved import Stage
 from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.exact import exact
 from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
 
@@ -106,7 +106,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         own: OwnT,
         columns: Columns,
         head: HeadT,
-        network: Encoder,
+        network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Its predictions from the states at its positions, with guesses where chances are given.

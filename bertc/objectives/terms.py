@@ -73,8 +73,8 @@ def with_output_positions(stage: Stage, columns: Columns) -> Columns:
             continue
         each = _positions(joined(network.scored), columns).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        reading = columns.read_by(network.name)._replace(output_positions=asked_bk)
-        columns = columns.with_reading(network.name, reading)
+        reading = columns.read_by(network)._replace(output_positions=asked_bk)
+        columns = columns.with_reading(network, reading)
     return columns
 
 

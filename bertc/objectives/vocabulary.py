@@ -6,7 +6,7 @@ Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token id
 import torch
 from torch import nn
 
-from bertc.nn.encoder import Encoder
+from bertc.nn.body import BodyModule
 from bertc.nn.heads import AdaptiveTokenHead, TokenHead
 from bertc.nn.weights import Embedding
 from bertc.objectives.adaptive import adaptive_logits, adaptive_loss
@@ -18,7 +18,7 @@ def token_losses(
     states_bkh: torch.Tensor,
     targets_bk: torch.Tensor,
     head: nn.Module,
-    network: Encoder,
+    network: BodyModule,
     chances_bk: torch.Tensor | None = None,
 ) -> Predicted:
     """The losses of tokens that a head predicts from states, and guesses where chances are."""
@@ -38,7 +38,7 @@ def feature_losses(
     features_ne: torch.Tensor,
     bias_v: torch.Tensor,
     targets_bk: torch.Tensor,
-    network: Encoder,
+    network: BodyModule,
     chances_bk: torch.Tensor | None = None,
 ) -> Predicted:
     """The losses of tokens whose scores are features times the token table."""
@@ -49,7 +49,7 @@ def feature_losses(
     )
 
 
-def token_logits(states_nh: torch.Tensor, head: nn.Module, network: Encoder) -> torch.Tensor:
+def token_logits(states_nh: torch.Tensor, head: nn.Module, network: BodyModule) -> torch.Tensor:
     """Scores (n, v) of every token; log p of an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.embeddings.token)
@@ -57,7 +57,7 @@ def token_logits(states_nh: torch.Tensor, head: nn.Module, network: Encoder) -> 
     return head.scores(states_nh, _table(network))
 
 
-def _table(network: Encoder) -> torch.Tensor:
+def _table(network: BodyModule) -> torch.Tensor:
     token = network.embeddings.token
     assert isinstance(token, Embedding), "the checks see to one table"
     return token.weight

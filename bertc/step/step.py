@@ -17,7 +17,8 @@ from bertc.distributed.process_group import ALONE, Ranks
 from bertc.ir.address import key
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
-from bertc.ir.program.resolved import Network, Stage
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
 from bertc.objectives import Columns, Inputs, Losses, Tables, tensors_of, with_guesses
@@ -63,14 +64,17 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
         memory: Memory | None = None
         for network, score in zip(networks, scores, strict=True):
             with nullcontext() if network.terms else torch.no_grad():
-                states, memory = model.read_on(columns.read_by(network.name), network.name)
+                outputs = model.read_on(columns.read_by(network), network.name)
                 # What is remembered is read by the networks alone.
-                loss, statistics, guesses_bk = score(remembering(columns, None), factors_t, states)
+                loss, statistics, guesses_bk = score(
+                    remembering(columns, None), factors_t, outputs.last
+                )
             if guesses_bk is not None:
                 columns = with_guesses(stage, columns, guesses_bk)
             own = (term.name for term in network.terms)
             found |= dict(zip(own, statistics.unbind(1), strict=True))
             losses_n.append(loss)
+            memory = outputs.memory
         statistics = torch.stack([found[name] for name in names], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
@@ -111,7 +115,7 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     # DDP would have its compiler cut a layer where a bucket of gradients is full.
     torch._dynamo.config.optimize_ddp = False
     model.network(network.name).compile_regions(any_shape=bool(stage.tasks))
-    if stage.tasks or isinstance(network.encoder.head, AdaptiveHead):
+    if stage.tasks or isinstance(network.body.head, AdaptiveHead):
         return loss  # of a task it is small; how many states a cluster judges the text says
     return torch.compile(loss, fullgraph=True, dynamic=False)
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from bertc.data import Progress, TaskData
-from bertc.distributed.engines import trained_names
 from bertc.evaluation.held_out import (
     Evaluation,
     counted,
@@ -14,7 +13,7 @@ from bertc.evaluation.held_out import (
     unigram_nats,
 )
 from bertc.evaluation.tasks import evaluate_tasks
-from bertc.ir.program.model import model_weights
+from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Stage
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import Rule, make_rule

@@ -60,7 +60,7 @@ def test_no_head_is_forgotten(objective: str) -> None:
     for network in stage.networks():
         heads = network.head_operations(1)
         tokens = [t.objective for t in network.terms if t.objective.scored == "tokens"]
-        weights = {weight.name for each in tokens for weight in each.weights(network.encoder)}
+        weights = {weight.name for each in tokens for weight in each.weights(network.body)}
         assert (network.vocabulary_heads > 0) == bool(tokens)
         assert network.vocabulary_heads == sum(
             name in weights for name in ("mlm.bias", "sbo.bias", "clm.bias", "plm.bias")

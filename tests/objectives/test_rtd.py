@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from bertc.distributed.engines import trained_names
+from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
 from bertc.objectives import Columns, corrupt, with_guesses
@@ -165,8 +165,7 @@ def test_what_is_tied_shares_storage() -> None:
         ("none", set()),
     ):
         model = build(program(ELECTRA, SEQ, f"E=4 generator=network(0.5, tie={tie})"))
-        assert model.generator is not None
-        mine, theirs = model.encoder.embeddings, model.generator.embeddings
+        mine, theirs = model.network("encoder").embeddings, model.network("generator").embeddings
         for part in ("token", "position", "segment", "norm"):
             same = getattr(mine, part).weight.data_ptr() == getattr(theirs, part).weight.data_ptr()
             assert same == (part in parts), (tie, part)
@@ -179,8 +178,7 @@ def test_what_is_tied_shares_storage() -> None:
 
 def test_a_generator_as_wide_as_its_tables_has_no_map() -> None:
     model = build(program(ELECTRA, SEQ, "E=8 generator { hidden=8 heads=2 tie=none }"))
-    assert model.generator is not None
-    assert model.generator.embeddings.project is None
+    assert model.network("generator").embeddings.project is None
     assert model.encoder.embeddings.project is not None
 
 

@@ -24,7 +24,7 @@ from bertc.ir.learning.answer import (
     answer_rows,
     names_spans,
 )
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import HeadNode
 from bertc.ir.terms.node import RowShape, TermNode
 
@@ -117,7 +117,7 @@ class Task(TermNode):
         """One state a row where it stands for all of it."""
         return 1 if self.pooled else None
 
-    def operations(self, encoder: Encoder, rows: RowShape, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Those of every term, and dropout of what its head reads."""
         dropped = op.Dropout(examples * self.head_rows(rows), encoder.hidden)
         return (dropped, *super().operations(encoder, rows, examples))

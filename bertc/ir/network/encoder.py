@@ -117,6 +117,16 @@ class Encoder(Node):
         """Number of segments of a row that it tells apart; 256 where any number can be compared."""
         return 256 if self.attention.compares_segments else self.segments
 
+    def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
+        """Names of weights that no state depends on where pooler or query stream are not read."""
+        pooler = () if pooled else ("pooler.weight", "pooler.bias")
+        return pooler if query_stream else (*pooler, "embeddings.unseen")
+
+    def is_below(self, name: str, layers: int) -> bool:
+        """Whether a weight is of the embeddings or of one of so many lowest layers."""
+        layer = layer_of(name)
+        return layer is not None and layer <= layers
+
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the map to the hidden width where the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)

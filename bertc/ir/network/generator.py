@@ -1,5 +1,6 @@
 """Where the tokens come from that stand in for others, for ``rtd`` to find (ELECTRA)."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -7,6 +8,19 @@ from pydantic import Field
 from bertc.ir.base import Node
 
 Extent = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+@dataclass(frozen=True)
+class Tie:
+    """Weights that are another network's own: those whose names begin so, but for some."""
+
+    network: str
+    weights: str
+    but: tuple[str, ...] = ()
+
+    def covers(self, name: str) -> bool:
+        """Whether a weight is tied, by the name that both networks call it."""
+        return name.startswith(self.weights) and not name.startswith(self.but)
 
 
 class NoGenerator(Node):
@@ -33,6 +47,17 @@ class GeneratorNetwork(Node):
     tie: Literal["embeddings", "tokens", "none"] = "embeddings"  # modeling.py: one scope for both
     positional = ("size",)
     bare_number = ("size",)
+
+    @property
+    def ties(self) -> tuple[Tie, ...]:
+        """The weights that it shares with the encoder."""
+        match self.tie:
+            case "embeddings":
+                return (Tie("encoder", "embeddings.", but=("embeddings.project.",)),)
+            case "tokens":
+                return (Tie("encoder", "embeddings.token."),)
+            case "none":
+                return ()
 
 
 class UnigramGenerator(Node):

@@ -1,11 +1,10 @@
-"""The weight table of a whole model: its networks, what they tie, and all heads."""
+"""The weight table of a whole model, and the views of it by what its networks are for."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
-from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.program.resolved import NetworkName, Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
@@ -13,48 +12,38 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
     found = {
         weight.name: weight  # terms may share a head
         for term in resolved.terms()
-        for weight in term.objective.weights(
-            resolved.network(resolved.stages[-1].network_of(term.objective))
-        )
+        for weight in term.objective.weights(resolved.stages[-1].learner(term.objective).body)
     }
     return tuple(found.values())
 
 
-def is_tied(replacements: Generator, name: str) -> bool:
-    """Whether a generator's weight of that name is the encoder's own."""
-    match replacements:
-        case GeneratorNetwork(tie="embeddings"):
-            return name.startswith("embeddings.") and not name.startswith("embeddings.project.")
-        case GeneratorNetwork(tie="tokens"):
-            return name.startswith("embeddings.token.")
-        case _:
-            return False
-
-
-def own_weights(stage: Stage, name: NetworkName) -> tuple[Weight, ...]:
-    """The weights of one network as it calls them, without those that are tied to another's."""
-    return tuple(
-        weight
-        for weight in stage.network(name).weights()
-        if name == "encoder" or not is_tied(stage.replacements, weight.name)
-    )
-
-
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
-    """The weight table of the whole model: ``encoder.``, ``generator.`` if any, and ``heads.``.
+    """The weight table of the whole model: its networks by name, tied weights once, and ``heads.``.
 
     Depth is in the names: ``embeddings``, ``attention.3``, ``ffn.3``, heads last.
     """
-    last = resolved.stages[-1]
-    table = list(_named("encoder", own_weights(last, "encoder")))
-    if last.generator is not None:
-        table += _named("generator", own_weights(last, "generator"))
+    table = [w for each in resolved.allocated for w in _named(each.name, each.own_weights())]
     table += _named("heads", head_weights(resolved))
     init = resolved.encoder.initializer
     if isinstance(init, Normal) and init.norms:
         scales = Constant(value=1.0, std=init.norms)
         return tuple(replace(w, init=scales) if w.init == ONES else w for w in table)
     return tuple(table)
+
+
+def trained_names(stage: Stage) -> set[str]:
+    """The weights that a stage has a gradient for."""
+    found = set()
+    for network in stage.networks():
+        body, freeze = network.body, stage.freeze if network.role == "trained" else 0
+        unread = body.unread_weights(pooled=network.pooled, query_stream=network.unseen > 0)
+        for weight in body.weights() if network.terms else ():
+            frozen = freeze and body.is_below(weight.name, freeze)
+            if weight.name not in unread and not frozen:
+                found.add(f"{network.owner(weight.name)}.{weight.name}")
+        for term in network.terms:
+            found |= {f"heads.{weight.name}" for weight in term.objective.weights(body)}
+    return found
 
 
 def _named(prefix: str, weights: tuple[Weight, ...]) -> Iterator[Weight]:

@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from bertc.ir import operation as op
 from bertc.ir.base import Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
@@ -16,9 +14,10 @@ from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Family, Task
-from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.generator import Generator
+from bertc.ir.network.body import Body
+from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.growth import Growth, Init
+from bertc.ir.program.network import MAIN, Network, one_a_head
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 from bertc.ir.vocabulary import Vocabulary
@@ -27,54 +26,6 @@ PACKED_AT_LEAST = 8
 """Tokens an example of a packed row takes up at least, on average."""
 SHORTEST = 3
 """Tokens of the shortest example that shares a row: its specials and one token."""
-
-NetworkName = Literal["generator", "encoder"]
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network at work in a stage, whose rows have the shape ``rows``.
-
-    ``terms`` are those it learns; without any it is used as it is. ``scored`` has one objective for
-    each head that is run, the widest of those that share it, in the order of what they read.
-    ``asked`` is the number of states a row that are read, None if they are no fewer than there are.
-    ``unseen`` tokens of a row have a second state. ``ways`` is 2 where rows are read in both
-    directions.
-    """
-
-    name: NetworkName
-    encoder: Encoder
-    terms: tuple[Term, ...]
-    scored: tuple[Objective, ...]
-    rows: RowShape
-    asked: int | None
-    unseen: int = 0
-    ways: int = 1
-
-    @property
-    def pooled(self) -> bool:
-        """Whether a term reads the pooled first token."""
-        return any(term.objective.pooled for term in self.terms)
-
-    def head_operations(self, examples: int) -> op.Operations:
-        """Those of its heads over so many examples."""
-        each = (one.operations(self.encoder, self.rows, examples) for one in self.scored)
-        return tuple(operation for operations in each for operation in operations)
-
-    @property
-    def vocabulary_heads(self) -> int:
-        """Heads that learn to score every token of the vocabulary."""
-        return sum(one.scored == "tokens" for one in self.scored) if self.terms else 0
-
-
-def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
-    """The widest objective of each head, in the order of what they read of a row."""
-    widest: dict[str, Objective] = {}
-    for one in objectives:
-        other = widest.get(one.head_name)
-        if other is None or one.head_rows(rows) > other.head_rows(rows):
-            widest[one.head_name] = one
-    return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
 
 
 def batches_at_once(tokens: int, device: str) -> int:
@@ -90,8 +41,8 @@ def batches_at_once(tokens: int, device: str) -> int:
 class Stage(Node):
     """One phase of a run and the networks it trains. ``first_step`` counts from the run's start.
 
-    ``generator`` is the network that draws the tokens which stand in for others, if one does;
-    ``replacements`` says whatever does.
+    ``encoder`` and ``generator`` are the bodies of its networks, which ``allocated`` lists with
+    their roles. ``replacements`` says what draws the tokens that stand in for others.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
@@ -100,8 +51,8 @@ class Stage(Node):
     """
 
     name: str
-    encoder: Encoder
-    generator: Encoder | None
+    encoder: Body
+    generator: Body | None
     replacements: Generator
     grow: Growth | None
     steps: int
@@ -182,10 +133,6 @@ class Stage(Node):
         """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
         return bool(self.memory) and self.first_step < step < self.first_step + self.steps
 
-    def remembered(self, network: NetworkName) -> int:
-        """Positions that stand before the rows of a network: a generator remembers nothing."""
-        return self.memory if network == "encoder" else 0
-
     def predictions(self) -> int:
         """Positions a row whose token is predicted or replaced; 0 if there are none."""
         own = [term.objective.predictions(self.seq) for term in self.objective]
@@ -195,34 +142,53 @@ class Stage(Node):
         """Second states of a row, which see all but their own token."""
         return sum(term.objective.query_states(self.seq) for term in self.objective)
 
-    def networks(self) -> tuple[Network, ...]:
-        """Those at work, in the order in which they read."""
-        order: tuple[NetworkName, ...] = ("generator", "encoder")
-        judged = any(term.objective.judges_guesses for term in self.objective)
-        found = []
-        for name in order if self.generator else order[1:]:
-            terms = tuple(t for t in self.objective if self.network_of(t.objective) == name)
-            if terms or (name == "generator" and judged):
-                objectives: list[Objective] = [term.objective for term in terms]
-                scored = one_a_head(objectives or self.masked_terms(), self.row)
-                unseen = self.unseen() if name == "encoder" else 0
-                asked = self._outputs(scored)
-                encoder = self.network(name)
-                found.append(
-                    Network(name, encoder, terms, scored, self.row, asked, unseen, self.ways)
-                )
+    @property
+    def allocated(self) -> tuple[Network, ...]:
+        """All its networks, the one that the run is about first."""
+        found = [Network(MAIN, self.encoder, "trained")]
+        if self.generator is not None and isinstance(self.replacements, GeneratorNetwork):
+            found.append(Network("generator", self.generator, "sampled", self.replacements.ties))
         return tuple(found)
 
-    def network_of(self, objective: TermNode) -> NetworkName:
-        """The network that learns an objective."""
-        generated = objective.predicts_masked and self.generator is not None
-        return "generator" if generated else "encoder"
-
-    def network(self, name: NetworkName) -> Encoder:
+    def network(self, name: str) -> Network:
         """The network of that name."""
-        found = self.generator if name == "generator" else self.encoder
-        assert found is not None, "asked only of what is there"
-        return found
+        return next(each for each in self.allocated if each.name == name)
+
+    @property
+    def sampled(self) -> Network | None:
+        """The network whose guesses stand in for tokens, if one does."""
+        return next((each for each in self.allocated if each.role == "sampled"), None)
+
+    def learner(self, objective: TermNode) -> Network:
+        """The network that learns an objective: what is masked is learned by the sampled one."""
+        main, *_ = self.allocated
+        return (self.sampled or main) if objective.predicts_masked else main
+
+    def networks(self) -> tuple[Network, ...]:
+        """Those at work, in the order in which they read: each what those before it made."""
+        judged = any(term.objective.judges_guesses for term in self.objective)
+        found = []
+        for network in sorted(self.allocated, key=lambda each: each.role != "sampled"):
+            terms = tuple(
+                t for t in self.objective if self.learner(t.objective).name == network.name
+            )
+            if terms or (network.role == "sampled" and judged):
+                objectives: list[Objective] = [term.objective for term in terms]
+                scored = one_a_head(objectives or self.masked_terms(), self.row)
+                main = network.role == "trained"
+                found.append(
+                    replace(
+                        network,
+                        terms=terms,
+                        scored=scored,
+                        rows=self.row,
+                        asked=self._outputs(scored),
+                        unseen=self.unseen() if main else 0,
+                        ways=self.ways,
+                        memory=self.memory if main else 0,
+                    )
+                )
+        return tuple(found)
 
     def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
         """States of a row that these read; None: no fewer than there are."""
@@ -289,18 +255,14 @@ class Resolved(Node):
     origins: dict[str, str] = Field(default_factory=dict)
 
     @property
-    def encoder(self) -> Encoder:
-        """The network the run is about, as the last stage leaves it."""
+    def encoder(self) -> Body:
+        """The body of the network that the run is about, as the last stage leaves it."""
         return self.stages[-1].encoder
 
     @property
-    def generator(self) -> Encoder | None:
-        """The network that draws replacements, if one does."""
-        return self.stages[-1].generator
-
-    def network(self, name: NetworkName) -> Encoder:
-        """The network of that name, as the last stage leaves it."""
-        return self.stages[-1].network(name)
+    def allocated(self) -> tuple[Network, ...]:
+        """All networks, as the last stage leaves them."""
+        return self.stages[-1].allocated
 
     @property
     def steps(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bertc.ir import operation as op
 from bertc.ir.base import Axis, Weight, affine, bias, matrix, unstated
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.network.ffn import Activation
 
 
@@ -16,11 +16,11 @@ from bertc.ir.network.ffn import Activation
 class VocabularyHead:
     """Scores of every token, by the kind of head that the encoder has (``ir/network/head.py``)."""
 
-    def weights(self, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """As the encoder's head states them; the tied table is left out."""
         return encoder.head_weights(name)
 
-    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """The head over ``rows`` states."""
         return encoder.head_operations(rows)
 
@@ -31,12 +31,12 @@ class Classifier:
 
     labels: int
 
-    def weights(self, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A matrix and a bias."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
-    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product, and log-probabilities."""
         scores = rows * self.labels
         return (op.Product(rows, encoder.hidden, self.labels), op.Loss(scores, kept=scores))
@@ -49,7 +49,7 @@ class BoundaryHead:
     max_targets: int
     position_dim: int
 
-    def weights(self, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A position table, two dense + norm layers, and a bias; the output table is tied."""
         init, embedding = encoder.initializer, encoder.embedding
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
@@ -67,7 +67,7 @@ class BoundaryHead:
             bias(name, ("vocab", encoder.vocab_size), "head"),
         )
 
-    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """Two dense layers and the vocabulary projection over ``rows`` predictions."""
         hidden, embedding = encoder.hidden, encoder.embedding
         return (
@@ -86,7 +86,7 @@ class BoundaryHead:
 class DetectorHead:
     """A dense layer and one score (ELECTRA run_pretraining.py _get_discriminator_output)."""
 
-    def weights(self, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """Two matrices, each with a bias."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         return (
@@ -94,7 +94,7 @@ class DetectorHead:
             *affine(name, ("labels", 1), hidden, unstated(encoder.initializer), "head"),
         )
 
-    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """Two products of states that the network keeps, and the parts of a loss."""
         hidden = encoder.hidden
         return (
@@ -117,11 +117,11 @@ class ConditionedSpanHead:
     normed: bool
     answered: bool
 
-    def inner(self, encoder: Encoder) -> int:
+    def inner(self, encoder: Body) -> int:
         """The units between the states and a score."""
         return self.units or encoder.hidden
 
-    def weights(self, name: str, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A map for beginnings, two layers for ends, two for whether there is an answer."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         inner: tuple[Axis, int] = ("feature" if self.units else "hidden", self.inner(encoder))
@@ -139,7 +139,7 @@ class ConditionedSpanHead:
             *((*dense, answered) if self.answered else ()),
         )
 
-    def operations(self, encoder: Encoder, rows: int, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One beginning an example; whether there is an answer is scored once an example."""
         hidden, width = encoder.hidden, self.inner(encoder)
         answered = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ class TermNode(Node):
         """Bytes a row of its own targets, without those of a masking that terms share."""
         return 0
 
-    def weights(self, encoder: Encoder) -> tuple[Weight, ...]:
+    def weights(self, encoder: Body) -> tuple[Weight, ...]:
         """The weights of its head."""
         return self.head_node.weights(self.head_name, encoder)
 
-    def operations(self, encoder: Encoder, rows: RowShape, examples: int) -> op.Operations:
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """The operations of its head over so many examples, the pooler's activation before it."""
         states = examples * self.head_rows(rows)
         pooled = (op.Pointwise("tanh", states * encoder.hidden, kept=2 * states * encoder.hidden),)

@@ -1,0 +1,54 @@
+"""A body as a module: everything that the house asks of one, whatever it computes with.
+
+Axes: b batch, s sequence, o output positions, u query-stream states, h hidden.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from bertc.ir.network.body import Body
+from bertc.nn.embeddings import Embeddings
+from bertc.nn.inputs import EncoderInputs
+from bertc.nn.memory import Memory
+
+
+class Outputs(NamedTuple):
+    """What a network hands on."""
+
+    last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions
+    memory: Memory | None = None  # for the rows after these, if these had one
+
+
+class BodyModule(nn.Module, ABC):
+    """The module of a body. With ``recompute`` it saves little, and computes it again in backward.
+
+    Its parameters are named as in the weight table of its node.
+    """
+
+    node: Body
+    embeddings: Embeddings
+    recompute: bool = False
+
+    @abstractmethod
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+        """States of the last layer, with those of the query stream after them: (b, s + u, h)."""
+
+    @abstractmethod
+    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
+        """The pooled first token (..., h) of its states (..., h)."""
+
+    @abstractmethod
+    def borrow(self, lender: "BodyModule", names: Iterable[str]) -> None:
+        """Use a lender's weights of these names in place of its own, without registering them."""
+
+    @abstractmethod
+    def shard_units(self) -> Iterable[nn.Module]:
+        """The modules that FSDP brings together one at a time, a part before its whole."""
+
+    @abstractmethod
+    def compile_regions(self, *, any_shape: bool = False) -> None:
+        """Compile its functions; with ``any_shape`` for batches of any rows and tokens."""
