@@ -22,7 +22,7 @@ from bertc.nn.exact import WITHOUT_FP64, exact, preparing
 from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key, tensors_of
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
-from bertc.step.step import counts, divisors, kinds, remembering, term_weights
+from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from bertc.nn.exact import preparing
 from bertc.planning import World
 from bertc.runs.checkpoints import PROGRESS, newest
 from bertc.runs.folder import RunFolder
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 from bertc.step.vocabulary import vocabulary_tables
 from bertc.storage.paths import cache_folder
 from bertc.train.report import Report

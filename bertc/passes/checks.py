@@ -174,8 +174,7 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
-    stages = program.stages
-    causal = reads_on(stages[0].objective)
+    stages, causal = program.stages, reads_on(program.stages[0].objective)
     other = next((s for s in stages if reads_on(s.objective) != causal), None)
     if other is not None:
         diagnostics.error(

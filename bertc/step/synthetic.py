@@ -16,7 +16,8 @@ from bertc.nn.exact import preparing
 from bertc.objectives import Tables
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning import Plan
-from bertc.step.step import TrainStep, make_objective
+from bertc.step.objective import make_objective
+from bertc.step.step import TrainStep
 from bertc.step.vocabulary import cumulative
 
 SPECIALS = 5

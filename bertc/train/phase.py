@@ -18,7 +18,8 @@ from bertc.ir.program.resolved import Stage
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import Rule, make_rule
 from bertc.step.feed import Feed
-from bertc.step.step import TrainStep, make_objective
+from bertc.step.objective import make_objective
+from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
 from bertc.train.patience import refuse_unjudged
 from bertc.train.session import Session

@@ -20,7 +20,7 @@ from bertc.api import resolve
 from bertc.host.machine import determinism
 from bertc.objectives import Inputs
 from bertc.optim.optimizers import clip, gradient_norm
-from bertc.step.step import counts, divisors
+from bertc.step.objective import counts, divisors
 from tests.bench.rig import make_step, random_rows
 
 SPECS = (

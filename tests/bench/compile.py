@@ -31,7 +31,8 @@ from bertc.host.heap import kept_memory
 from bertc.host.machine import detect, determinism
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import Inputs
-from bertc.step.step import TrainStep, make_objective
+from bertc.step.objective import make_objective
+from bertc.step.step import TrainStep
 from tests.bench.rig import make_step
 
 SCHEMES = ("layers", "whole")

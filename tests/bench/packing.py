@@ -26,7 +26,8 @@ from bertc.nn import build
 from bertc.objectives import Inputs
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.step.feed import to_inputs
-from bertc.step.step import TrainStep, make_objective
+from bertc.step.objective import make_objective
+from bertc.step.step import TrainStep
 from bertc.step.vocabulary import vocabulary_tables
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "bdfgklmn"]

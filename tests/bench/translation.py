@@ -19,7 +19,7 @@ from bertc.distributed.process_group import ALONE
 from bertc.evaluation.held_out import Evaluation, evaluate, unigram_nats
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 from bertc.step.vocabulary import vocabulary_tables
 from bertc.train.loop import train
 

@@ -38,7 +38,8 @@ from bertc.diagnostics import SpecError
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, Inputs
 from bertc.step.feed import to_inputs
-from bertc.step.step import TrainStep, divisors, term_weights
+from bertc.step.objective import divisors, term_weights
+from bertc.step.step import TrainStep
 from bertc.step.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
 

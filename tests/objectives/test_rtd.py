@@ -9,7 +9,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
 from bertc.objectives import Columns, corrupt, with_guesses
 from bertc.objectives.cross_entropy import draw, vocabulary_loss
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, tables
 
 SEQ = 40

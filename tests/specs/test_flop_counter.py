@@ -26,7 +26,7 @@ from bertc.objectives import (
     with_output_positions,
 )
 from bertc.resources import shipped_specs
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 
 BATCH = 2
 

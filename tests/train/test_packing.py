@@ -19,7 +19,7 @@ from bertc.objectives import (
     corrupt,
     with_output_positions,
 )
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 
 PACKS = [[0, 1, 2], [3, 4], [5], [6, 7, 8, 9]]
 ROOM, VOCAB = 48, 90

@@ -18,7 +18,7 @@ from bertc.data.layouts.example import (
     TaggedExample,
 )
 from bertc.nn.masks import beginnings
-from bertc.step.step import make_objective
+from bertc.step.objective import make_objective
 from bertc.step.task_feed import examples_at_once, to_columns
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 

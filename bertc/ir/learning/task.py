@@ -48,8 +48,7 @@ Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em"
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
 """The systems whose authors said how they fine-tuned."""
 
-UNKNOWN = ("?", "??")
-"""Stand for labels before the training file was read."""
+UNKNOWN = ("?", "??")  # labels before the training file was read
 
 Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
 """So many examples at most, 0: all. All is not written: programs from before it stay the same."""
@@ -275,10 +274,8 @@ class Tagging(Task):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
     ``data`` is a folder whose file names have ``train``, ``dev`` or ``testa``, and ``test`` or
-    ``testb`` in them, or how the names of such files begin. ``column`` is one
-    of CoNLL-2003's ``pos``, ``chunk``, ``ner``, or of CoNLL-U's ``upos``, ``xpos``, ``deprel``.
-    Tags in IOB1 are read as BIO. Where tags name spans (``B-PER``) these are judged, and else
-    single words.
+    ``testb`` in them, or their beginning. ``column`` is CoNLL-2003's ``pos``, ``chunk``, ``ner``,
+    or CoNLL-U's ``upos``, ``xpos``, ``deprel``. IOB1 is read as BIO; named spans are judged whole.
     """
 
     kind: Literal["tagging"] = "tagging"

@@ -1,7 +1,7 @@
 """A network of a stage: its body, its role, what it shares, and what it is at work for."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from bertc.ir import operation as op
@@ -36,7 +36,7 @@ class Network:
     ties: tuple[Tie, ...] = ()
     terms: tuple[Term, ...] = ()
     scored: tuple[Objective, ...] = ()
-    rows: RowShape = RowShape(0, 0, 0, 0)
+    rows: RowShape = field(default_factory=lambda: RowShape(0, 0, 0, 0))  # Dynamo wraps no default
     asked: int | None = None
     unseen: int = 0
     ways: int = 1
