@@ -52,7 +52,7 @@ RETIRED = {
 
 IN_TWO_ROOMS = {
     "ALONE", "Block", "Call", "Clock", "Count", "Ends", "GLANCE_SECONDS", "IGNORED", "Name",
-    "Objective", "Plain", "Progress", "Run", "STEPS", "Scope", "Score", "Shape", "Source",
+    "Objective", "Plain", "Progress", "Run", "STEPS", "Score", "Shape", "Source",
     "Span", "Step", "TABLE", "Tokens", "Vocabulary", "WARM_STEPS", "WEIGHTS", "WIDEST",
     "arguments", "bench", "build", "choose", "described", "estimate", "evaluate", "explain",
     "fill", "finish", "joined", "laid_out", "listed", "load", "only", "predict", "read_text",

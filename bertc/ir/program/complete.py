@@ -9,10 +9,10 @@ from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Origin, Program
 
 
-class Scope(Settings):
+class CompleteSettings(Settings):
     """All settings as they hold in one place: a run, or one of its stages.
 
-    ``origins`` has an entry for each of them. Values were checked where they were read, so scopes
+    ``origins`` has an entry for each of them. Values were checked where they were read, so these
     are constructed without checking them again.
     """
 
@@ -24,7 +24,7 @@ class Scope(Settings):
         return self.origins[setting].span
 
 
-class StageSettings(Scope):
+class StageSettings(CompleteSettings):
     """The settings of one stage, those of the run where it has none of its own.
 
     ``own`` has the origins of those it has. ``format`` follows from the stage's own objective
@@ -49,7 +49,7 @@ class StageSettings(Scope):
         return any(term.objective.translations for term in self.objective)
 
 
-class Complete(Scope):
+class Complete(CompleteSettings):
     """A program that leaves no setting open; ``program`` is the same one as it is printed."""
 
     stages: tuple[StageSettings, ...]
