@@ -36,7 +36,7 @@ class Whole(nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         """Call the objective."""
-        assert self.objective is not None, "an engine takes up an objective first"
+        assert self.objective is not None, "wrap an objective first"
         return self.objective(*arguments)
 
 
@@ -97,7 +97,7 @@ class Replicated(Engine):
 
     def accumulating(self) -> AbstractContextManager[object]:
         """Skip DDP's all-reduce inside this block."""
-        assert self._outer is not None, "an engine takes up an objective first"
+        assert self._outer is not None, "wrap an objective first"
         return self._outer.no_sync()
 
     @property

@@ -211,7 +211,7 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
             raise
     else:
         return
-    # Out of the except block, so that the tensors of the failed step are let go.
+    # After the except block, so that the tensors of the failed step are freed.
     if session.ranks.many:  # the others wait in the middle of a step: nothing can be tried
         raise out_of_memory(phase.stage, phase.microbatch, None)
     session.save()
