@@ -47,6 +47,9 @@ RETIRED = {
     "_absent", "_alone", "_apart", "_beside", "_lost", "_obtained_alone", "_one_by_one", "_other",
     "_parted", "_settled", "_side_by_side", "_silence", "_silent", "_told", "misfits",
     "told_as", "told_otherwise", "waiting_as_ever", "waiting_is_told",
+    "Ranks", "SPOKEN_BYTES", "Unwritten", "WAY_SECONDS", "WORTH_TELLING", "Whole", "came_to",
+    "go_back_to_best", "hand_back", "heed", "heeds", "in_one_order", "kept_memory",
+    "note_beginning", "refuse_unjudged", "take_up", "tell_time",
 }  # fmt: skip
 """Names that these rooms had before."""
 

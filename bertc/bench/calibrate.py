@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bertc.estimate.machines.calibration import Calibration
 from bertc.estimate.machines.rates import Point, Rates
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation
@@ -58,7 +58,7 @@ def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = Non
     before = torch.get_num_threads()
     by_threads: dict[int, Rates] = {}
     try:
-        with kept_memory():
+        with keep_freed_memory():
             for count in threads:
                 torch.set_num_threads(count)
                 by_threads[count] = rates(sizes, clock or _clock(count))

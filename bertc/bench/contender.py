@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels, make_plan
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Origin, Program
@@ -59,7 +59,7 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
         model = build(resolved, plan.device)
         model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
         update, done = first_step(resolved, model, plan), count()
-        with kept_memory(), Feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt) as feed:
+        with keep_freed_memory(), Feed(text, 0, UNBOUNDED_STEPS, device, update.corrupt) as feed:
 
             def step() -> float:
                 waited, index = 0.0, next(done)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from bertc.host.heap import hand_back
+from bertc.host.heap import trim_heap
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5)
@@ -14,7 +14,7 @@ _RESET_PEAK = "5"  # proc(5)
 def begin_peak(device: torch.device) -> int:
     """Reset the peak; returns the bytes in use now, for ``peak_bytes``."""
     gc.collect()
-    hand_back()
+    trim_heap()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

@@ -23,7 +23,7 @@ The memory is what the following rows attend to.
 """
 
 
-class Whole(nn.Module):
+class ObjectiveModule(nn.Module):
     """A module around a model with an objective as its forward, which DDP and FSDP2 hook."""
 
     def __init__(self, model: Model) -> None:
@@ -33,7 +33,7 @@ class Whole(nn.Module):
 
     def forward(self, *arguments: Any) -> Any:
         """Call the objective."""
-        assert self.objective is not None, "an engine takes up an objective first"
+        assert self.objective is not None, "wrap an objective first"
         return self.objective(*arguments)
 
 
@@ -48,13 +48,13 @@ class Engine:
         self._device = device
         self.parameters = dict(model.named_parameters())
 
-    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+    def wrap(self, objective: Objective, trained: set[str]) -> Objective:
         """Wrap the objective of a stage; only the weights named in ``trained`` get gradients."""
         for name, parameter in self.parameters.items():
             parameter.requires_grad_(name in trained)
         return objective
 
-    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_for_inference(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a forward-only function so that it can run under this engine."""
         return function
 
@@ -67,7 +67,7 @@ class Engine:
         """True if gradients must be zeroed in place instead of being set to None."""
         return False
 
-    def spread(self, tensor: Tensor, name: str) -> Tensor:
+    def shard(self, tensor: Tensor, name: str) -> Tensor:
         """Cut out this process's shard of a tensor shaped like the weight ``name``.
 
         The shard is on the device.
@@ -80,10 +80,10 @@ class Replicated(Engine):
 
     def __init__(self, model: Model, device: torch.device) -> None:
         super().__init__(model, device)
-        self._whole = Whole(model)
+        self._whole = ObjectiveModule(model)
         self._outer: DistributedDataParallel | None = None
 
-    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+    def wrap(self, objective: Objective, trained: set[str]) -> Objective:
         """Wrap anew: DDP would wait for gradients of weights that this stage does not train."""
         self._whole.objective = objective
         self._outer = None  # removes its hooks on the weights
@@ -94,7 +94,7 @@ class Replicated(Engine):
 
     def accumulating(self) -> AbstractContextManager[object]:
         """Skip DDP's all-reduce inside this block."""
-        assert self._outer is not None, "an engine takes up an objective first"
+        assert self._outer is not None, "wrap an objective first"
         return self._outer.no_sync()
 
     @property
@@ -115,7 +115,7 @@ class Sharded(Engine):
         if layout.strategy == "fsdp":
             del sizes["copy"]
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
-        self._whole = Whole(model)
+        self._whole = ObjectiveModule(model)
         for network in model.networks():
             for unit in network.shard_units():
                 fully_shard(unit, mesh=mesh)
@@ -123,12 +123,12 @@ class Sharded(Engine):
         # Kept, because the model's own attributes are whole weights at times (after an evaluation).
         self.parameters = dict(model.named_parameters())
 
-    def take_up(self, objective: Objective, trained: set[str]) -> Objective:
+    def wrap(self, objective: Objective, trained: set[str]) -> Objective:
         """Set the objective of the FSDP root; weights without gradients need no special case."""
         self._whole.objective = objective
         return self._whole
 
-    def reading(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_for_inference(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Run the function inside the FSDP root, which gathers the weights."""
 
         def within(*arguments: Any) -> Any:
@@ -149,7 +149,7 @@ class Sharded(Engine):
         finally:
             self._root.set_requires_gradient_sync(True)
 
-    def spread(self, tensor: Tensor, name: str) -> Tensor:
+    def shard(self, tensor: Tensor, name: str) -> Tensor:
         """Cut a tensor like its weight; nothing is sent."""
         from torch.distributed.tensor import distribute_tensor
 
@@ -171,12 +171,12 @@ def make_engine(model: Model, layout: Layout, device: torch.device) -> Engine:
             return Sharded(model, layout, device)
 
 
-def local(tensors: Iterable[Tensor]) -> list[Tensor]:
+def local_shards(tensors: Iterable[Tensor]) -> list[Tensor]:
     """Local shards of the tensors, sharing their memory."""
-    return [held(tensor) for tensor in tensors]
+    return [local_shard(tensor) for tensor in tensors]
 
 
-def held(tensor: Any) -> Tensor:
+def local_shard(tensor: Any) -> Tensor:
     """The local shard of a tensor, sharing its memory; a plain tensor is its own shard."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part

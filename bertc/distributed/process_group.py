@@ -27,9 +27,9 @@ from bertc.runs.checkpoints import how_to_resume
 STEP_TIMEOUT = timedelta(minutes=30)
 PREPARATION_TIMEOUT = timedelta(days=7)
 """Wait of the other processes while the first prepares the text, which may be very large."""
-WAY_SECONDS = 5.0
+GRACE_SECONDS = 5.0
 """Grace period in seconds after a peer dies; the launcher reports the original failure."""
-SPOKEN_BYTES = 2048
+MESSAGE_BYTES = 2048
 
 
 def world_here() -> tuple[int, World]:
@@ -41,7 +41,7 @@ def world_here() -> tuple[int, World]:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ProcessGroup:
     """The processes of a run, as one of them sees them.
 
     Every method is called by all processes, in the same order. ``quiet_group`` is a gloo group with
@@ -54,12 +54,12 @@ class Ranks:
     quiet_group: Any = None
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """True in the process that reads and writes the run folder and shows progress (rank 0)."""
         return self.rank == 0
 
     @property
-    def many(self) -> bool:
+    def is_distributed(self) -> bool:
         """True if the run has more than one process."""
         return self.world.size > 1
 
@@ -69,27 +69,27 @@ class Ranks:
 
     def add(self, numbers: Tensor) -> None:
         """Replace a vector by its sum over all processes (all-reduce)."""
-        if self.many:
+        if self.is_distributed:
             dist.all_reduce(numbers)
 
     def least(self, number: int) -> int:
         """The minimum of a number over all processes."""
-        if not self.many:
+        if not self.is_distributed:
             return number
         smallest = torch.tensor([number])
         dist.all_reduce(smallest, op=dist.ReduceOp.MIN, group=self.quiet_group)
         return int(smallest)
 
-    def flags(self, like: Tensor) -> list[Tensor]:
+    def signal_flags(self, like: Tensor) -> list[Tensor]:
         """One number a signal, 1 if this process received it, to be summed with the step's losses.
 
         ``new_full`` writes them on the device; a list would have to be copied, and waited for.
         """
-        if not self.many:
+        if not self.is_distributed:
             return []
         return [like.new_full((1,), number == self.stop.received) for number in Stop.SIGNALS]
 
-    def hear(self, sums: list[float]) -> None:
+    def receive_signals(self, sums: list[float]) -> None:
         """Stop at the next check if any process got a signal; ``sums`` are the summed flags."""
         for number, received in zip(Stop.SIGNALS, sums, strict=False):
             if received:
@@ -97,33 +97,33 @@ class Ranks:
 
     def share(self, value: Any) -> Any:
         """Broadcast the first process's value, as JSON."""
-        if not self.many:
+        if not self.is_distributed:
             return value
-        text = json.dumps(value).encode() if self.first else b""
+        text = json.dumps(value).encode() if self.is_main else b""
         length = torch.tensor([len(text)])
         dist.broadcast(length, 0, group=self.quiet_group)
         raw = torch.zeros(int(length), dtype=torch.uint8)
-        if self.first:
+        if self.is_main:
             raw = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         dist.broadcast(raw, 0, group=self.quiet_group)
         return json.loads(bytes(raw.tolist()))
 
     def share_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Replace tensors in main memory by those of the first process."""
-        if self.many:
+        if self.is_distributed:
             for name in sorted(tensors):
                 dist.broadcast(tensors[name].detach(), 0, group=self.quiet_group)
 
     def gather(self, tensor: Tensor, dim: int, rows: list[slice]) -> Tensor:
         """Concatenate along ``dim``, in the first process, the parts that each process has."""
-        if not self.many:
+        if not self.is_distributed:
             return tensor
         # Shares differ by one row; gather needs messages of one size.
         most = max(part.stop - part.start for part in rows)
         local = tensor.movedim(dim, 0)
         padded = local.new_zeros(most, *local.shape[1:])
         padded[: len(local)] = local
-        parts = [torch.empty_like(padded) for _ in rows] if self.first else None
+        parts = [torch.empty_like(padded) for _ in rows] if self.is_main else None
         dist.gather(padded, parts, group=self.quiet_group)
         if parts is None:
             return tensor
@@ -131,12 +131,12 @@ class Ranks:
         whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
         return whole.movedim(0, dim)
 
-    def said(self, text: str) -> str:
+    def first_message(self, text: str) -> str:
         """The first non-empty message, by rank, on every process."""
-        if not self.many:
+        if not self.is_distributed:
             return text
-        message = text.encode()[:SPOKEN_BYTES].ljust(SPOKEN_BYTES)
-        messages = torch.zeros(self.world.size, SPOKEN_BYTES, dtype=torch.uint8)
+        message = text.encode()[:MESSAGE_BYTES].ljust(MESSAGE_BYTES)
+        messages = torch.zeros(self.world.size, MESSAGE_BYTES, dtype=torch.uint8)
         messages[self.rank] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         dist.all_reduce(messages, group=self.quiet_group)
         texts = (bytes(row.tolist()).decode(errors="ignore").strip() for row in messages)
@@ -144,25 +144,25 @@ class Ranks:
 
     def wait(self) -> None:
         """Wait for all processes (barrier)."""
-        if self.many:
+        if self.is_distributed:
             dist.barrier(group=self.quiet_group)
 
     @contextmanager
-    def alike(self) -> Iterator[None]:
+    def raise_on_all(self) -> Iterator[None]:
         """Raise on all processes: the first raises the error, the others exit with its code."""
         try:
             yield
         except BertcError as error:
-            if self.first:
+            if self.is_main:
                 raise
             raise SystemExit(error.exit_code) from None
 
 
-ALONE = Ranks(0, World(), Stop())
+ALONE = ProcessGroup(0, World(), Stop())
 
 
 @contextmanager
-def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
+def join_group(device: str, stop: Stop, saved: Path) -> Iterator[ProcessGroup]:
     """Join the processes of the run, for the duration of this block.
 
     ``device`` is the setting, ``saved`` the folder of the checkpoints.
@@ -173,7 +173,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
     """
     rank, world = world_here()
     if world.size == 1:
-        yield Ranks(rank, world, stop)
+        yield ProcessGroup(rank, world, stop)
         return
     try:
         yield _meet(rank, world, device, stop)
@@ -189,7 +189,7 @@ def joined(device: str, stop: Stop, saved: Path) -> Iterator[Ranks]:
         raise _peer_lost(rank, stop, saved)
 
 
-def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
+def _meet(rank: int, world: World, device: str, stop: Stop) -> ProcessGroup:
     refuse_too_few_devices(device, world.per_host)
     cuda = device != "cpu" and torch.cuda.is_available()
     if cuda:
@@ -200,7 +200,9 @@ def _meet(rank: int, world: World, device: str, stop: Stop) -> Ranks:
         world_size=world.size,
         timeout=STEP_TIMEOUT,
     )
-    return Ranks(rank, world, stop, dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT))
+    return ProcessGroup(
+        rank, world, stop, dist.new_group(backend="gloo", timeout=PREPARATION_TIMEOUT)
+    )
 
 
 def _is_lost(error: RuntimeError) -> bool:
@@ -212,7 +214,7 @@ def _is_lost(error: RuntimeError) -> bool:
 
 def _peer_lost(rank: int, stop: Stop, saved: Path) -> BaseException:
     """The exception that ends this process after a peer died, raised after a grace period."""
-    end = time.monotonic() + WAY_SECONDS
+    end = time.monotonic() + GRACE_SECONDS
     while not stop.received and time.monotonic() < end:
         time.sleep(0.05)
     # The launcher already reports why the peer ended, so this process exits quietly.

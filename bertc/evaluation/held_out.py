@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.data import Progress, RawBatch, TextData, Vocabulary
 from bertc.distributed.engines import Objective
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
 from bertc.ir.program.resolved import Stage
@@ -91,7 +91,7 @@ STREAM_ROWS = 8
 """Rows that held-out text is read in where it runs on: few, so that each has much to remember."""
 
 
-def heldout_rows(stage: Stage, microbatch: int, ranks: Ranks) -> int:
+def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
     """Held-out rows read at once by all processes together."""
     if stage.format.kind in RUNNING:
         return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
@@ -117,7 +117,7 @@ def evaluate(
     nats_v: Tensor,
     microbatch: int,
     seed: int,
-    ranks: Ranks,
+    ranks: ProcessGroup,
 ) -> Evaluation:
     """Evaluate on all of ``batches``, each of one language, of which each process reads its rows.
 
@@ -141,7 +141,7 @@ def evaluate(
             columns = on_device(corrupt(stage, own, tables, mask_key(seed)), device)
             counts_t = counts(stage, [columns])
             # Of several processes each reads its few rows at once: all are to meet as often.
-            parts = [columns] if ranks.many else split(columns, microbatch)
+            parts = [columns] if ranks.is_distributed else split(columns, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             if language not in memories:
                 rows = (len(part.originals) for part in parts)

@@ -27,7 +27,7 @@ PLAIN_SECONDS = 30.0
 """Seconds between two plain lines."""
 LIVE_SECONDS = 0.1
 """Seconds between two updates of the live line."""
-WORTH_TELLING = 60.0
+SHORTEST_FORECAST_SECONDS = 60.0
 """Seconds up to which a run is so short that no forecast of its end is shown."""
 SILENT_SECONDS = 5.0
 """Seconds before the first plain line about an evaluation; most are over by then."""

@@ -11,7 +11,7 @@ _NEVER, _TRIM_DEFAULT, _MMAP_DEFAULT = -1, 128 * 1024, 65_536
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Keep freed memory in this process inside this block; does nothing without glibc.
 
     A step on a CPU frees and takes hundreds of megabytes. Mapping them anew costs BERT-base 97,000
@@ -31,7 +31,7 @@ def kept_memory() -> Iterator[None]:
         libc.malloc_trim(0)
 
 
-def hand_back() -> None:
+def trim_heap() -> None:
     """Return all free memory to the system (malloc_trim); does nothing without glibc."""
     if libc := _glibc():
         libc.malloc_trim(0)

@@ -159,11 +159,11 @@ def make_plan(
 def kernels(run: Run) -> Iterator[None]:
     """Allow inside this block only the kernels that the run may use."""
     compiled = run.compile != "off" and detect(run.device).device == "cuda"
-    with determinism(in_one_order(run)), right_dropout(compiled):
+    with determinism(is_deterministic(run)), right_dropout(compiled):
         yield
 
 
-def in_one_order(run: Run) -> bool:
+def is_deterministic(run: Run) -> bool:
     """True if every sum has a fixed order: on a CPU always, elsewhere with deterministic=yes."""
     return run.deterministic == "yes" or detect(run.device).device == "cpu"
 

@@ -7,7 +7,7 @@ import torch
 
 from bertc.data import RunningData, TaskData, TextData, prepare
 from bertc.diagnostics import DataError
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.process_group import ProcessGroup
 from bertc.evaluation.held_out import Evaluation, counted, evaluate, heldout_rows, unigram_nats
 from bertc.evaluation.options import Manner, read_data, slide
 from bertc.evaluation.tasks import (
@@ -17,7 +17,7 @@ from bertc.evaluation.tasks import (
     sources_told,
 )
 from bertc.host.display import Display, choose
-from bertc.host.machine import determinism, in_one_order
+from bertc.host.machine import determinism, is_deterministic
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved, Stage
@@ -78,9 +78,9 @@ def _as_in_training(
     progress: Progress,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """On what the run itself is judged by, with a line or more on what that was."""
-    with Stop() as stop, determinism(in_one_order(resolved.run)):
+    with Stop() as stop, determinism(is_deterministic(resolved.run)):
         lock = folder.read_lock()
-        ranks = Ranks(0, World(), stop)
+        ranks = ProcessGroup(0, World(), stop)
         plan = plan_of(resolved, lock, display)
         model, device = load(folder.path), torch.device(plan.device)
         if lacking := model.lacking():
@@ -119,7 +119,7 @@ def _of_text(
     sliding: int,
     examples: int,
     microbatch: int,
-    ranks: Ranks,
+    ranks: ProcessGroup,
     display: Display,
 ) -> Evaluation:
     device, vocabulary = next(model.parameters()).device, data.vocabulary

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import held
+from bertc.distributed.engines import local_shard
 from bertc.ir.learning.optimizer import Lamb
 
 Moments = dict[str, Tensor]
@@ -48,7 +48,7 @@ class ForeachRule:
         if self._per_tensor:
             self._move = torch.compile(_move, fullgraph=True, dynamic=True)
 
-    heeds = False
+    takes_guard = False
 
     @torch.no_grad()
     def update(self, rate: float, guard: object = None) -> None:
@@ -66,10 +66,10 @@ class ForeachRule:
             weights = [self._parameters[name] for name in names]
             self._move(
                 self._rule,
-                [held(p).view(-1) for p in weights],
-                [held(p.grad).view(-1) for p in weights],
-                [held(self._moments[f"m.{name}"]).view(-1) for name in names],
-                [held(self._moments[f"v.{name}"]).view(-1) for name in names],
+                [local_shard(p).view(-1) for p in weights],
+                [local_shard(p.grad).view(-1) for p in weights],
+                [local_shard(self._moments[f"m.{name}"]).view(-1) for name in names],
+                [local_shard(self._moments[f"v.{name}"]).view(-1) for name in names],
                 [i for i, name in enumerate(names) if name in self._decayed],
                 [i for i, name in enumerate(names) if name in self._adapted],
                 scalars,

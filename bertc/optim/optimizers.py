@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, assert_never
 import torch
 from torch import Tensor
 
-from bertc.distributed.engines import local
+from bertc.distributed.engines import local_shards
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer
 from bertc.ir.network.encoder import layer_of
@@ -30,7 +30,7 @@ class Rule(Protocol):
     """An optimiser's update of weights and moments, from gradients in ``.grad``."""
 
     @property
-    def heeds(self) -> bool:
+    def takes_guard(self) -> bool:
         """True if updates take a guard; else the host reads norm and losses before each update."""
 
     def update(self, rate: float, guard: Guard | None = None) -> None:
@@ -75,7 +75,7 @@ def make_rule(
 
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
     """The 2-norm of all gradients of this process as one vector; 0-d, on the device."""
-    gradients = local(p.grad for p in parameters.values() if p.grad is not None)
+    gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
     return torch.nn.utils.get_total_norm(gradients, foreach=True)
 
 
@@ -85,7 +85,7 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
     A limit of 0 switches clipping off.
     """
     if limit and norm > limit:
-        gradients = local(p.grad for p in parameters.values() if p.grad is not None)
+        gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
         torch._foreach_mul_(gradients, limit / norm)
 
 
@@ -154,7 +154,7 @@ class AdamRule:
         count = float(updates) if optimizer.bias_correction else math.inf
         device = next(iter(parameters.values())).device
         self._updates = torch.tensor(count, device=device)
-        self.heeds = device.type != "mps"
+        self.takes_guard = device.type != "mps"
 
     @torch.no_grad()
     def update(self, rate: float, guard: Guard | None = None) -> None:
@@ -170,10 +170,10 @@ class AdamRule:
     def _move(self, group: _Group, active: list[int], rate: float, guard: Guard | None) -> None:
         weights = [group.weights[n] for n in active]
         torch._fused_adamw_(
-            local(weights),
-            local(weight.grad for weight in weights if weight.grad is not None),
-            local(group.first[n] for n in active),
-            local(group.second[n] for n in active),
+            local_shards(weights),
+            local_shards(weight.grad for weight in weights if weight.grad is not None),
+            local_shards(group.first[n] for n in active),
+            local_shards(group.second[n] for n in active),
             [],
             [self._updates] * len(active),
             lr=rate,

@@ -68,7 +68,7 @@ class Group:
     @cached_property
     def last(self) -> dict[Score, Summary]:
         """The scores of the last evaluations."""
-        return _summaries([run.came_to for run in self.runs])
+        return _summaries([run.last_scores for run in self.runs])
 
     @cached_property
     def best(self) -> dict[Score, tuple[Summary, tuple[int, ...]]]:

@@ -120,7 +120,7 @@ class Metrics:
         return self._path.stat().st_size
 
 
-class Unwritten:
+class NoMetrics:
     """Metrics of a process that writes none, because the first one does."""
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ class Run:
     earlier: tuple[Seen, ...] = ()
 
     @property
-    def came_to(self) -> dict[Score, float]:
+    def last_scores(self) -> dict[Score, float]:
         """The last value of each score."""
         seen = [*self.earlier, *filter(None, [self.last])]
         return {score: value for each in seen for score, value in each.values.items()}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.memory import nothing
@@ -20,7 +20,7 @@ class Remembered:
 
     memory: Memory | None = None
 
-    def gathered(self, stage: Stage, ranks: Ranks) -> dict[str, Tensor]:
+    def gathered(self, stage: Stage, ranks: ProcessGroup) -> dict[str, Tensor]:
         """That of all rows of the batch in main memory, in fp32, in the first process.
 
         Every process takes part.
@@ -28,7 +28,7 @@ class Remembered:
         assert self.memory is not None, "asked only where there is one"
         rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
         states = ranks.gather(self.memory.states.float().cpu(), 1, rows)
-        return {STATES: states, FILLED: self.memory.filled.float().cpu()} if ranks.first else {}
+        return {STATES: states, FILLED: self.memory.filled.float().cpu()} if ranks.is_main else {}
 
 
 def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> Memory | None:

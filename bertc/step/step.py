@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.distributed.engines import Engine, Objective
-from bertc.distributed.process_group import ALONE, Ranks
+from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
@@ -54,7 +54,7 @@ class TrainStep:
         objective: Objective,
         microbatch: int,
         seed: int,
-        ranks: Ranks = ALONE,
+        ranks: ProcessGroup = ALONE,
         engine: Engine | None = None,
         copies: int = 1,
         remembered: Remembered | None = None,
@@ -89,11 +89,11 @@ class TrainStep:
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
-        shared = torch.cat([shared, *ranks.flags(shared)])
+        shared = torch.cat([shared, *ranks.signal_flags(shared)])
         ranks.add(shared)
         if meanwhile is not None:
             meanwhile()
-        if self._rule.heeds:
+        if self._rule.takes_guard:
             # The device knows whether the step is good; this process need not, to give it the rest.
             squared_norm = shared[terms] / self._copies
             self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
@@ -109,11 +109,11 @@ class TrainStep:
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
-        if not self._rule.heeds:
+        if not self._rule.takes_guard:
             clip(self.parameters, grad_norm, limit)
             self._rule.update(rate)
         self._remembered.memory = memory
-        ranks.hear(flags)
+        ranks.receive_signals(flags)
 
         means = {name: totals[t] / divided_by[t] for t, name in enumerate(names) if counted[t]}
         weights = dict(zip(names, term_weights(stage), strict=True))
@@ -137,7 +137,7 @@ class TrainStep:
 
     def _missing(self, parts: int) -> int:
         """Micro-batches that the process with the most examples has beyond these."""
-        if not self._ranks.many:
+        if not self._ranks.is_distributed:
             return 0
         return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts
 
@@ -209,8 +209,8 @@ class TrainStep:
             return
         ids = inputs.example_ids.tolist() if inputs else []
         found = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
-        found = self._ranks.said(found)
-        with self._ranks.alike():
+        found = self._ranks.first_message(found)
+        with self._ranks.raise_on_all():
             raise DataError(
                 f"step {step}: {found}; the weights were left as they were", help=what_to_try(step)
             )

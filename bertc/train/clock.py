@@ -5,7 +5,7 @@ import time
 from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
-from bertc.host.display import WORTH_TELLING, Standing, peak_memory_bytes
+from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing, peak_memory_bytes
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.planning.cores import (
     NOTABLE_CORES,
@@ -90,7 +90,7 @@ class Clock:
 
     def _tell_pace(self, standing: Standing) -> None:
         """Note the time left by the pace of the first steps, nearer than an estimate."""
-        if standing.seconds_left < WORTH_TELLING:
+        if standing.seconds_left < SHORTEST_FORECAST_SECONDS:
             return
         left, speed = duration_text(standing.seconds_left), standing.tokens_per_second
         text = f"at the pace of its first steps, {speed:,.0f} tokens/s, {left} are left"

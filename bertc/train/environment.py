@@ -9,7 +9,7 @@ import torch
 
 from bertc.data import PreparedCorpus
 from bertc.estimate.units import duration_text
-from bertc.host.display import WORTH_TELLING, Display
+from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
 from bertc.host.machine import cost_here, detect
 from bertc.ir.program.resolved import Resolved
 from bertc.planning import Plan, World
@@ -22,7 +22,7 @@ from bertc.train.init_from import Source
 _PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
 
 
-def note_beginning(
+def write_or_check_lock(
     resolved: Resolved,
     folder: RunFolder,
     spec_text: str,
@@ -54,12 +54,12 @@ def note_beginning(
         display.note(text)
 
 
-def tell_time(
+def note_duration(
     resolved: Resolved, plan: Plan, corpus: PreparedCorpus, display: Display, world: World
 ) -> None:
     """Note the estimated duration of a run."""
     time = cost_here(resolved, corpus, world).time
-    if time.seconds_total > WORTH_TELLING:
+    if time.seconds_total > SHORTEST_FORECAST_SECONDS:
         duration = duration_text(time.seconds_total)
         display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
 

@@ -24,7 +24,7 @@ def finish(session: Session) -> Report:
     tensors = session.weights()
     lines: list[metrics.Line] = []
     notes: tuple[str, ...] = ()
-    if session.ranks.first:
+    if session.ranks.is_main:
         notes = _write(session, tensors)
         lines = metrics.read(folder.metrics)
     ends = [line for line in lines if "best" in line]

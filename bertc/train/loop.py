@@ -12,13 +12,13 @@ from torch import nn
 
 from bertc.data import Silent, TaskData
 from bertc.diagnostics import DataError, StoppedError
-from bertc.distributed.process_group import joined, world_here
+from bertc.distributed.process_group import join_group, world_here
 from bertc.evaluation.held_out import (
     Evaluation,
     score_lines,
 )
 from bertc.host.display import choose
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.host.profile import profiling
@@ -37,7 +37,7 @@ from bertc.storage.paths import cache_folder
 from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.opening import open_session
-from bertc.train.patience import heed
+from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, update_rule
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
@@ -78,19 +78,19 @@ def train(
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,
         closing(choose(quiet or rank > 0)) as display,
         kernels(resolved.run),
-        kept_memory(),
-        joined(resolved.run.device, stop, folder.checkpoints) as ranks,
+        keep_freed_memory(),
+        join_group(resolved.run.device, stop, folder.checkpoints) as ranks,
     ):
         if dry_run:
             return rehearse(resolved, out, cache, resume, display, ranks)
-        with folder.claimed() if ranks.first else nullcontext():
-            if ranks.first:
+        with folder.claimed() if ranks.is_main else nullcontext():
+            if ranks.is_main:
                 admit(folder, resolved, resume)
                 if resume and not folder.holds_a_run:
                     display.note(f"{out} holds no run yet: one begins")
             with open_session(resolved, folder, cache, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
-                    _train_stage(session, index, profile if ranks.first else None)
+                    _train_stage(session, index, profile if ranks.is_main else None)
                 return finish(session)
 
 
@@ -106,7 +106,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     phase = Phase(session, index)
     if session.plan.compile and progress.step < end and not stage.tasks:
         _compile(session, phase)
-    elif session.ranks.many:
+    elif session.ranks.is_distributed:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         _rehearse(session, phase)
     with (
@@ -148,7 +148,7 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
             evaluation = _evaluate(session, phase)
             clock.evaluation_seconds = time.perf_counter() - started
             if phase.stage.patience:
-                heed(session, phase.stage, evaluation)
+                update_patience(session, phase.stage, evaluation)
         session.ranks.stop.check()
     if progress.step and (progress.step % run.save_every == 0 or progress.step == end):
         session.save()
@@ -162,7 +162,7 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
     except StoppedError:
         session.save()
         message = f"stopped after step {session.progress.step:,}, and saved"
-        with session.ranks.alike():
+        with session.ranks.raise_on_all():
             raise session.ranks.stop.error(message) from None
 
 
@@ -172,7 +172,7 @@ def _evaluate(session: Session, phase: Phase) -> Evaluation:
     evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
-        with session.ranks.alike():
+        with session.ranks.raise_on_all():
             raise DataError(
                 f"step {progress.step}: the held-out loss of {' and '.join(bad)} is not finite",
                 help="precision=fp32 or a lower learning rate, in a new run",
@@ -211,8 +211,10 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
             raise
     else:
         return
-    # Out of the except block, so that the tensors of the failed step are let go.
-    if session.ranks.many:  # the others wait in the middle of a step: nothing can be tried
+    # After the except block, so that the tensors of the failed step are freed.
+    if (
+        session.ranks.is_distributed
+    ):  # the others wait in the middle of a step: nothing can be tried
         raise out_of_memory(phase.stage, phase.microbatch, None)
     session.save()
     rehearse = None if inputs is None else partial(phase.step.rehearse, inputs)

@@ -9,7 +9,7 @@ import torch
 
 from bertc.data import PreparedCorpus, prepare
 from bertc.diagnostics import DataError, UsageError
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.process_group import ProcessGroup
 from bertc.host.display import Display
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.resolved import Resolved
@@ -18,11 +18,11 @@ from bertc.planning import Plan
 from bertc.runs import checkpoints, metrics
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
-from bertc.runs.metrics import Metrics, Unwritten
+from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
 from bertc.step.vocabulary import vocabulary_tables
 from bertc.storage.paths import is_taken
-from bertc.train.environment import note_beginning, tell_time
+from bertc.train.environment import note_duration, write_or_check_lock
 from bertc.train.init_from import source_of
 from bertc.train.resumed_plan import plan_of
 from bertc.train.session import Session, Watched, laid_out
@@ -36,7 +36,7 @@ def open_session(
     cache: Path,
     spec_text: str,
     display: Display,
-    ranks: Ranks,
+    ranks: ProcessGroup,
 ) -> Iterator[Session]:
     """Start a run in its folder, or resume the one in it.
 
@@ -47,10 +47,10 @@ def open_session(
     lock, checkpoint, plan = _saved(resolved, folder, display, ranks)
     corpus = _prepared(resolved, cache, display, ranks)
     source = None
-    if ranks.first:
+    if ranks.is_main:
         source = None if checkpoint else source_of(resolved, corpus.vocabulary)
-        note_beginning(resolved, folder, spec_text, lock, plan, corpus, source, display)
-        tell_time(resolved, plan, corpus, display, ranks.world)
+        write_or_check_lock(resolved, folder, spec_text, lock, plan, corpus, source, display)
+        note_duration(resolved, plan, corpus, display, ranks.world)
     device = torch.device(plan.device)
     stage = resolved.trained_at(ranks.share(checkpoint.step if checkpoint else 0))
     state = restore(checkpoint, resolved) if checkpoint else begin(resolved, stage, source)
@@ -59,7 +59,7 @@ def open_session(
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)
-    lines = Metrics(folder.metrics, progress.metrics_bytes) if ranks.first else Unwritten()
+    lines = Metrics(folder.metrics, progress.metrics_bytes) if ranks.is_main else NoMetrics()
     with lines:
         yield Session(
             resolved=resolved,
@@ -77,31 +77,31 @@ def open_session(
             ranks=ranks,
             engine=engine,
             remembered=remembered,
-            best=state.best if ranks.first else {},
+            best=state.best if ranks.is_main else {},
             saved=ranks.share(progress.step if checkpoint else -1),
         )
 
 
 def _saved(
-    resolved: Resolved, folder: RunFolder, display: Display, ranks: Ranks
+    resolved: Resolved, folder: RunFolder, display: Display, ranks: ProcessGroup
 ) -> tuple[Lock | None, checkpoints.Checkpoint | None, Plan]:
     """The lock and the plan, on all processes, and the newest checkpoint, in the first.
 
     Lock and checkpoint are None at the start of a run.
     """
     lock, checkpoint = None, None
-    if ranks.first:
+    if ranks.is_main:
         lock = folder.read_lock() if folder.holds_a_run else None
         checkpoint = _newest(folder, resolved, display)
         _refuse_damage(folder, checkpoint)
     content = ranks.share(lock and lock.content())
     lock = Lock.of(content, Path("lock.json")) if content else None
-    with ranks.alike():
+    with ranks.raise_on_all():
         return lock, checkpoint, plan_of(resolved, lock, display, ranks)
 
 
 def _taken_up(
-    resolved: Resolved, state: State, step: int, ranks: Ranks, device: torch.device
+    resolved: Resolved, state: State, step: int, ranks: ProcessGroup, device: torch.device
 ) -> Remembered:
     """The memory of this process's rows, from the first process's checkpoint or of zeros."""
     stage = resolved.stage_at(step)
@@ -112,7 +112,9 @@ def _taken_up(
     return taken_up(memory, stage, ranks.rows(stage.batch), state.model.compute_dtype, device)
 
 
-def _prepared(resolved: Resolved, cache: Path, display: Display, ranks: Ranks) -> PreparedCorpus:
+def _prepared(
+    resolved: Resolved, cache: Path, display: Display, ranks: ProcessGroup
+) -> PreparedCorpus:
     """Prepare the data in the first process; the others open them from the cache.
 
     Then one process of each machine prepares, in case machines have no disk in common.

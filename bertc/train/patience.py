@@ -10,7 +10,7 @@ from bertc.train.session import Session
 from bertc.train.state import Best
 
 
-def refuse_unjudged(stage: Stage, data: TaskData) -> None:
+def require_dev_part(stage: Stage, data: TaskData) -> None:
     """Refuse patience in a stage without scores to wait for.
 
     Raises:
@@ -24,7 +24,7 @@ def refuse_unjudged(stage: Stage, data: TaskData) -> None:
         )
 
 
-def heed(session: Session, stage: Stage, evaluation: Evaluation) -> None:
+def update_patience(session: Session, stage: Stage, evaluation: Evaluation) -> None:
     """Keep the weights of the best evaluation, and end the stage with them after enough others.
 
     Steps that are skipped count as made: the next stage begins at its usual step.
@@ -47,7 +47,7 @@ def _end(session: Session, stage: Stage, best: Best, end: int) -> None:
     if best.step == ended:
         session.best = {}
         return
-    session.go_back_to_best()
+    session.restore_best()
     ended_at = Ended(step=best.step, ended=ended, end=end)
     session.metrics.write({**session.address(stage, "eval"), **best.shown, "best": ended_at})
     session.display.note(describe(ended_at))

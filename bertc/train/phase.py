@@ -21,7 +21,7 @@ from bertc.step.feed import Feed
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
-from bertc.train.patience import refuse_unjudged
+from bertc.train.patience import require_dev_part
 from bertc.train.session import Session
 
 
@@ -34,13 +34,13 @@ class Phase:
         self.data = session.corpus.stage(index)
         self.microbatch = plan.microbatches[index]
         if isinstance(self.data, TaskData):
-            refuse_unjudged(self.stage, self.data)
+            require_dev_part(self.stage, self.data)
             fitting, device = self.microbatch, session.device
             self.microbatch = examples_at_once(self.data, self.stage, fitting, device)
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
-        self.objective = session.engine.take_up(
+        self.objective = session.engine.wrap(
             make_objective(self.model, self.stage, plan.compile),
             trained_names(self.stage),
         )
@@ -67,7 +67,7 @@ class Phase:
 
     def feed(self, session: Session, first: int) -> Feed | TaskFeed:
         """This process's batches of the stage, from step ``first`` of the stage on."""
-        rows = session.ranks.rows(self.stage.batch) if session.ranks.many else None
+        rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         if isinstance(self.data, TaskData):
             at_once = self.microbatch * self.stage.rows_an_example
             return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
@@ -77,7 +77,7 @@ class Phase:
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Evaluate on about the first ``examples`` held-out examples; tasks on all of theirs."""
         if isinstance(self.data, TaskData):
-            reading, stop = session.engine.reading, session.ranks.stop
+            reading, stop = session.engine.wrap_for_inference, session.ranks.stop
             return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(

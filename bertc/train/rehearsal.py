@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bertc.data import prepare
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.host.display import Display
 from bertc.host.machine import cost_here, make_plan
@@ -20,7 +20,7 @@ from bertc.train.session import Watched
 
 
 def rehearse(
-    resolved: Resolved, out: Path, cache: Path, resume: bool, display: Display, ranks: Ranks
+    resolved: Resolved, out: Path, cache: Path, resume: bool, display: Display, ranks: ProcessGroup
 ) -> Report:
     """Plan, prepare the text into the cache, build without memory, read a batch, try to write.
 
@@ -29,9 +29,9 @@ def rehearse(
     Raises:
         UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.
     """
-    with ranks.alike():
+    with ranks.raise_on_all():
         plan = make_plan(resolved, ranks.world, ranks.least)
-    if not ranks.first:
+    if not ranks.is_main:
         return Report(out, 0, resolved.steps, 0, 0.0, None)
     if is_folder(out):
         admit(RunFolder(out), resolved, resume)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from bertc.distributed.process_group import ALONE, Ranks
+from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.host.display import Display
 from bertc.host.machine import make_plan
 from bertc.ir.program.resolved import Resolved
@@ -13,7 +13,9 @@ from bertc.planning import Plan
 from bertc.runs.lock import Lock
 
 
-def plan_of(resolved: Resolved, lock: Lock | None, display: Display, ranks: Ranks = ALONE) -> Plan:
+def plan_of(
+    resolved: Resolved, lock: Lock | None, display: Display, ranks: ProcessGroup = ALONE
+) -> Plan:
     """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
     plan = make_plan(resolved, ranks.world, ranks.least)
     if lock:

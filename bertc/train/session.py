@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from bertc.data import PreparedCorpus
-from bertc.distributed.engines import Engine, gathered, held, make_engine
-from bertc.distributed.process_group import Ranks
+from bertc.distributed.engines import Engine, gathered, local_shard, make_engine
+from bertc.distributed.process_group import ProcessGroup
 from bertc.host.display import Display
 from bertc.host.signals import Stop
 from bertc.ir.program.resolved import Resolved, Stage
@@ -17,7 +17,7 @@ from bertc.optim.lamb import Moments
 from bertc.planning import Layout, Plan, World
 from bertc.runs import checkpoints
 from bertc.runs.folder import RunFolder, identity
-from bertc.runs.metrics import Metrics, Unwritten
+from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered
 from bertc.train.environment import versions
 from bertc.train.growth import described, grown
@@ -41,9 +41,9 @@ class Session:
     moments: Moments
     progress: Progress
     stage: Stage
-    metrics: Metrics | Unwritten
+    metrics: Metrics | NoMetrics
     display: Display
-    ranks: Ranks
+    ranks: ProcessGroup
     engine: Engine
     remembered: Remembered
     best: dict[str, Tensor]
@@ -72,20 +72,20 @@ class Session:
 
     def weights(self) -> dict[str, Tensor]:
         """Gather all weights in the first process's main memory; every process takes part."""
-        return gathered(self.engine.parameters, self.ranks.first)
+        return gathered(self.engine.parameters, self.ranks.is_main)
 
     def keep_best(self) -> None:
         """Copy the current weights as the best ones."""
         self.best = {name: tensor.clone() for name, tensor in self.weights().items()}
 
     @torch.no_grad()
-    def go_back_to_best(self) -> None:
+    def restore_best(self) -> None:
         """Restore the best weights and mark the state as unsaved."""
         parameters = self.engine.parameters
         best = self.best or {name: torch.empty(p.shape) for name, p in parameters.items()}
         self.ranks.share_tensors(best)
         for name, parameter in parameters.items():
-            held(parameter).copy_(held(self.engine.spread(best[name], name)))
+            local_shard(parameter).copy_(local_shard(self.engine.shard(best[name], name)))
         self.best, self.saved = {}, -1
 
     def address(self, stage: Stage, kind: str) -> dict[str, object]:
@@ -107,11 +107,11 @@ class Session:
         if self.saved == self.progress.step:
             return
         assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
-        weights, moments = self.weights(), gathered(self.moments, self.ranks.first)
+        weights, moments = self.weights(), gathered(self.moments, self.ranks.is_main)
         stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
         if stage.remembers(self.progress.step):
             memory = self.remembered.gathered(stage, self.ranks)
-        if self.ranks.first:
+        if self.ranks.is_main:
             self._write(weights, moments, memory)
         # None goes on, or ends, before there is something to resume from.
         self.ranks.wait()
@@ -172,7 +172,7 @@ def laid_out(
     """Move a model and its moments to the devices of the processes, by the plan's strategy."""
     model.compute_dtype = torch.bfloat16 if plan.precision == "bf16" else torch.float32
     engine = make_engine(model, _layout(plan, world), torch.device(plan.device))
-    return model, engine, {n: engine.spread(m, n[2:]) for n, m in moments.items()}
+    return model, engine, {n: engine.shard(m, n[2:]) for n, m in moments.items()}
 
 
 def _layout(plan: Plan, world: World) -> Layout:

@@ -27,7 +27,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from bertc.api import resolve
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import detect, determinism
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import Inputs
@@ -162,7 +162,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.only:
         resolved = program(args.depths[0], args.settings)
-        with determinism(), kept_memory():
+        with determinism(), keep_freed_memory():
             print(json.dumps(measure(args.only, resolved, args.rounds)))
         return
     report(args.depths, args.rounds, args.settings, args.json)

@@ -20,7 +20,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import device_named, estimate
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
 from tests.bench.rig import make_step, random_rows
@@ -73,7 +73,7 @@ def measure(resolved: Resolved, budget_seconds: float) -> float:
     step = make_step(resolved, stage.microbatch)
     inputs = random_rows(stage, resolved.encoder.vocab_size)
     seconds: list[float] = []
-    with determinism(), kept_memory():
+    with determinism(), keep_freed_memory():
         step(step.read(inputs), 0, 1e-4)
         while len(seconds) < 2 or sum(seconds) < budget_seconds:
             start = time.process_time()

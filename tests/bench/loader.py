@@ -18,7 +18,7 @@ import torch
 
 from bertc.data import PreparedCorpus, Silent, prepare
 from bertc.diagnostics import Diagnostics
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.objectives import corrupt, mask_key
 from bertc.passes import resolve
 from bertc.step.feed import Feed, corruption, to_inputs
@@ -63,7 +63,7 @@ def measure(corpus: PreparedCorpus) -> dict[str, float]:
                 feed.take()
 
     work = {"rows": gather, "masks": mask, "ready": ready}
-    with kept_memory():
+    with keep_freed_memory():
         return {name: best(count, tokens, each) for name, each in work.items()}
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from bertc.api import resolve
 from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import quartiles, take_turns
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import make_plan
 from bertc.ir.program.resolved import Resolved
 
@@ -201,7 +201,7 @@ def main() -> None:
         f"device={args.device}", f"positions=learned({args.seq})",
     ])  # fmt: skip
     make = partial(contenders, resolved, args.device, compiled)
-    with kept_memory():
+    with keep_freed_memory():
         own, hand = take_turns(make, torch.device(args.device), args.rounds, lambda _: None)
     ratios = [a / b for a, b in zip(own.seconds, hand.seconds, strict=True)]
     result = {

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from bertc.host.heap import kept_memory
+from bertc.host.heap import keep_freed_memory
 
 
 @pytest.mark.skipif(
@@ -19,6 +19,6 @@ def test_pages_are_not_mapped_anew_every_time():
         torch.ones(2**24)
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-    with kept_memory():
+    with keep_freed_memory():
         again = [faults() for _ in range(12)][6:]
     assert sum(again) < 3 * 16_384, "64 MiB are 16,384 pages"

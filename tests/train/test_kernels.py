@@ -8,7 +8,7 @@ import torch
 from bertc.api import resolve
 from bertc.diagnostics import DataError, MachineError
 from bertc.host import machine
-from bertc.host.machine import SUMS, determinism, in_one_order, kernels, right_dropout
+from bertc.host.machine import SUMS, determinism, is_deterministic, kernels, right_dropout
 from bertc.host.out_of_memory import is_out_of_memory
 from bertc.planning import Fit, Machine, plan
 
@@ -55,8 +55,8 @@ def test_a_gpu_adds_in_any_order_unless_asked(gpu):
 
 @pytest.mark.parametrize("asked", ["yes", "no"])
 def test_a_cpu_adds_in_one_order_whatever_is_asked(gpu, asked):
-    assert in_one_order(resolve(f"device=cpu deterministic={asked}").run)
-    assert in_one_order(resolve(f"deterministic={asked}").run) == (asked == "yes")
+    assert is_deterministic(resolve(f"device=cpu deterministic={asked}").run)
+    assert is_deterministic(resolve(f"deterministic={asked}").run) == (asked == "yes")
 
 
 def test_the_plan_of_a_gpu_tells_the_price(gpu):

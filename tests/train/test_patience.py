@@ -40,16 +40,16 @@ def scored(monkeypatch):
         monkeypatch.setattr(patience, "mean_score", lambda stage, found: scores[found_at()])
 
     steps = []
-    keep = loop.heed
+    keep = loop.update_patience
 
-    def heed(session, stage, found):
+    def update_patience(session, stage, found):
         steps.append(session.progress.step)
         keep(session, stage, found)
 
     def found_at():
         return steps[-1]
 
-    monkeypatch.setattr(loop, "heed", heed)
+    monkeypatch.setattr(loop, "update_patience", update_patience)
     return make
 
 

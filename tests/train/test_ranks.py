@@ -54,7 +54,7 @@ def member(rank, size, port, resolved, out, options, harm, said):
         "GLOO_SOCKET_IFNAME": "lo",
     }  # fmt: skip
     torch.set_num_threads(1)
-    ranks.WAY_SECONDS = 0.1
+    ranks.GRACE_SECONDS = 0.1
     os.fsync, finish.plot = os.fstat, lambda lines, path: path.touch()
     if harm:
         harm(rank)

@@ -11,7 +11,7 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     resolved, cache = tiny(steps=2), tmp_path / "cache"
     train(resolved, tmp_path / "short", cache=cache)
     assert "estimated to take" not in capsys.readouterr().err
-    monkeypatch.setattr(surroundings, "WORTH_TELLING", 0)
+    monkeypatch.setattr(surroundings, "SHORTEST_FORECAST_SECONDS", 0)
     train(resolved, tmp_path / "long", cache=cache)
     seconds = estimate(resolved, "cpu").time.seconds_total
     told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"
