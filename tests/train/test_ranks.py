@@ -43,7 +43,7 @@ IN_TURN = {
     "find": {"steps": 6, "objective": (Term(objective=Rtd()),)},
 }
 CALM = Dropout(hidden=0, attention=0)
-SECONDS = 60  # longer than any of these runs takes
+SECONDS = 240  # longer than any of these runs takes on a busy machine
 
 
 def member(rank, size, port, resolved, out, options, harm, said):
