@@ -29,7 +29,7 @@ def fit(
     its heads may have other shapes or labels; these are then not copied. Its encoder has to be used
     completely, and the new encoder has to come from it.
     """
-    depths = len(old.encoder.layers), len(new.encoder.layers)
+    depths = old.encoder.depth, new.encoder.depth
     if depths[0] > depths[1]:
         return WeightMap({}), (f"it has {depths[0]} layers, and this network {depths[1]}",)
     full_map = weight_map(old, new, growth)
@@ -59,7 +59,7 @@ def fit(
 
 def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) -> DataError:
     """The error for weights that do not fit: the first reasons, and a remedy."""
-    old_layers, new_layers = len(old.encoder.layers), len(new.encoder.layers)
+    old_layers, new_layers = old.encoder.depth, new.encoder.depth
     hidden_reasons = len(reasons) - SHOWN_REASONS
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
@@ -85,7 +85,7 @@ def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Ans
 
 def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     """Reasons against grow=identity: it needs pre-norm, and new layers with their own weights."""
-    before, after = len(old.encoder.layers), len(new.encoder.layers)
+    before, after = old.encoder.depth, new.encoder.depth
     if not isinstance(growth, Identity) or before == after:
         return []
     owners = (*new.encoder.attention_owner[before:], *new.encoder.ffn_owner[before:])

@@ -97,7 +97,7 @@ def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
     """What a run that grows is held against: ``deep`` is of ``resolved``, which does not."""
     part = grown.train_total / deep.flops.train_total
     return FromStart(
-        layers=len(resolved.encoder.layers),
+        layers=resolved.encoder.depth,
         flops_total=deep.flops.train_total,
         seconds_total=deep.time.seconds_total,
         steps_of_same_flops=round(resolved.steps * part),

@@ -8,7 +8,6 @@ from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import Execution
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
-from bertc.ir.network.forward import forward
 from bertc.ir.program.resolved import Stage
 
 ANY = Execution("cpu", "fp32", compiled=False)
@@ -82,7 +81,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     total = train = layers = 0
     for network in stage.networks():
         call = call_of(stage, network, examples * stage.rows_an_example)
-        passed, learns = forward(network.body, call), bool(network.terms)
+        passed, learns = network.body.operations(call), bool(network.terms)
         heads = network.head_operations(examples)
         around = [cost(each, ANY) for each in (*passed.embeddings, *passed.last, *heads)]
         blocks = (block for layer in passed.layers for block in layer)

@@ -7,7 +7,6 @@ from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.memory_points import MOMENTS_BYTES, Moment, Step
-from bertc.ir.network.forward import forward
 from bertc.ir.program.resolved import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
@@ -44,7 +43,7 @@ def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
     """The batch at once, and every activation kept; what DDP keeps is as if it accumulated."""
     forwards = tuple(
-        forward(network.body, call_of(stage, network, stage.rows_an_example))
+        network.body.operations(call_of(stage, network, stage.rows_an_example))
         for network in stage.networks()
     )
     return Step(

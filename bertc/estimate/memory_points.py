@@ -261,4 +261,4 @@ class Step:
 def memory_bytes(stage: Stage, room: Room) -> int:
     """What the rows of a batch remember, and beside it what they will."""
     layer = stage.batch * stage.memory * stage.encoder.hidden
-    return 2 * len(stage.encoder.layers) * layer * room.how.value_bytes
+    return 2 * stage.encoder.depth * layer * room.how.value_bytes

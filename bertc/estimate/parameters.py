@@ -1,12 +1,11 @@
 """Counting weights: sums over the weight table, shared tensors once and as applied."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
-from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
@@ -58,41 +57,18 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
 
 def _body(network: Network) -> tuple[Tally, Tally]:
     """A network without heads and without what is tied, shared weights once and as applied."""
-    encoder = network.body
-    outside = _tally(encoder.embedding_weights()) - _tally(_tied(network))
-    outside += _tally(encoder.pooler_weights())
-    outside += _tally((*encoder.common_weights(), *encoder.final_weights()))
-    return (
-        outside + _layers(encoder, set(encoder.attention_owner), set(encoder.ffn_owner)),
-        outside + _layers(encoder, encoder.attention_owner, encoder.ffn_owner),
-    )
+    once, applied, tied = Tally(), Tally(), _tally(_tied(network))
+    for weights, stored, times in network.body.counted_weights():
+        for part, numel in _tally(weights).items():
+            once[part] += stored * numel
+            applied[part] += times * numel
+    return once - tied, applied - tied
 
 
 def _tied(network: Network) -> tuple[Weight, ...]:
     """What a network has of another one."""
-    weights = network.body.embedding_weights()
+    weights = network.body.weights() if network.ties else ()
     return tuple(w for w in weights if network.owner(w.name) != network.name)
-
-
-def _layers(encoder: Encoder, attention: Iterable[int], ffn: Iterable[int]) -> Tally:
-    return _repeated(encoder, attention, encoder.attention_weights) + _repeated(
-        encoder, ffn, encoder.ffn_weights
-    )
-
-
-def _repeated(
-    encoder: Encoder, layers: Iterable[int], weights: Callable[[int], tuple[Weight, ...]]
-) -> Tally:
-    """The sum over ``layers``, asking the weight table once for each set of widths."""
-    alike: dict[tuple[int, int, int], list[int]] = {}
-    for layer in layers:
-        widths = encoder.layers[layer]
-        alike.setdefault((widths.heads, widths.head_dim, widths.ffn), []).append(layer)
-    total = Tally()
-    for same in alike.values():
-        for part, numel in _tally(weights(same[0])).items():
-            total[part] += numel * len(same)
-    return total
 
 
 def _tally(weights: Iterable[Weight]) -> Tally:

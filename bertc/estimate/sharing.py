@@ -84,9 +84,8 @@ def _held(stage: Stage, parameters: Parameters, layout: Layout) -> _Held:
     total = parameters.total
     if not layout.sharded:
         return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
-    encoder = stage.encoder
-    parts = len({*encoder.attention_owner}) + len({*encoder.ffn_owner})
-    # A generator's layers are cut too; those in use are taken to be the encoder's.
+    parts = stage.encoder.num_parts
+    # Those of other networks are cut too; the two in use are taken to be the encoder's.
     cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm"))
     whole = total - cut + min(cut, 2 * parameters.layers // parts)
     weights = FP32 * (total // layout.shards + whole)

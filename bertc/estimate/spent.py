@@ -15,7 +15,6 @@ from bertc.estimate.machines.rates import rate_at
 from bertc.estimate.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
-from bertc.ir.network.forward import forward
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
@@ -72,7 +71,7 @@ def microbatch_spent(
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
         learns = bool(network.terms)
-        passed = forward(network.body, call_of(stage, network, rows))
+        passed = network.body.operations(call_of(stage, network, rows))
         for part, weights, operations in _parts(stage, network, passed, rows):
             for each in operations:
                 spent = _spent(each, how, device)

@@ -36,7 +36,7 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
     if not stage.memory:
         return None
     encoder = stage.encoder
-    layers, hidden = len(encoder.layers), encoder.hidden
+    layers, hidden = encoder.depth, encoder.hidden
     dtype = model.compute_dtype
     memory = nothing(layers, batch, stage.memory, hidden, dtype, device, stage.parts[0])
     return memory._replace(same_length=model.same_length)
@@ -53,7 +53,7 @@ def joined(parts: list[Memory | None]) -> Memory | None:
 def shapes(stage: Stage) -> Shapes:
     """Of the tensors that ``gathered`` gives."""
     encoder = stage.encoder
-    return {STATES: (len(encoder.layers), stage.batch, stage.memory, encoder.hidden), FILLED: ()}
+    return {STATES: (encoder.depth, stage.batch, stage.memory, encoder.hidden), FILLED: ()}
 
 
 def taken_up(

@@ -1,6 +1,7 @@
 """An encoder with every dimension known; it states its weights."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -18,6 +19,7 @@ from bertc.ir.base import (
 )
 from bertc.ir.network.attention import Attention
 from bertc.ir.network.ffn import Activation, Ffn
+from bertc.ir.network.forward import forward
 from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import Norm
 from bertc.ir.network.positions import Positions
@@ -116,6 +118,35 @@ class Encoder(Node):
     def kinds_of_segments(self) -> int:
         """Number of segments of a row that it tells apart; 256 where any number can be compared."""
         return 256 if self.attention.compares_segments else self.segments
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def num_parts(self) -> int:
+        """Number of attention and feed-forward parts with weights of their own."""
+        return len({*self.attention_owner}) + len({*self.ffn_owner})
+
+    def operations(self, call: op.Call) -> op.Forward:
+        """Those of one forward pass; of the last layer the states that the call asks for."""
+        return forward(self, call)
+
+    def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
+        """Weights of parts, how often they are stored and applied; layers alike are one part."""
+        around = (self.pooler_weights(), self.common_weights(), self.final_weights())
+        yield (*self.embedding_weights(), *(w for each in around for w in each)), 1, 1
+        for owners, weights in (
+            (self.attention_owner, self.attention_weights),
+            (self.ffn_owner, self.ffn_weights),
+        ):
+            alike: dict[tuple[Node, LayerWidths], list[int]] = {}
+            for layer in owners:
+                kind = self.attention.at(layer), self.layers[layer]
+                alike.setdefault(kind, []).append(layer)
+            for same in alike.values():
+                yield weights(same[0]), len({*same}), len(same)
 
     def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
         """Names of weights that no state depends on where pooler or query stream are not read."""

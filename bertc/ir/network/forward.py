@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from bertc.ir import operation as op
 from bertc.ir.base import Weight
 from bertc.ir.network.attention_node import AttentionNode
-from bertc.ir.network.encoder import Encoder, LayerWidths
+
+if TYPE_CHECKING:  # an encoder asks for its operations here
+    from bertc.ir.network.encoder import Encoder, LayerWidths
 
 
-def forward(encoder: Encoder, call: op.Call) -> op.Forward:
+def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
     """One forward pass; of the last layer the states that the call asks for."""
     call = replace(call, causal=encoder.causal)
     depth = len(encoder.layers)
@@ -35,7 +37,7 @@ def forward(encoder: Encoder, call: op.Call) -> op.Forward:
     )
 
 
-def _embedding(encoder: Encoder, call: op.Call) -> op.Operations:
+def _embedding(encoder: "Encoder", call: op.Call) -> op.Operations:
     """Tables, norm, dropout, and the map to the hidden width."""
     states, width, hidden = call.states, encoder.embedding, encoder.hidden
     tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
@@ -49,7 +51,7 @@ def _embedding(encoder: Encoder, call: op.Call) -> op.Operations:
 
 
 def _layer(
-    encoder: Encoder, kind: AttentionNode, widths: LayerWidths, call: op.Call
+    encoder: "Encoder", kind: AttentionNode, widths: "LayerWidths", call: op.Call
 ) -> tuple[op.Operations, op.Operations]:
     """Attention and the feed-forward part, each with its norm and residual branch."""
     hidden, rates = encoder.hidden, encoder.dropout
@@ -71,7 +73,7 @@ def _layer(
 
 
 def _blocks(
-    encoder: Encoder, layer: int, attention: op.Operations, ffn: op.Operations
+    encoder: "Encoder", layer: int, attention: op.Operations, ffn: op.Operations
 ) -> tuple[op.Block, op.Block]:
     mixing, own = encoder.attention_weights(layer), encoder.ffn_weights(layer)
     return (
@@ -86,7 +88,7 @@ def _block(
     return op.Block(part, f"{part}.{owner}", sum(weight.numel for weight in weights), found)
 
 
-def _last(encoder: Encoder, call: op.Call) -> op.Operations:
+def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
     """Norm and dropout of the last states, and the pooler."""
     hidden, pooled = encoder.hidden, call.rows * call.pooled if encoder.pooler else 0
     return (

@@ -80,7 +80,7 @@ class Stage(Node):
     @property
     def layers(self) -> int:
         """How deep its network is."""
-        return len(self.encoder.layers)
+        return self.encoder.depth
 
     @property
     def tokens_per_step(self) -> int:
