@@ -32,7 +32,7 @@ from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning import World
 from bertc.step.step import TrainStep
-from bertc.train import finish, loop
+from bertc.train import finish, phase
 from bertc.train.loop import train
 from bertc.train.session import Watched
 
@@ -303,7 +303,7 @@ def test_preparing_stops_though_the_others_only_wait(together, tiny, tmp_path):
 
 def poison(rank):
     if rank == 1:
-        real, calls = loop.make_objective, []
+        real, calls = phase.make_objective, []
 
         def poisoned(*arguments):
             objective = real(*arguments)
@@ -317,7 +317,7 @@ def poison(rank):
 
             return call
 
-        loop.make_objective = poisoned
+        phase.make_objective = poisoned
 
 
 def test_a_loss_that_is_not_finite_in_one_stops_all(together, tiny, tmp_path):
