@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from jaxtyping import Float, Shaped
 from torch.autograd.function import once_differentiable
 
 from bertc.native import Dropped, Kernels, drop, kernels_for
@@ -26,12 +27,12 @@ def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def attend(
-    query_bnqd: torch.Tensor,
-    key_bnkd: torch.Tensor,
-    value_bnkd: torch.Tensor,
-    mask: AttentionMask | torch.Tensor,
+    query_bnqd: Float[torch.Tensor, "b n q d"],
+    key_bnkd: Float[torch.Tensor, "b n k d"],
+    value_bnkd: Float[torch.Tensor, "b n k d"],
+    mask: AttentionMask | Float[torch.Tensor, "#b #n #q k"],
     rate: float,
-) -> torch.Tensor:
+) -> Float[torch.Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
     In place of a mask, scores (b, n, q, k) to add. No score is materialised, except on an eager
@@ -48,13 +49,13 @@ def attend(
 
 
 def _attend(
-    query_bnqd: torch.Tensor,
-    key_bnkd: torch.Tensor,
-    value_bnkd: torch.Tensor,
-    mask: torch.Tensor | None,
+    query_bnqd: Float[torch.Tensor, "b n q d"],
+    key_bnkd: Float[torch.Tensor, "b n k d"],
+    value_bnkd: Float[torch.Tensor, "b n k d"],
+    mask: Shaped[torch.Tensor, "#b #n #q k"] | None,
     is_causal: bool,
     rate: float,
-) -> torch.Tensor:
+) -> Float[torch.Tensor, "b n q d"]:
     """Attention under a mask of booleans, or scores to add, or a causal one."""
     # With scores to add, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
@@ -93,12 +94,12 @@ def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
 
 
 def _by_scores(
-    query_bnqd: torch.Tensor,
-    key_bnsd: torch.Tensor,
-    value_bnsd: torch.Tensor,
-    added: torch.Tensor | None,
+    query_bnqd: Float[torch.Tensor, "b n q d"],
+    key_bnsd: Float[torch.Tensor, "b n s d"],
+    value_bnsd: Float[torch.Tensor, "b n s d"],
+    added: Float[torch.Tensor, "#b #n #q s"] | None,
     rate: float,
-) -> torch.Tensor:
+) -> Float[torch.Tensor, "b n q d"]:
     """Attention by a matrix of scores, with others (b|1, n|1, q|1, s) added."""
     if added is not None:
         added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
@@ -115,10 +116,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        query_bnqd: torch.Tensor,
-        key_bnsd: torch.Tensor,
-        value_bnsd: torch.Tensor,
-        added_bnqs: torch.Tensor | None,
+        query_bnqd: Float[torch.Tensor, "b n q d"],
+        key_bnsd: Float[torch.Tensor, "b n s d"],
+        value_bnsd: Float[torch.Tensor, "b n s d"],
+        added_bnqs: Float[torch.Tensor, "b n q s"] | None,
         dropped: Dropped,
         kernels: Kernels | None,
     ) -> torch.Tensor:
@@ -138,7 +139,9 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream_bnqd: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(
+        ctx: Any, upstream_bnqd: Float[torch.Tensor, "b n q d"]
+    ) -> tuple[torch.Tensor | None, ...]:
         query_bnqd, key_bnsd, value_bnsd, chances_bnqs = ctx.saved_tensors
         dropped, kernels = ctx.how
         upstream_bnqd = upstream_bnqd.contiguous()
@@ -161,8 +164,11 @@ class _Attention(torch.autograd.Function):
 
 
 def _varlen(
-    query_bnsd: torch.Tensor, key_bnsd: torch.Tensor, value_bnsd: torch.Tensor, mask: VarlenOffsets
-) -> torch.Tensor:
+    query_bnsd: Float[torch.Tensor, "b n s d"],
+    key_bnsd: Float[torch.Tensor, "b n s d"],
+    value_bnsd: Float[torch.Tensor, "b n s d"],
+    mask: VarlenOffsets,
+) -> Float[torch.Tensor, "b n q d"]:
     from torch.nn.attention.varlen import varlen_attn  # it loads the compiler
 
     query, key, value = (

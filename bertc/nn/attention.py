@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 import torch
 from einops import rearrange
+from jaxtyping import Float
 
 from bertc.ir.network.attention import FullAttention as FullNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
@@ -34,7 +35,7 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
         self,
         kind: FullNode,
         inputs: EncoderInputs,
-        x_bqh: torch.Tensor,
+        x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> AttentionMask:
         """The mask, as the fastest kernel takes it."""
@@ -44,8 +45,11 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
         return kernel_mask(inputs, self.causal, varlen)
 
     def forward(
-        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: AttentionMask
-    ) -> torch.Tensor:
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: AttentionMask,
+    ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
         if keys_bkh is None:
             mapped = fused_linear((self.query, self.key, self.value), x_bqh)

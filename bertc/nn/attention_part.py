@@ -8,6 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.network.encoder import Encoder
@@ -41,7 +42,7 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
         self,
         kind: Kind,
         inputs: EncoderInputs,
-        x_bqh: torch.Tensor,
+        x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> ContextOfKind:
         """The context of all layers of that kind, made once of what the encoder reads.
@@ -51,13 +52,18 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
         raise NotImplementedError
 
     def forward(
-        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: ContextOfKind
-    ) -> torch.Tensor:
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries ``x``; ``keys``: states attended to, None: ``x``."""
         raise NotImplementedError
 
 
-def fused_linear(maps: Sequence[Linear], x_bsh: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def fused_linear(
+    maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
+) -> tuple[torch.Tensor, ...]:
     """Several maps of the same states as one product: narrow ones leave the hardware idle."""
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.network.encoder import Encoder
@@ -104,7 +105,9 @@ class Embeddings(nn.Module):
         x_bse = dropout(x_bse, self.dropout, self.training)
         return x_bse if self.project is None else self.project(x_bse)
 
-    def _summed(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
+    def _summed(
+        self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs
+    ) -> Float[torch.Tensor, "b s e"]:
         """Add the vectors of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale

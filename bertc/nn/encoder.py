@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -141,10 +142,10 @@ class Encoder(BodyModule):
         x_bsh: torch.Tensor = self.embeddings(inputs, dtype)
         return x_bsh
 
-    def _last_norm(self, x_bsh: torch.Tensor) -> torch.Tensor:
+    def _last_norm(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
 
-    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
+    def pool(self, first_h: Float[torch.Tensor, "*batch h"]) -> Float[torch.Tensor, "*batch h"]:
         """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")

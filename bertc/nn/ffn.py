@@ -6,6 +6,7 @@ Axes: b batch, s sequence, h hidden.
 from typing import assert_never
 
 import torch
+from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.network.encoder import Encoder
@@ -32,7 +33,7 @@ class Mlp(FeedForward):
         self.outer = Linear(table, f"{name}.outer")
         self.activation = node.activation
 
-    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         """Hidden states (b, s, h) to (b, s, h)."""
         inner_bsf = activated(self.activation, self.inner, x_bsh)
         inner_bsf = dropout(inner_bsf, self.dropout, self.training)

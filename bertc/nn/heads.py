@@ -9,6 +9,7 @@ from typing import assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.ir.network.body import Body
@@ -58,18 +59,20 @@ class TokenHead(nn.Module):
         bias = table.get(f"{name}.bias")
         self.bias = None if bias is None else parameter(bias)
 
-    def forward(self, x_nh: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_nh: Float[torch.Tensor, "n h"]) -> torch.Tensor:
         """The features."""
         x = x_nh if self.dense is None else self.dense(x_nh)
         if self.activation is not None:
             x = activate(self.activation, x)
         return x if self.norm is None else self.norm(x)
 
-    def bias_of(self, table_ve: torch.Tensor) -> torch.Tensor:
+    def bias_of(self, table_ve: Float[torch.Tensor, "v e"]) -> Float[torch.Tensor, "v"]:
         """The bias (v,); zeros where there is none."""
         return table_ve.new_zeros(len(table_ve)) if self.bias is None else self.bias
 
-    def scores(self, x_nh: torch.Tensor, table_ve: torch.Tensor) -> torch.Tensor:
+    def scores(
+        self, x_nh: Float[torch.Tensor, "n h"], table_ve: Float[torch.Tensor, "v e"]
+    ) -> torch.Tensor:
         """Scores (n, v) of every token."""
         features_ne = self(x_nh)
         dtype = features_ne.dtype
@@ -101,7 +104,10 @@ class Boundary(nn.Module):
         self.bias = parameter(table[f"{name}.bias"])
 
     def forward(
-        self, left_nh: torch.Tensor, right_nh: torch.Tensor, place_n: torch.Tensor
+        self,
+        left_nh: Float[torch.Tensor, "n h"],
+        right_nh: Float[torch.Tensor, "n h"],
+        place_n: Int[torch.Tensor, "n"],
     ) -> torch.Tensor:
         """Features (n, e) that the token table turns into scores."""
         place_nf = self.position.weight.index_select(0, place_n).to(left_nh.dtype)
@@ -119,7 +125,7 @@ class Detector(Linear):
         self.activation = node.head_activation
         self.dense = Linear(table, f"{name}.dense")
 
-    def forward(self, x_bsh: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         """States to scores (b, s)."""
         y_bsh = activate(self.activation, self.dense(x_bsh))
         return super().forward(y_bsh).squeeze(-1)
@@ -136,7 +142,9 @@ class Ends(Linear):
             build_norm(table, f"{name}.norm", node.norm.head_function) if head.normed else None
         )
 
-    def scores(self, x_bsh: torch.Tensor, begun_bph: torch.Tensor) -> torch.Tensor:
+    def scores(
+        self, x_bsh: Float[torch.Tensor, "b s h"], begun_bph: Float[torch.Tensor, "b p h"]
+    ) -> torch.Tensor:
         """States of a row and those of its beginnings to scores (b, p, s) in fp32."""
         assert self.dense.bias is not None, "the table has one"
         h, weight, dtype = begun_bph.shape[2], self.dense.weight, begun_bph.dtype
@@ -158,7 +166,7 @@ class Answered(Linear):
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
 
-    def forward(self, x_bmf: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_bmf: Float[torch.Tensor, "b m f"]) -> torch.Tensor:
         """Both vectors side by side to scores (b, m) in fp32."""
         dense_bmw = activate(self.activation, self.dense(x_bmf))
         return super().forward(dense_bmw)[..., 0].float()

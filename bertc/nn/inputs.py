@@ -6,6 +6,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u target posit
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 
 from bertc.nn.memory import Memory
 
@@ -18,9 +19,9 @@ class PermutationMask(NamedTuple):
     do but not to themselves. Those states follow the states of the row (XLNet 2.3).
     """
 
-    rank: torch.Tensor  # (b, s) long
-    visible_below: torch.Tensor  # (b, s) long
-    target_positions: torch.Tensor  # (b, u) long, positions
+    rank: Int[torch.Tensor, "b s"]
+    visible_below: Int[torch.Tensor, "b s"]
+    target_positions: Int[torch.Tensor, "b u"]  # positions
 
 
 class EncoderInputs(NamedTuple):
@@ -36,24 +37,26 @@ class EncoderInputs(NamedTuple):
     ``backward`` earlier tokens count as later ones.
     """
 
-    token_ids: torch.Tensor  # (b, s) long
-    segment_ids: torch.Tensor | None = None  # (b, s) long
-    attention_mask: torch.Tensor | None = None  # (b, s) bool
-    sequence_ids: torch.Tensor | None = None  # (b, s) long
-    starts: torch.Tensor | None = None  # (b, m) long, ascending, the first 0
-    language_ids: torch.Tensor | None = None  # (b, s) long
-    position_ids: torch.Tensor | None = None  # (b, s) long, from 0
+    token_ids: Int[torch.Tensor, "b s"]
+    segment_ids: Int[torch.Tensor, "b s"] | None = None
+    attention_mask: Bool[torch.Tensor, "b s"] | None = None
+    sequence_ids: Int[torch.Tensor, "b s"] | None = None
+    starts: Int[torch.Tensor, "b m"] | None = None  # ascending, the first 0
+    language_ids: Int[torch.Tensor, "b s"] | None = None
+    position_ids: Int[torch.Tensor, "b s"] | None = None  # from 0
     memory: Memory | None = None
-    backward: torch.Tensor | None = None  # (b,) long, 1 where a row does, None: none does
+    backward: Int[torch.Tensor, "b"] | None = None  # 1 where a row does, None: none does
     permutation: PermutationMask | None = None  # None: every token attends to all
-    output_positions: torch.Tensor | None = None  # (b, o) long, None: every position
+    output_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
 
     @property
     def remembered(self) -> int:
         """Positions remembered before those of a row."""
         return self.memory.length if self.memory else 0
 
-    def keys(self, x_bqh: torch.Tensor, layer: int) -> torch.Tensor | None:
+    def keys(
+        self, x_bqh: Float[torch.Tensor, "b q h"], layer: int
+    ) -> Float[torch.Tensor, "b k h"] | None:
         """States (b, k, h) that a layer with inputs ``x`` attends to; None: to ``x`` itself.
 
         Remembered positions come first. States of the query stream are no keys.
@@ -64,7 +67,9 @@ class EncoderInputs(NamedTuple):
         return None if self.permutation is None else x_bqh[:, :seq]
 
 
-def gather_positions(x_bsh: torch.Tensor, positions_bk: torch.Tensor) -> torch.Tensor:
+def gather_positions(
+    x_bsh: Float[torch.Tensor, "b s h"], positions_bk: Int[torch.Tensor, "b k"]
+) -> Float[torch.Tensor, "b k h"]:
     """The vectors (b, k, h) at positions (b, k); any position may come twice."""
     b, s, h = x_bsh.shape
     first_b = torch.arange(b, device=x_bsh.device) * s

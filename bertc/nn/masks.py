@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Int, Shaped
 
 from bertc.nn.inputs import EncoderInputs, PermutationMask
 
@@ -19,8 +20,8 @@ class Mask(NamedTuple):
     output. ``is_causal`` leaves out the keys after each query without a tensor that says so.
     """
 
-    allowed: torch.Tensor | None = None  # (b|1, 1, 1|q, k) bool
-    has_keys: torch.Tensor | None = None  # (b, 1, q, 1) bool
+    allowed: Bool[torch.Tensor, "#b 1 #q k"] | None = None
+    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None
     is_causal: bool = False
 
     def select_queries(self, inputs: EncoderInputs) -> "Mask":
@@ -39,9 +40,9 @@ class Mask(NamedTuple):
 class VarlenOffsets(NamedTuple):
     """Bounds of the sequences of a batch whose rows are laid end to end, for a varlen kernel."""
 
-    offsets: torch.Tensor  # (r + 1,) int32, the first token of each, then b * s
+    offsets: Int[torch.Tensor, "bounds"]  # the first token of each, then b * s
     longest: int
-    outputs: torch.Tensor | None = None  # (b, q) long, positions of the outputs, if not all
+    outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
 
     def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
         """The same sequences, and outputs at the output positions alone."""
@@ -86,7 +87,7 @@ def kernel_mask(inputs: EncoderInputs, causal: bool, varlen: bool) -> AttentionM
     return mask_of(inputs, causal)
 
 
-def _before(inputs: EncoderInputs, causal: bool) -> torch.Tensor:
+def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]:
     """A mask (b|1, s, k) of a causal encoder, whose padding is after all keys, or with memory."""
     memory, (_, seq) = inputs.memory, inputs.token_ids.shape
     allowed_bss = not_later(seq, inputs.token_ids.device)
@@ -100,24 +101,26 @@ def _before(inputs: EncoderInputs, causal: bool) -> torch.Tensor:
     return allowed_bsk.triu(1) if memory.same_length else allowed_bsk
 
 
-def real_tokens(mask_bs: torch.Tensor) -> torch.Tensor:
+def real_tokens(mask_bs: Shaped[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 1 s"]:
     """A mask (b, 1, 1, s): real tokens are keys; of a row of padding alone all tokens are."""
     mask_bs = mask_bs.bool()
     mask_bs = mask_bs | ~mask_bs.any(1, keepdim=True)
     return mask_bs[:, None, None, :]
 
 
-def within_sequences(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+def within_sequences(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 s s"]:
     """A mask (b, 1, s, s): keys have the query's own number in (b, s), for padding too."""
     return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
 
 
-def not_later(seq: int, device: torch.device) -> torch.Tensor:
+def not_later(seq: int, device: torch.device) -> Bool[torch.Tensor, "1 {seq} {seq}"]:
     """A mask (1, s, s): keys are the query itself and those before it."""
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
-def permuted(order: PermutationMask, also_bqs: torch.Tensor | None) -> torch.Tensor:
+def permuted(
+    order: PermutationMask, also_bqs: Bool[torch.Tensor, "#b #s s"] | None
+) -> Bool[torch.Tensor, "b q s"]:
     """A mask (b, s + u, s) of a permutation: of the row, then of the query stream.
 
     ``also`` is a mask (b, 1|s, s) that holds as well. A query stream does not attend to itself.
@@ -130,13 +133,13 @@ def permuted(order: PermutationMask, also_bqs: torch.Tensor | None) -> torch.Ten
     return torch.cat([allowed_bss | own_ss, stream_b1us[:, 0]], dim=1)
 
 
-def with_empty_queries(allowed_bqk: torch.Tensor) -> Mask:
+def with_empty_queries(allowed_bqk: Bool[torch.Tensor, "b q k"]) -> Mask:
     """The mask of queries of which some have no key."""
     has_keys_bq1 = allowed_bqk.any(2, keepdim=True)
     return Mask((allowed_bqk | ~has_keys_bq1)[:, None], has_keys_bq1[:, None])
 
 
-def end_to_end(starts_bm: torch.Tensor, seq: int) -> VarlenOffsets:
+def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
     """``within_sequences`` of rows of ``seq`` tokens with sequences that begin there, in order.
 
     A kernel's working memory grows with their number, so there are as many as a row may hold and no
@@ -147,7 +150,7 @@ def end_to_end(starts_bm: torch.Tensor, seq: int) -> VarlenOffsets:
     return VarlenOffsets(F.pad(offsets_r, (0, 1), value=len(starts_bm) * seq).int(), seq)
 
 
-def beginnings(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+def beginnings(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b m"]:
     """Starts (b, m) of the unbroken runs of (b, s), s where a row has fewer; waits for a device."""
     seq = sequence_ids_bs.shape[1]
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
@@ -156,7 +159,9 @@ def beginnings(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
     return torch.where(begins_bs, lane_s, seq).sort(1).values[:, :most]
 
 
-def select_rows(x: torch.Tensor, positions_bq: torch.Tensor) -> torch.Tensor:
+def select_rows(
+    x: Shaped[torch.Tensor, "#b 1 #r k"], positions_bq: Int[torch.Tensor, "b q"]
+) -> Shaped[torch.Tensor, "#b 1 #q k"]:
     """The queries of (b|1, 1, 1|q, k) at positions (b, q)."""
     if x.shape[2] == 1:
         return x

@@ -6,6 +6,7 @@ Axes: n layers, b batch, m positions remembered, s sequence, h hidden.
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Bool, Float, Int
 
 
 class Memory(NamedTuple):
@@ -16,8 +17,8 @@ class Memory(NamedTuple):
     encoder attends to m positions, no more where more are at hand (Transformer-XL, same_length).
     """
 
-    states: torch.Tensor  # (n, b, m, h)
-    filled: torch.Tensor  # () long
+    states: Float[torch.Tensor, "n b m h"]
+    filled: Int[torch.Tensor, ""]
     advance: int | None = None
     same_length: bool = False
 
@@ -30,13 +31,13 @@ class Memory(NamedTuple):
         """The memory of some rows of the batch."""
         return self._replace(states=self.states[:, rows])
 
-    def allowed(self, own_bqs: torch.Tensor) -> torch.Tensor:
+    def allowed(self, own_bqs: Bool[torch.Tensor, "b q s"]) -> Bool[torch.Tensor, "b q k"]:
         """A mask (b|1, q, s) over a row, with the memory before it (b|1, q, m + s)."""
         length = self.length
         there_m = torch.arange(length, device=own_bqs.device) >= length - self.filled
         return torch.cat([there_m.expand(*own_bqs.shape[:2], length), own_bqs], dim=2)
 
-    def kept(self, keys_bkh: torch.Tensor) -> torch.Tensor:
+    def kept(self, keys_bkh: Float[torch.Tensor, "b k h"]) -> Float[torch.Tensor, "b m h"]:
         """The states (b, m, h) that the next rows remember of a layer's inputs (b, m + s, h)."""
         length = self.length
         first = keys_bkh.shape[1] - length if self.advance is None else self.advance

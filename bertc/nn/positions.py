@@ -7,6 +7,7 @@ from typing import assert_never, cast
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.ir.network.positions import LearnedPositions as LearnedNode
@@ -24,7 +25,7 @@ class LearnedPositions(Embedding):
         super().__init__(table, name)
         self.offset = node.offset
 
-    def added(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
+    def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
         """Their vectors, (s, e) or (b, s, e)."""
         at = position_ids(inputs)
         if at is None:
@@ -35,7 +36,7 @@ class LearnedPositions(Embedding):
 class SinusoidalPositions(nn.Module):
     """Sines and cosines of the position."""
 
-    def added(self, x_bse: torch.Tensor, inputs: EncoderInputs) -> torch.Tensor:
+    def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
         """Their vectors, (s, e) or (b, s, e)."""
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
@@ -58,21 +59,23 @@ def build_positions(
             assert_never(node)
 
 
-def position_ids(inputs: EncoderInputs) -> torch.Tensor | None:
+def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:
     """Positions (b, s) of the tokens; None: in order, from 0."""
     if inputs.position_ids is not None:
         return inputs.position_ids
     return None if inputs.sequence_ids is None else restarting_positions(inputs.sequence_ids)
 
 
-def restarting_positions(sequence_ids_bs: torch.Tensor) -> torch.Tensor:
+def restarting_positions(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
     """Positions (b, s) that begin again with each unbroken run of one number."""
     lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
     return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values
 
 
-def sinusoids(positions_l: torch.Tensor, width: int) -> torch.Tensor:
+def sinusoids(
+    positions_l: Float[torch.Tensor, "l"], width: int
+) -> Float[torch.Tensor, "l {width}"]:
     """Sines, then cosines, of positions (l,), at wavelengths of 2 pi to 20,000 pi, (l, width)."""
     powers = torch.arange(0, width, 2, device=positions_l.device).float() / width
     angles = positions_l[:, None] * (1e4**-powers)

@@ -1,6 +1,7 @@
 """Attention by the distance of a key from its query.
 
-Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u query-stream states.
+Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u query-stream states,
+w widths of all heads.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from einops import rearrange
+from jaxtyping import Bool, Float, Int
 
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
@@ -28,14 +30,14 @@ class RelativeContext(NamedTuple):
     The last queries are of the keys at ``gathered``; the others are of the last keys, in order.
     """
 
-    mask: torch.Tensor | None  # (b|1, 1, 1|q, k), 0 where a query attends to a key, else -inf
-    distances: torch.Tensor  # (l, h), entry i encodes that the key is k - 1 - i before
-    reversed_rows: torch.Tensor | None = None  # (b,) long, 1: text runs backward; then (2, l, h)
-    gathered: torch.Tensor | None = None  # (b, u) long
-    same_segment: torch.Tensor | None = None  # (b, 1, q, k), 1 where both are in one, else 0
-    has_keys: torch.Tensor | None = None  # (b, 1, q, 1) bool, as of ``Mask``
-    content_bias: torch.Tensor | None = None  # (n * d,), where all layers share it
-    distance_bias: torch.Tensor | None = None
+    mask: Float[torch.Tensor, "#b 1 #q k"] | None  # 0 where a query attends to a key, else -inf
+    distances: Float[torch.Tensor, "*ways l h"]  # entry i encodes that the key is k - 1 - i before
+    reversed_rows: Int[torch.Tensor, "b"] | None = None  # 1: text runs backward; then (2, l, h)
+    gathered: Int[torch.Tensor, "b u"] | None = None
+    same_segment: Float[torch.Tensor, "b 1 q k"] | None = None  # 1 where both are in one, else 0
+    has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
+    content_bias: Float[torch.Tensor, "w"] | None = None  # where all layers share it
+    distance_bias: Float[torch.Tensor, "w"] | None = None
 
     def of_rows(self, rows: slice) -> "RelativeContext":
         """The context of some rows of the batch."""
@@ -89,7 +91,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         self,
         kind: RelativeNode,
         inputs: EncoderInputs,
-        x_bqh: torch.Tensor,
+        x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> RelativeContext:
         """Encoded distances, the mask as scores to add, and the biases that layers share."""
@@ -113,8 +115,11 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         )
 
     def forward(
-        self, x_bqh: torch.Tensor, keys_bkh: torch.Tensor | None, context: RelativeContext
-    ) -> torch.Tensor:
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: RelativeContext,
+    ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
         n = self.heads
         if keys_bkh is None:
@@ -134,12 +139,12 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
 
     def _mixed(
         self,
-        query_bqw: torch.Tensor,
-        key_bnkd: torch.Tensor,
-        value_bnkd: torch.Tensor,
-        distance: torch.Tensor,
+        query_bqw: Float[torch.Tensor, "b q w"],
+        key_bnkd: Float[torch.Tensor, "b n k d"],
+        value_bnkd: Float[torch.Tensor, "b n k d"],
+        distance: Float[torch.Tensor, "*ways n d l"],
         context: RelativeContext,
-    ) -> torch.Tensor:
+    ) -> Float[torch.Tensor, "b n q d"]:
         """Weighted values (b, n, q, d), of ``distance`` (n, d, l) or (2, n, d, l)."""
         by_content = self._biased(query_bqw, self.content_bias, context.content_bias)
         scores_bnqk = self._distance_scores(query_bqw, distance, context, key_bnkd.shape[2])
@@ -154,8 +159,11 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         return mixed_bnqd if context.has_keys is None else mixed_bnqd * context.has_keys
 
     def _biased(
-        self, query_bqw: torch.Tensor, own: torch.Tensor | None, common: torch.Tensor | None
-    ) -> torch.Tensor:
+        self,
+        query_bqw: Float[torch.Tensor, "b q w"],
+        own: Float[torch.Tensor, "w"] | None,
+        common: Float[torch.Tensor, "w"] | None,
+    ) -> Float[torch.Tensor, "b n q d"]:
         bias_w = common if own is None else own
         assert bias_w is not None, "a layer without biases of its own is given those of all"
         return rearrange(
@@ -163,8 +171,12 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         )
 
     def _distance_scores(
-        self, query_bqw: torch.Tensor, distance: torch.Tensor, context: RelativeContext, keys: int
-    ) -> torch.Tensor:
+        self,
+        query_bqw: Float[torch.Tensor, "b q w"],
+        distance: Float[torch.Tensor, "*ways n d l"],
+        context: RelativeContext,
+        keys: int,
+    ) -> Float[torch.Tensor, "b n q {keys}"]:
         """Scores (b, n, q, k) of the distance from each query to each key."""
         biased_bnqd = self._biased(query_bqw, self.distance_bias, context.distance_bias)
         biased_bnqd = biased_bnqd * biased_bnqd.shape[3] ** -0.5
@@ -193,7 +205,9 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         scores_nbqk = pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=2)
         return scores_nbqk.transpose(0, 1)
 
-    def _segment_scores(self, query_bqw: torch.Tensor) -> torch.Tensor:
+    def _segment_scores(
+        self, query_bqw: Float[torch.Tensor, "b q w"]
+    ) -> Float[torch.Tensor, "b n q 1"]:
         """Scores (b, n, q, 1): how much more a key counts in the query's own segment."""
         assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
@@ -203,7 +217,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         return favour_bnq1
 
 
-def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
+def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tensor, "b 1 q k"]:
     """1 where query and key are in one segment, else 0, (b, 1, q, k)."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
@@ -216,8 +230,8 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
 
 
 def encode_distances(
-    kind: RelativeNode, inputs: EncoderInputs, causal: bool, like_bqh: torch.Tensor
-) -> torch.Tensor:
+    kind: RelativeNode, inputs: EncoderInputs, causal: bool, like_bqh: Float[torch.Tensor, "b q h"]
+) -> Float[torch.Tensor, "*ways l h"]:
     """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
 
     As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Where some rows run
@@ -234,7 +248,9 @@ def encode_distances(
     return sinusoids(far_l, like_bqh.shape[2]).to(like_bqh.dtype)
 
 
-def relative_shift(scores_nbql: torch.Tensor, keys: int) -> torch.Tensor:
+def relative_shift(
+    scores_nbql: Float[torch.Tensor, "n b q l"], keys: int
+) -> Float[torch.Tensor, "n b q {keys}"]:
     """Scores by distance (n, b, q, l) as scores by key (n, b, q, k).
 
     The keys of a row begin one entry earlier than those of the row before, and those of the last
@@ -266,13 +282,15 @@ def _distances_gradient(
     return own_nbql.where((key_bql >= 0) & (key_bql < context), 0)
 
 
-def _entries(x_nbql: torch.Tensor, first_bq: torch.Tensor, many: int) -> torch.Tensor:
+def _entries(
+    x_nbql: Float[torch.Tensor, "n b q l"], first_bq: Int[torch.Tensor, "b q"], many: int
+) -> Float[torch.Tensor, "n b q {many}"]:
     """The entries from ``first`` on of each row (n, b, q, many), beyond its ends the last ones."""
     entry_bqs = _lanes(first_bq, many).clamp(0, x_nbql.shape[3] - 1)
     return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
 
 
-def _lanes(first_bq: torch.Tensor, many: int) -> torch.Tensor:
+def _lanes(first_bq: Int[torch.Tensor, "b q"], many: int) -> Int[torch.Tensor, "b q {many}"]:
     return first_bq[:, :, None] + torch.arange(many, device=first_bq.device)
 
 
@@ -292,7 +310,9 @@ def _keep_keys(ctx: Any, inputs: tuple[torch.Tensor, int, torch.Tensor], output:
     ctx.save_for_backward(keys_bq)
 
 
-def _to_scores(ctx: Any, gradient_nbqs: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+def _to_scores(
+    ctx: Any, gradient_nbqs: Float[torch.Tensor, "n b q s"]
+) -> tuple[torch.Tensor, None, None]:
     return _distances_gradient(gradient_nbqs, ctx.distances, *ctx.saved_tensors), None, None
 
 

@@ -6,6 +6,7 @@ clusters but the first, v token ids, w those of one cluster.
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import Cluster
@@ -19,11 +20,11 @@ Tokens = Embedding | AdaptiveEmbedding
 
 def adaptive_loss(
     encoder: Encoder,
-    hidden_nh: torch.Tensor,
-    targets_n: torch.Tensor,
+    hidden_nh: Float[torch.Tensor, "n h"],
+    targets_n: Int[torch.Tensor, "n"],
     head: AdaptiveTokenHead,
     tokens: Tokens,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"]]:
     """-log p of each target in fp32 (n,), and whether it comes first (n,).
 
     A token of the first cluster comes first if no other of it is likelier, a rarer one if its
@@ -51,14 +52,14 @@ def adaptive_loss(
     return losses_n, hits_n
 
 
-def members(targets_n: torch.Tensor, cluster: Cluster) -> torch.Tensor:
+def members(targets_n: Int[torch.Tensor, "n"], cluster: Cluster) -> Int[torch.Tensor, "m"]:
     """Which targets are in a cluster (m,); a device is waited for, since m is for it to say."""
     return ((targets_n >= cluster.low) & (targets_n < cluster.high)).nonzero()[:, 0]
 
 
 def adaptive_logits(
-    encoder: Encoder, hidden_nh: torch.Tensor, head: AdaptiveTokenHead, tokens: Tokens
-) -> torch.Tensor:
+    encoder: Encoder, hidden_nh: Float[torch.Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
+) -> Float[torch.Tensor, "n v"]:
     """log p of every token (n, v)."""
     clusters, scorer = _clusters(encoder), _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
@@ -83,14 +84,16 @@ class _Scorer:
         self._clusters = _clusters(encoder)
         self._head, self._tokens, self._dtype = head, tokens, dtype
 
-    def narrow(self, hidden_mh: torch.Tensor, number: int) -> torch.Tensor:
+    def narrow(
+        self, hidden_mh: Float[torch.Tensor, "m h"], number: int
+    ) -> Float[torch.Tensor, "m e"]:
         """States (m, h) in the width of a cluster (m, e)."""
         project = self._head.project
         if number and isinstance(self._tokens, AdaptiveEmbedding):
             project = self._tokens.part(number).project
         return hidden_mh if project is None else hidden_mh @ project.weight.to(self._dtype)
 
-    def own(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def own(self, number: int) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
         """The table (w, e) of a cluster and its biases (w,)."""
         low, high, _ = self._clusters[number]
         if isinstance(self._tokens, AdaptiveEmbedding):
@@ -99,7 +102,7 @@ class _Scorer:
             table_we = self._tokens.weight.to(self._dtype)[low:high]
         return table_we, self._head.bias[low:high].to(self._dtype)
 
-    def first(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def first(self) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
         """Those of the first cluster, and of an entry for each other."""
         table_we, bias_w = self.own(0)
         cluster = self._head.cluster

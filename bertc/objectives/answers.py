@@ -9,6 +9,7 @@ from typing import NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.learning.answer import Answer, Choice, Labels, Score, Span, Tags
@@ -33,10 +34,10 @@ class SpanScores(NamedTuple):
     ``answered``: the score of there being an answer.
     """
 
-    starts: torch.Tensor  # (b, s)
-    ends: torch.Tensor  # (b, s), or (b, p, s)
-    likeliest: torch.Tensor | None = None  # (b, p) long
-    answered: torch.Tensor | None = None  # (b,)
+    starts: Float[torch.Tensor, "b s"]
+    ends: Float[torch.Tensor, "b *p s"]
+    likeliest: Int[torch.Tensor, "b p"] | None = None
+    answered: Float[torch.Tensor, "b"] | None = None
 
 
 class TaskTensors(TermTensors[Task, Answers, nn.Module]):
@@ -50,7 +51,9 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         """Of spans all states, else those of examples or words."""
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
-    def features(self, states: torch.Tensor, network: BodyModule) -> torch.Tensor:
+    def features(
+        self, states: Float[torch.Tensor, "b k h"], network: BodyModule
+    ) -> Float[torch.Tensor, "b k h"]:
         """The states (b, k, h) that its head reads: pooled if there is a pooler, with dropout.
 
         Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
@@ -85,7 +88,9 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
 
 
 def answer_scores(
-    answer: Labels | Score | Choice | Tags, states_bkh: torch.Tensor, head: nn.Module
+    answer: Labels | Score | Choice | Tags,
+    states_bkh: Float[torch.Tensor, "b k h"],
+    head: nn.Module,
 ) -> torch.Tensor:
     """Scores in fp32: (n, labels), (n, 1), (n, choices) or (b, k, tags)."""
     scores_bkc: torch.Tensor = head(states_bkh).float()
@@ -127,7 +132,7 @@ def answer_count(answer: Answer, own: Answers) -> torch.Tensor:
 
 
 def span_scores(
-    answer: Span, own: Answers, states_bsh: torch.Tensor, head: nn.Module
+    answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
     """What the head says where the beginning is not known, of rows of one example each."""
     allowed_bs = _allowed(own)
@@ -145,7 +150,7 @@ def span_scores(
 
 
 def _span_losses(
-    answer: Span, own: Answers, states_bsh: torch.Tensor, head: nn.Module
+    answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
     """The mean of the cross entropies of both ends."""
     firsts_bm, lasts_bm = own.targets.long().unbind(2)
@@ -170,8 +175,11 @@ def _span_losses(
 
 
 def _answered(
-    head: Answered, own: Answers, states_bsh: torch.Tensor, starts_bms: torch.Tensor
-) -> torch.Tensor:
+    head: Answered,
+    own: Answers,
+    states_bsh: Float[torch.Tensor, "b s h"],
+    starts_bms: Float[torch.Tensor, "b m s"],
+) -> Float[torch.Tensor, "b m"]:
     """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
     none_bmh = gather_positions(states_bsh, own.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
@@ -179,7 +187,7 @@ def _answered(
     return scores_bm
 
 
-def _own(own: Answers) -> torch.Tensor:
+def _own(own: Answers) -> Bool[torch.Tensor, "b m s"]:
     """Which tokens are of each example of a row (b, m, s); all where there is no such example."""
     nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
     # Scores of which none were left would have a loss that is no number, whatever its weight.
@@ -190,11 +198,13 @@ def _kept(scores: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(~where, float("-inf"))
 
 
-def _cross_entropy(scores_bms: torch.Tensor, targets_bm: torch.Tensor) -> torch.Tensor:
+def _cross_entropy(
+    scores_bms: Float[torch.Tensor, "b m s"], targets_bm: Int[torch.Tensor, "b m"]
+) -> Float[torch.Tensor, "b m"]:
     losses_n = F.cross_entropy(scores_bms.flatten(0, 1), targets_bm.flatten(), reduction="none")
     return losses_n.view_as(targets_bm)
 
 
-def _allowed(own: Answers) -> torch.Tensor:
+def _allowed(own: Answers) -> Bool[torch.Tensor, "b s"]:
     """Where an answer may stand (b, s); the first token of each stands for there being none."""
     return own.passage.scatter(1, own.positions, True)

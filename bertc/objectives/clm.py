@@ -5,6 +5,7 @@ Axes: b rows, s positions of a row.
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Int
 from torch import nn
 
 from bertc.ir.terms.clm import Clm
@@ -47,7 +48,7 @@ class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
         return [("clm", f"{predicted} tokens told from those before")]
 
 
-def next_tokens(inputs: Inputs, sequence_ids_bs: torch.Tensor | None) -> NextTokens:
+def next_tokens(inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None) -> NextTokens:
     """What every token is to tell: the one after it, in its row and in its own example.
 
     The last token of a row tells what follows the row, where the text goes on.

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir import address
 from bertc.ir.program.resolved import Stage
@@ -46,7 +47,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     return with_output_positions(stage, columns)
 
 
-def with_guesses(stage: Stage, columns: Columns, guesses_bk: torch.Tensor) -> Columns:
+def with_guesses(stage: Stage, columns: Columns, guesses_bk: Int[torch.Tensor, "b k"]) -> Columns:
     """With the guesses of a sampled network in what those after it read."""
     reading = columns.reading
     for name, _, tensors in joined(term.objective for term in stage.objective):
@@ -54,7 +55,7 @@ def with_guesses(stage: Stage, columns: Columns, guesses_bk: torch.Tensor) -> Co
     return columns._replace(reading=reading)
 
 
-def _reading(rows: TextRows, token_ids_bs: torch.Tensor) -> EncoderInputs:
+def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderInputs:
     """What is known of the tokens, before terms change it."""
     stage, inputs = rows.stage, rows.inputs
     sequence_ids_bs = _number(inputs, rows.real) if stage.pack else None
@@ -79,11 +80,11 @@ def _reading(rows: TextRows, token_ids_bs: torch.Tensor) -> EncoderInputs:
 def _hide(
     stage: Stage,
     inputs: Inputs,
-    real_bs: torch.Tensor,
-    translated_b: torch.Tensor,
+    real_bs: Bool[torch.Tensor, "b s"],
+    translated_b: Bool[torch.Tensor, "b"],
     tables: Tables,
     key: int,
-) -> tuple[torch.Tensor, Predictions | None]:
+) -> tuple[Int[torch.Tensor, "b s"], Predictions | None]:
     """The token ids (b, s) with some hidden, and which; each term hides in rows of its own."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
@@ -94,29 +95,33 @@ def _hide(
     return token_ids_bs, masks
 
 
-def _either(own_b1: torch.Tensor, asked: Predictions, other: Predictions) -> Predictions:
+def _either(
+    own_b1: Bool[torch.Tensor, "b 1"], asked: Predictions, other: Predictions
+) -> Predictions:
     """The predictions of the rows that are one's own, and the other's; the wider decides."""
     wide = max(asked.positions.shape[1], other.positions.shape[1])
 
-    def chosen(own_bk: torch.Tensor, others_bk: torch.Tensor) -> torch.Tensor:
+    def chosen(
+        own_bk: Shaped[torch.Tensor, "b k"], others_bk: Shaped[torch.Tensor, "b k"]
+    ) -> torch.Tensor:
         own_bk = F.pad(own_bk, (0, wide - own_bk.shape[1]))
         return torch.where(own_b1, own_bk, F.pad(others_bk, (0, wide - others_bk.shape[1])))
 
     return Predictions(*map(chosen, asked[:3], other[:3]))
 
 
-def _languages(inputs: Inputs) -> torch.Tensor:
+def _languages(inputs: Inputs) -> Int[torch.Tensor, "b s"]:
     """The language (b, s) of each token."""
     return inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
 
 
-def _starts(inputs: Inputs) -> torch.Tensor:
+def _starts(inputs: Inputs) -> Int[torch.Tensor, "b m"]:
     """Where the examples of each row begin, and its padding (b, m + 1)."""
     ends_b1 = inputs.lengths[:, None]
     return torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)
 
 
-def _number(inputs: Inputs, real_bs: torch.Tensor) -> torch.Tensor:
+def _number(inputs: Inputs, real_bs: Bool[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
     """Which example of its row, from 1, each token (b, s) belongs to; 0 for padding."""
     b, seq = real_bs.shape
     # Places not used mark a column beyond the row, which is dropped.

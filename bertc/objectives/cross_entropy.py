@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch.autograd.function import once_differentiable
 
 from bertc.native import Kernels, kernels_for
@@ -21,13 +22,13 @@ GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest 
 
 
 def vocabulary_loss(
-    x_ne: torch.Tensor,
-    table_ve: torch.Tensor,
-    bias_v: torch.Tensor,
-    targets_n: torch.Tensor,
-    chances_n: torch.Tensor | None = None,
+    x_ne: Float[torch.Tensor, "n e"],
+    table_ve: Float[torch.Tensor, "v e"],
+    bias_v: Float[torch.Tensor, "v"],
+    targets_n: Int[torch.Tensor, "n"],
+    chances_n: Float[torch.Tensor, "n"] | None = None,
     tokens: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
     """-log softmax(x table^T + bias)[target] in fp32 (n,), and whether the target is on top (n,).
 
     With ``chances``, uniform in [0, 1), also a token id drawn from each softmax (n,); no gradient
@@ -53,7 +54,9 @@ def vocabulary_loss(
     return losses_n, hits_n, drawn_n
 
 
-def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
+def draw(
+    weights_nv: Float[torch.Tensor, "n v"], chances_n: Float[torch.Tensor, "n"]
+) -> Int[torch.Tensor, "n"]:
     """Ids (n,) drawn in proportion to weights, by the inverse of their running sum.
 
     One number a row decides: first the block of ids it falls into, then the id. So all weights are
@@ -82,12 +85,14 @@ def draw(weights_nv: torch.Tensor, chances_n: torch.Tensor) -> torch.Tensor:
     return drawn_n1[:, 0]
 
 
-def _whole(weights: torch.Tensor) -> torch.Tensor:
+def _whole(weights: Float[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
     """Weights of at most about 1 as whole numbers of 2^-39, of which 2^24 add up; any shape."""
     return (weights.double() * 2.0**39).long()
 
 
-def _best(logits_nv: torch.Tensor, targets_n: torch.Tensor, tokens: int) -> torch.Tensor:
+def _best(
+    logits_nv: Float[torch.Tensor, "n v"], targets_n: Int[torch.Tensor, "n"], tokens: int
+) -> Int[torch.Tensor, "n"]:
     """The highest entry (n,); beside a token the highest token."""
     best_n = logits_nv.argmax(1)
     if not tokens:
@@ -96,8 +101,8 @@ def _best(logits_nv: torch.Tensor, targets_n: torch.Tensor, tokens: int) -> torc
 
 
 def _padded(
-    table_ve: torch.Tensor, bias_v: torch.Tensor, multiple: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+    table_ve: Float[torch.Tensor, "v e"], bias_v: Float[torch.Tensor, "v"], multiple: int
+) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
     """Both with rows up to a multiple, for tokens whose probability is exactly 0."""
     extra = -len(bias_v) % multiple
     if not extra:
@@ -109,11 +114,11 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x_ne: torch.Tensor,
-        table_ve: torch.Tensor,
-        bias_v: torch.Tensor,
-        targets_n: torch.Tensor,
-        chances_n: torch.Tensor | None,
+        x_ne: Float[torch.Tensor, "n e"],
+        table_ve: Float[torch.Tensor, "v e"],
+        bias_v: Float[torch.Tensor, "v"],
+        targets_n: Int[torch.Tensor, "n"],
+        chances_n: Float[torch.Tensor, "n"] | None,
         tokens: int,
         kernels: Kernels | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
@@ -132,7 +137,7 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, upstream_n: torch.Tensor, *_: torch.Tensor | None
+        ctx: Any, upstream_n: Float[torch.Tensor, "n"], *_: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         # softmax - one-hot of each prediction, not yet scaled: the scale goes to the small factor.
         x_ne, table_ve, slope_nv = ctx.saved_tensors
@@ -144,13 +149,13 @@ class _VocabularyLoss(torch.autograd.Function):
 
 
 def _by_chunks(
-    logits_nv: torch.Tensor,
-    bias_v: torch.Tensor,
-    targets_n: torch.Tensor,
-    chances_n: torch.Tensor | None,
+    logits_nv: Float[torch.Tensor, "n v"],
+    bias_v: Float[torch.Tensor, "v"],
+    targets_n: Int[torch.Tensor, "n"],
+    chances_n: Float[torch.Tensor, "n"] | None,
     tokens: int,
     differentiated: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
     """Losses, hits and draws; where differentiated the logits become their own gradient."""
     losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
     hits_n = torch.empty_like(targets_n, dtype=torch.bool)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.terms.masked import Masked
@@ -57,7 +58,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         """Of all rows, whichever term each counts for."""
         return token_losses(states[0], own.targets, head, network, chances)
 
-    def weights(self, own: Predictions) -> torch.Tensor:
+    def weights(self, own: Predictions) -> Float[torch.Tensor, "b k"]:
         """Those of its own rows."""
         if own.translated is None:
             return own.weights
@@ -84,10 +85,10 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
 def mask_tokens(
     objective: Masked,
     inputs: Inputs,
-    real_bs: torch.Tensor,
+    real_bs: Bool[torch.Tensor, "b s"],
     tables: Tables,
     key: int,
-) -> tuple[torch.Tensor, Predictions]:
+) -> tuple[Int[torch.Tensor, "b s"], Predictions]:
     """The token ids (b, s) the encoder reads, and the predictions asked of it."""
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
@@ -135,12 +136,12 @@ def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
 def _choose(
     objective: Masked,
     inputs: Inputs,
-    real_bs: torch.Tensor,
+    real_bs: Bool[torch.Tensor, "b s"],
     tables: Tables,
     chance: torch.Tensor,
     lanes: Sequence[torch.Tensor],
     predictions: int,
-) -> torch.Tensor:
+) -> Int[torch.Tensor, "b k"]:
     """Positions (b, k) to predict, ascending, s in the slots not used."""
     text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
@@ -170,11 +171,11 @@ def _choose(
 
 def _replace(
     objective: Masked,
-    originals_bk: torch.Tensor,
+    originals_bk: Int[torch.Tensor, "b k"],
     tables: Tables,
-    kind_bits_bk: torch.Tensor,
-    slot_bits_bk: torch.Tensor,
-) -> torch.Tensor:
+    kind_bits_bk: Int[torch.Tensor, "b k"],
+    slot_bits_bk: Int[torch.Tensor, "b k"],
+) -> Int[torch.Tensor, "b k"]:
     """What stands at the predicted positions: [MASK], a random token, or the token itself."""
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     if random:
@@ -184,8 +185,10 @@ def _replace(
 
 
 def random_tokens(
-    source: Literal["vocabulary", "ordinary", "corpus"], tables: Tables, bits_bk: torch.Tensor
-) -> torch.Tensor:
+    source: Literal["vocabulary", "ordinary", "corpus"],
+    tables: Tables,
+    bits_bk: Int[torch.Tensor, "b k"],
+) -> Int[torch.Tensor, "b k"]:
     """Random ids (b, k) from the whole vocabulary, its ordinary tokens, or as the corpus has them.
 
     The first is BERT's, the second fairseq's, the third SpanBERT's.

@@ -5,6 +5,7 @@ t draws of the tail.
 """
 
 import torch
+from jaxtyping import Bool, Float, Int
 
 from bertc.objectives.sampling.arrival import draws_needed, first_come, union
 from bertc.objectives.sampling.draws import unit
@@ -23,10 +24,10 @@ def choose_ngrams(
     most: int,
     words: Words,
     text: Text,
-    order_bits_bs: torch.Tensor,
-    length_bits_bd: torch.Tensor,
-    counts_b: torch.Tensor,
-) -> torch.Tensor:
+    order_bits_bs: Int[torch.Tensor, "b s"],
+    length_bits_bd: Int[torch.Tensor, "b d"],
+    counts_b: Int[torch.Tensor, "b"],
+) -> Bool[torch.Tensor, "b s"]:
     """N-grams of whole words, P(n) ~ 1/n, as marks (b, s) (ALBERT create_pretraining_data.py).
 
     First words come in random order. Of an n-gram at the end of a text as many words as there are
@@ -56,9 +57,9 @@ def _draw(
     most: int,
     words: Words,
     text: Text,
-    order_bits_bs: torch.Tensor,
-    length_bits_bd: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    order_bits_bs: Int[torch.Tensor, "b s"],
+    length_bits_bd: Int[torch.Tensor, "b d"],
+) -> tuple[Int[torch.Tensor, "b n"], Int[torch.Tensor, "b n m"]]:
     """Heads (b, d), and where their first 1, 2, ... words end (b, d, n).
 
     An end is 0 beyond the number of words drawn, and where there is no word to draw; one beyond the
@@ -76,7 +77,9 @@ def _draw(
     return head_bd, torch.where(real_bd[..., None], torch.stack(drawn, dim=2), 0)
 
 
-def harmonic(chance_bd: torch.Tensor, possible_bd: torch.Tensor, most: int) -> torch.Tensor:
+def harmonic(
+    chance_bd: Float[torch.Tensor, "b d"], possible_bd: Int[torch.Tensor, "b d"], most: int
+) -> Int[torch.Tensor, "b d"]:
     """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n, (b, d) long."""
     sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
     total_bd = torch.full_like(chance_bd, sums[0])
@@ -90,12 +93,12 @@ def harmonic(chance_bd: torch.Tensor, possible_bd: torch.Tensor, most: int) -> t
 
 
 def _shorten(
-    head_bd: torch.Tensor,
-    ends_bdn: torch.Tensor,
-    taken_bd: torch.Tensor,
-    left_b1: torch.Tensor,
-    next_b1: torch.Tensor,
-) -> torch.Tensor:
+    head_bd: Int[torch.Tensor, "b d"],
+    ends_bdn: Int[torch.Tensor, "b d n"],
+    taken_bd: Int[torch.Tensor, "b d"],
+    left_b1: Int[torch.Tensor, "b 1"],
+    next_b1: Int[torch.Tensor, "b 1"],
+) -> Int[torch.Tensor, "b d"]:
     """Use up what is left of the budget with draws from the next one on, cut to whole words."""
     _, draws, most = ends_bdn.shape
     step_t = torch.arange(TAIL, device=next_b1.device)

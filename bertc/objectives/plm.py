@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import assert_never
 
 import torch
+from jaxtyping import Bool, Int
 from torch import nn
 
 from bertc.ir.terms.plm import Plm
@@ -79,7 +80,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         return [("plm", f"{counted}, {told}")]
 
     def ask(
-        self, reading: EncoderInputs, places_b: torch.Tensor, mask: int
+        self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
     ) -> tuple[EncoderInputs, torch.Tensor]:
         """The query stream there, which sees all but masks."""
         rank_bs = (reading.token_ids == mask).long()
@@ -91,7 +92,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
 def permute_tokens(
     objective: Plm,
     inputs: Inputs,
-    real_bs: torch.Tensor,
+    real_bs: Bool[torch.Tensor, "b s"],
     parts: tuple[int, ...],
     tables: Tables,
     key: int,
@@ -140,9 +141,9 @@ def choose(
     inputs: Inputs,
     parts: tuple[int, ...],
     tables: Tables,
-    span_bits_bs: torch.Tensor,
-    fill_bits_bs: torch.Tensor,
-) -> torch.Tensor:
+    span_bits_bs: Int[torch.Tensor, "b s"],
+    fill_bits_bs: Int[torch.Tensor, "b s"],
+) -> Int[torch.Tensor, "b k"]:
     """Positions (b, k) of spans, and of single tokens where those are too few; s where not used.
 
     Each part has its share of them, the first what is left over: 43 and 42 of 85. Words are looked
@@ -170,7 +171,7 @@ def choose(
     return torch.cat(found, dim=1)
 
 
-def shuffled(bits_bl: torch.Tensor, seq: int) -> torch.Tensor:
+def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "b {seq}"]:
     """Places (b, s) of the tokens: shuffled within blocks of l, in all blocks alike.
 
     As the release shuffles them for its permutations of blocks (data_utils.py, _local_perm).
@@ -185,10 +186,10 @@ def shuffled(bits_bl: torch.Tensor, seq: int) -> torch.Tensor:
 def find_spans(
     objective: Plm,
     inputs: Inputs,
-    real_bs: torch.Tensor,
+    real_bs: Bool[torch.Tensor, "b s"],
     tables: Tables,
-    bits_bs: torch.Tensor,
-) -> torch.Tensor:
+    bits_bs: Int[torch.Tensor, "b s"],
+) -> Bool[torch.Tensor, "b s"]:
     """Marks (b, s) on spans of n words or pieces, each in a context of k n others.
 
     The context is split around the span at random; the next one begins where it ends. Where it
@@ -224,7 +225,7 @@ def find_spans(
     return union(first_bs, torch.where(begins_bs & stands_bs, end_bs, 0), seq)
 
 
-def chained(next_bs: torch.Tensor, longest: int) -> torch.Tensor:
+def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tensor, "b s"]:
     """Marks (b, s) on the positions reached from 0 by going to ``next``; s is the end.
 
     A chain has at most ``longest`` of them.
@@ -240,12 +241,12 @@ def chained(next_bs: torch.Tensor, longest: int) -> torch.Tensor:
 
 
 def fill_up(
-    marks_bs: torch.Tensor,
-    real_bs: torch.Tensor,
-    bits_bs: torch.Tensor,
-    counts_b: torch.Tensor,
+    marks_bs: Bool[torch.Tensor, "b s"],
+    real_bs: Bool[torch.Tensor, "b s"],
+    bits_bs: Int[torch.Tensor, "b s"],
+    counts_b: Int[torch.Tensor, "b"],
     predictions: int,
-) -> torch.Tensor:
+) -> Int[torch.Tensor, "b {predictions}"]:
     """Positions (b, k): of the marks as many as are asked for, from the front, then any others."""
     seq = marks_bs.shape[1]
     lane_s = torch.arange(seq, device=marks_bs.device)

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Int
 
 from bertc.ir import address
 from bertc.ir.network.generator import (
@@ -72,7 +73,11 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         return own.chances
 
     def take_guesses(
-        self, own: Replacements, columns: Columns, reading: EncoderInputs, guesses_bk: torch.Tensor
+        self,
+        own: Replacements,
+        columns: Columns,
+        reading: EncoderInputs,
+        guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """Guesses stand where tokens were chosen; the first of a row never is."""
         return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
@@ -91,7 +96,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
 
 
 def choose_replaced(
-    objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: torch.Tensor, key: int
+    objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
 ) -> Replacements:
     """What is masked is what is replaced; a chance belongs to its token, however often chosen."""
     return Replacements(
@@ -104,7 +109,7 @@ def choose_replaced(
 
 def draw_replacements(
     source: Generator, tables: Tables, inputs: Inputs, where: Replacements, key: int
-) -> torch.Tensor:
+) -> Int[torch.Tensor, "b k"]:
     """Tokens (b, k) from a source that reads nothing."""
     match source:
         case UnigramGenerator():
@@ -117,7 +122,9 @@ def draw_replacements(
             assert_never(source)
 
 
-def _bits(inputs: Inputs, positions_bk: torch.Tensor, key: int) -> torch.Tensor:
+def _bits(
+    inputs: Inputs, positions_bk: Int[torch.Tensor, "b k"], key: int
+) -> Int[torch.Tensor, "b k"]:
     """Random numbers of the tokens at some positions (b, k)."""
     own = address.key(key, "replacement")
     return bits(own, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1]).gather(

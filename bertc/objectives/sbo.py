@@ -5,6 +5,7 @@ Axes: b examples, k predictions.
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool
 
 from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs
@@ -69,7 +70,11 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
 
 
 def find_boundaries(
-    objective: Sbo, inputs: Inputs, real_bs: torch.Tensor, masked: Predictions, tables: Tables
+    objective: Sbo,
+    inputs: Inputs,
+    real_bs: Bool[torch.Tensor, "b s"],
+    masked: Predictions,
+    tables: Tables,
 ) -> Boundaries:
     """The pairs of a batch, slot by slot beside the predictions they go with.
 

@@ -8,6 +8,7 @@ from typing import assert_never
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Int
 
 from bertc.ir.terms.masked import Masked
 from bertc.objectives.sampling.draws import LAST, below, lane_of, smallest, unit
@@ -15,8 +16,12 @@ from bertc.objectives.words import Text
 
 
 def counts(
-    objective: Masked, lengths_b: torch.Tensor, text: Text, bits_b: torch.Tensor, most: int
-) -> torch.Tensor:
+    objective: Masked,
+    lengths_b: Int[torch.Tensor, "b"],
+    text: Text,
+    bits_b: Int[torch.Tensor, "b"],
+    most: int,
+) -> Int[torch.Tensor, "b"]:
     """Tokens to predict in each row, (b,) long, at most ``most``.
 
     Products are in fp64, so that they round as the official Python code does: nearest is BERT's
@@ -36,7 +41,9 @@ def counts(
     return wanted_b.clamp(max=most).long()
 
 
-def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> torch.Tensor:
+def lowest(
+    keys_bs: Int[torch.Tensor, "b s"], counts_b: Int[torch.Tensor, "b"], predictions: int
+) -> Int[torch.Tensor, "b {predictions}"]:
     """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never taken.
 
     The low bits of a key are its position, as ``order_keys`` makes them.
@@ -48,7 +55,9 @@ def lowest(keys_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int) -> t
     return smallest(torch.where(taken_bk, lane_of(first_bk, seq), seq), predictions)
 
 
-def drawn_again(text: Text, bits_bk: torch.Tensor, counts_b: torch.Tensor) -> torch.Tensor:
+def drawn_again(
+    text: Text, bits_bk: Int[torch.Tensor, "b k"], counts_b: Int[torch.Tensor, "b"]
+) -> Int[torch.Tensor, "b k"]:
     """``counts_b`` of the tokens of each row that may be chosen, (b, k), any of them repeatedly.
 
     ELECTRA, pretrain_helpers.py mask.
@@ -61,7 +70,9 @@ def drawn_again(text: Text, bits_bk: torch.Tensor, counts_b: torch.Tensor) -> to
     return torch.where(slot_k < counts_b[:, None], positions_bk, seq).sort(1).values
 
 
-def marked(chosen_bs: torch.Tensor, predictions: int) -> torch.Tensor:
+def marked(
+    chosen_bs: Bool[torch.Tensor, "b s"], predictions: int
+) -> Int[torch.Tensor, "b {predictions}"]:
     """Positions (b, k) of the marks of each row, of which there are at most k."""
     b, seq = chosen_bs.shape
     slot_bs = torch.where(chosen_bs, chosen_bs.cumsum(1), 0)
@@ -71,7 +82,9 @@ def marked(chosen_bs: torch.Tensor, predictions: int) -> torch.Tensor:
     return positions.scatter_(1, slot_bs, lane_bs)[:, 1:]
 
 
-def runs(positions_bk: torch.Tensor, used_bk: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def runs(
+    positions_bk: Int[torch.Tensor, "b k"], used_bk: Bool[torch.Tensor, "b k"]
+) -> tuple[Int[torch.Tensor, "b k"], Int[torch.Tensor, "b k"]]:
     """For each slot the slots (b, k) of the first and last prediction of its unbroken run.
 
     Neighbouring positions are one run however they came to be chosen.

@@ -6,6 +6,7 @@ Axes: b examples, s positions of a row, d draws (e: earlier draws).
 from itertools import pairwise
 
 import torch
+from jaxtyping import Int
 
 from bertc.ir.terms.masking import SpanUnit
 from bertc.objectives.sampling.arrival import draws_needed, earliest_cover, first_come
@@ -32,10 +33,10 @@ def span_keys(
     span: SpanUnit,
     words: Words,
     text: Text,
-    lengths_b: torch.Tensor,
-    anchor_bits_bd: torch.Tensor,
-    length_bits_bd: torch.Tensor,
-) -> torch.Tensor:
+    lengths_b: Int[torch.Tensor, "b"],
+    anchor_bits_bd: Int[torch.Tensor, "b d"],
+    length_bits_bd: Int[torch.Tensor, "b d"],
+) -> Int[torch.Tensor, "b s"]:
     """Keys (b, s) that sort tokens as spans take them, ``LAST`` where none does (masking.py).
 
     An anchor is any token, passed over if taken already; its span starts at the first token of

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 
 from bertc.ir.program.network import Network
 from bertc.nn import EncoderInputs
@@ -16,16 +17,16 @@ from bertc.nn import EncoderInputs
 class Inputs(NamedTuple):
     """A batch as the data room makes it, as tensors on the device."""
 
-    token_ids: torch.Tensor  # (b, s) long, padded at the end
-    segment_ids: torch.Tensor  # (b, s) long
-    lengths: torch.Tensor  # (b,) long, real tokens with specials
-    example_ids: torch.Tensor  # (b,) long, the address of a row
-    copies: torch.Tensor  # (b,) long, which masking of the row this is
-    starts: torch.Tensor  # (b, m) long, where each example begins, s in places not used
-    pair_labels: torch.Tensor  # (b, m) long, 0: in order, 1: not, 2: in another language
-    languages: torch.Tensor  # (b, 2) long, of the first text and of the second
-    following: torch.Tensor  # (b,) long, the token after the row; -1 where its text ends
-    backward: torch.Tensor  # (b,) long, 1 where the row reads its text from end to beginning
+    token_ids: Int[torch.Tensor, "b s"]  # padded at the end
+    segment_ids: Int[torch.Tensor, "b s"]
+    lengths: Int[torch.Tensor, "b"]  # real tokens with specials
+    example_ids: Int[torch.Tensor, "b"]  # the address of a row
+    copies: Int[torch.Tensor, "b"]  # which masking of the row this is
+    starts: Int[torch.Tensor, "b m"]  # where each example begins, s in places not used
+    pair_labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
+    languages: Int[torch.Tensor, "b 2"]  # of the first text and of the second
+    following: Int[torch.Tensor, "b"]  # the token after the row; -1 where its text ends
+    backward: Int[torch.Tensor, "b"]  # 1 where the row reads its text from end to beginning
 
 
 class Tables(NamedTuple):
@@ -36,10 +37,10 @@ class Tables(NamedTuple):
     cls: int
     sep: int
     mask: int
-    word_start: torch.Tensor  # (v,) bool, the token begins a word
-    special: torch.Tensor  # (v,) bool
-    unigram_cdf: torch.Tensor  # (v,) float, cumulative frequency in the training text
-    frequency: torch.Tensor  # (v,) double, that of the rarest for tokens that never stand there
+    word_start: Bool[torch.Tensor, "v"]  # the token begins a word
+    special: Bool[torch.Tensor, "v"]
+    unigram_cdf: Float[torch.Tensor, "v"]  # cumulative frequency in the training text
+    frequency: Float[torch.Tensor, "v"]  # that of the rarest for tokens that never stand there
 
 
 class Predictions(NamedTuple):
@@ -48,54 +49,54 @@ class Predictions(NamedTuple):
     Terms that share a masking share these tensors; of some, each counts in rows of its own.
     """
 
-    positions: torch.Tensor  # (b, k) long
-    targets: torch.Tensor  # (b, k) long
-    weights: torch.Tensor  # (b, k) float, 1 or 0
-    translated: torch.Tensor | None = None  # (b,) float, 1 for translations; None: none can be
+    positions: Int[torch.Tensor, "b k"]
+    targets: Int[torch.Tensor, "b k"]
+    weights: Float[torch.Tensor, "b k"]  # 1 or 0
+    translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: none can be
 
 
 class NextTokens(NamedTuple):
     """The token after every token; weight 0 where it is not asked for."""
 
-    targets: torch.Tensor  # (b, s) long
-    weights: torch.Tensor  # (b, s) float, 1 or 0
+    targets: Int[torch.Tensor, "b s"]
+    weights: Float[torch.Tensor, "b s"]  # 1 or 0
 
 
 class Boundaries(NamedTuple):
     """For each prediction the tokens around its span; weight 0 where there is no such pair."""
 
-    left: torch.Tensor  # (b, k) long, position before the span
-    right: torch.Tensor  # (b, k) long, position after the span
-    place: torch.Tensor  # (b, k) long, how far inside the span, from 0
-    targets: torch.Tensor  # (b, k) long
-    weights: torch.Tensor  # (b, k) float, 1 or 0
+    left: Int[torch.Tensor, "b k"]  # position before the span
+    right: Int[torch.Tensor, "b k"]  # position after the span
+    place: Int[torch.Tensor, "b k"]  # how far inside the span, from 0
+    targets: Int[torch.Tensor, "b k"]
+    weights: Float[torch.Tensor, "b k"]  # 1 or 0
 
 
 class Questions(NamedTuple):
     """A question about each example of a row; places not used hold position 0 and weight 0."""
 
-    positions: torch.Tensor  # (b, m) long, the first token
-    labels: torch.Tensor  # (b, m) long, 0: in order, 1: not
-    weights: torch.Tensor  # (b, m) float, 1 or 0
+    positions: Int[torch.Tensor, "b m"]  # the first token
+    labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not
+    weights: Float[torch.Tensor, "b m"]  # 1 or 0
 
 
 class Replacements(NamedTuple):
     """Tokens that others stand in for; unused slots hold position 0 and weight 0."""
 
-    positions: torch.Tensor  # (b, k) long, in the order of the text
-    weights: torch.Tensor  # (b, k) float, 1 or 0
-    chances: torch.Tensor  # (b, k) double in [0, 1), what decides a guess
-    judged: torch.Tensor  # (b, s) float where all tokens are asked about, else as ``weights``
+    positions: Int[torch.Tensor, "b k"]  # in the order of the text
+    weights: Float[torch.Tensor, "b k"]  # 1 or 0
+    chances: Float[torch.Tensor, "b k"]  # in [0, 1), what decides a guess
+    judged: Float[torch.Tensor, "b s_or_k"]  # where all tokens are asked about, else as ``weights``
 
 
 class Answers(NamedTuple):
     """The examples of one task; weight 0 where nothing is asked."""
 
-    positions: torch.Tensor  # (b, k) long, of the states read; of spans the first token of each
-    targets: torch.Tensor  # (b, k), of spans (b, k, 2)
-    weights: torch.Tensor  # (b, k) float
-    passage: torch.Tensor  # (b, s) bool, where an answer may stand
-    examples: torch.Tensor  # (b, s) long, which of its row's a token is of, from 1; 0: padding
+    positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
+    targets: Float[torch.Tensor, "b k"]  # of spans (b, k, 2)
+    weights: Float[torch.Tensor, "b k"]
+    passage: Bool[torch.Tensor, "b s"]  # where an answer may stand
+    examples: Int[torch.Tensor, "b s"]  # which of its row's a token is of, from 1; 0: padding
 
 
 class Columns(NamedTuple):
@@ -107,7 +108,7 @@ class Columns(NamedTuple):
     """
 
     reading: EncoderInputs
-    originals: torch.Tensor  # (b, s) long
+    originals: Int[torch.Tensor, "b s"]
     terms: dict[str, Any]
     masked: EncoderInputs | None = None
 
@@ -124,7 +125,9 @@ class Columns(NamedTuple):
         return self._replace(reading=reading)
 
 
-def put(token_ids_bs: torch.Tensor, where: Replacements, others_bk: torch.Tensor) -> torch.Tensor:
+def put(
+    token_ids_bs: Int[torch.Tensor, "b s"], where: Replacements, others_bk: Int[torch.Tensor, "b k"]
+) -> Int[torch.Tensor, "b s"]:
     """Token ids (b, s) with others in some places: not in the first, and once in any."""
     b, s = token_ids_bs.shape
     positions_bk = where.positions

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import nn
 
 from bertc.ir.program.resolved import Stage
@@ -42,16 +43,16 @@ class TermLoss:
     sum: torch.Tensor  # cross entropy in nats
     count: torch.Tensor  # predictions made
     correct: torch.Tensor  # predictions whose target scored highest
-    guesses: torch.Tensor | None = None  # (b, k) long, drawn as the scores have it, if asked for
+    guesses: Int[torch.Tensor, "b k"] | None = None  # drawn as the scores have it, if asked for
     yes: torch.Tensor | None = None  # of a question: predictions whose answer is 1
 
 
 class Predicted(NamedTuple):
     """Predictions of a head: loss, whether the target scored highest, and perhaps a guess."""
 
-    losses: torch.Tensor  # (n,), or as the weights of the term
+    losses: Float[torch.Tensor, "n"]  # or as the weights of the term
     hits: torch.Tensor  # the same
-    guesses: torch.Tensor | None = None  # (n,) long
+    guesses: Int[torch.Tensor, "n"] | None = None
 
 
 class TextRows(NamedTuple):
@@ -59,8 +60,8 @@ class TextRows(NamedTuple):
 
     stage: Stage
     inputs: Inputs
-    real: torch.Tensor  # (b, s) bool, no padding
-    translated: torch.Tensor  # (b,) bool, the row is a text and its translation
+    real: Bool[torch.Tensor, "b s"]  # no padding
+    translated: Bool[torch.Tensor, "b"]  # the row is a text and its translation
     hidden: Predictions | None  # the masking that the terms of the stage share
     tables: Tables
     key: int
@@ -144,12 +145,16 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return None
 
     def take_guesses(
-        self, own: OwnT, columns: Columns, reading: EncoderInputs, guesses_bk: torch.Tensor
+        self,
+        own: OwnT,
+        columns: Columns,
+        reading: EncoderInputs,
+        guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """The reading of its network once another one's guesses are there."""
         return reading
 
-    def baseline(self, own: OwnT, nats_v: torch.Tensor) -> torch.Tensor | None:
+    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
         """Summed cost (0-d) of its targets under costs of tokens; None if it names no tokens."""
         return None
 
@@ -170,7 +175,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return []
 
     def ask(
-        self, reading: EncoderInputs, places_b: torch.Tensor, mask: int
+        self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
     ) -> tuple[EncoderInputs, torch.Tensor]:
         """The reading and the positions (b,) of the states that tell the tokens at some places."""
         return reading, places_b
@@ -179,13 +184,15 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
     """A term that names tokens: its targets have ``targets``, ids shaped as its weights."""
 
-    def baseline(self, own: OwnT, nats_v: torch.Tensor) -> torch.Tensor | None:
+    def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
         """By the cost of each target."""
         targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
         return (exact(self.weights(own)) * nats_v[targets]).sum()
 
 
-def marked(positions_bk: torch.Tensor, weights_bk: torch.Tensor, row: int) -> set[int]:
+def marked(
+    positions_bk: Int[torch.Tensor, "b k"], weights_bk: Float[torch.Tensor, "b k"], row: int
+) -> set[int]:
     """Positions of one row that have a weight."""
     pairs = zip(positions_bk[row].tolist(), weights_bk[row].tolist(), strict=True)
     return {at for at, weight in pairs if weight}

@@ -4,6 +4,7 @@ Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token id
 """
 
 import torch
+from jaxtyping import Float, Int
 from torch import nn
 
 from bertc.nn.body import BodyModule
@@ -15,11 +16,11 @@ from bertc.objectives.term import Predicted
 
 
 def token_losses(
-    states_bkh: torch.Tensor,
-    targets_bk: torch.Tensor,
+    states_bkh: Float[torch.Tensor, "b k h"],
+    targets_bk: Int[torch.Tensor, "b k"],
     head: nn.Module,
     network: BodyModule,
-    chances_bk: torch.Tensor | None = None,
+    chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
     """The losses of tokens that a head predicts from states, and guesses where chances are."""
     states_nh = states_bkh.flatten(0, 1)
@@ -35,11 +36,11 @@ def token_losses(
 
 
 def feature_losses(
-    features_ne: torch.Tensor,
-    bias_v: torch.Tensor,
-    targets_bk: torch.Tensor,
+    features_ne: Float[torch.Tensor, "n e"],
+    bias_v: Float[torch.Tensor, "v"],
+    targets_bk: Int[torch.Tensor, "b k"],
     network: BodyModule,
-    chances_bk: torch.Tensor | None = None,
+    chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
     """The losses of tokens whose scores are features times the token table."""
     table_ve = _table(network).to(features_ne.dtype)
@@ -49,7 +50,9 @@ def feature_losses(
     )
 
 
-def token_logits(states_nh: torch.Tensor, head: nn.Module, network: BodyModule) -> torch.Tensor:
+def token_logits(
+    states_nh: Float[torch.Tensor, "n h"], head: nn.Module, network: BodyModule
+) -> Float[torch.Tensor, "n v"]:
     """Scores (n, v) of every token; log p of an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.embeddings.token)
@@ -57,7 +60,7 @@ def token_logits(states_nh: torch.Tensor, head: nn.Module, network: BodyModule) 
     return head.scores(states_nh, _table(network))
 
 
-def _table(network: BodyModule) -> torch.Tensor:
+def _table(network: BodyModule) -> Float[torch.Tensor, "v e"]:
     token = network.embeddings.token
     assert isinstance(token, Embedding), "the checks see to one table"
     return token.weight

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Int, Shaped
 
 from bertc.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
 from bertc.objectives.targets import Tables
@@ -18,32 +19,37 @@ ROUNDS = 4  # of taking words up to the first that does not fit; more change one
 class Text(NamedTuple):
     """Which tokens are there, and which may be chosen."""
 
-    ordinary: torch.Tensor  # (b, s) bool, neither special nor padding
-    allowed: torch.Tensor  # (b, s) bool, a candidate for prediction
+    ordinary: Bool[torch.Tensor, "b s"]  # neither special nor padding
+    allowed: Bool[torch.Tensor, "b s"]  # a candidate for prediction
 
 
 class Words(NamedTuple):
     """The words of each row, numbered from 1. A special or padding token is a word by itself."""
 
-    number: torch.Tensor  # (b, s) long, the word each token is in
-    begin: torch.Tensor  # (b, s+2) long, first position by number; s after the last word
-    heads: torch.Tensor  # (b, s) bool, the first token of a word that may be chosen
+    number: Int[torch.Tensor, "b s"]  # the word each token is in
+    begin: Int[torch.Tensor, "b s+2"]  # first position by number; s after the last word
+    heads: Bool[torch.Tensor, "b s"]  # the first token of a word that may be chosen
 
 
-def look_up(table_v: torch.Tensor, token_ids_bs: torch.Tensor) -> torch.Tensor:
+def look_up(
+    table_v: Shaped[torch.Tensor, "v"], token_ids_bs: Int[torch.Tensor, "b s"]
+) -> Shaped[torch.Tensor, "b s"]:
     """Entries (b, s) of a table (v,); faster than indexing by a matrix on CPUs."""
     return table_v.index_select(0, token_ids_bs.reshape(-1)).view(token_ids_bs.shape)
 
 
 def read_text(
-    token_ids_bs: torch.Tensor, real_bs: torch.Tensor, tables: Tables, specials: bool
+    token_ids_bs: Int[torch.Tensor, "b s"],
+    real_bs: Bool[torch.Tensor, "b s"],
+    tables: Tables,
+    specials: bool,
 ) -> Text:
     """What may be chosen: ordinary tokens, and with ``specials`` every token but padding."""
     ordinary_bs = real_bs > look_up(tables.special, token_ids_bs)
     return Text(ordinary_bs, real_bs if specials else ordinary_bs)
 
 
-def find_words(token_ids_bs: torch.Tensor, text: Text, tables: Tables) -> Words:
+def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, tables: Tables) -> Words:
     """Number the words. The first token after a special one begins a word whatever it is."""
     b, seq = token_ids_bs.shape
     apart_bs = ~text.ordinary
@@ -57,7 +63,7 @@ def find_words(token_ids_bs: torch.Tensor, text: Text, tables: Tables) -> Words:
     return Words(number_bs, begin, begins_bs & text.allowed)
 
 
-def next_stop(text: Text) -> torch.Tensor:
+def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
     """For each position the next one at or after it that may not be chosen, (b, s); s if none."""
     seq = text.allowed.shape[1]
     lane_s = torch.arange(seq, device=text.allowed.device)
@@ -66,8 +72,8 @@ def next_stop(text: Text) -> torch.Tensor:
 
 
 def first_words(
-    words: Words, bits_bs: torch.Tensor, many: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    words: Words, bits_bs: Int[torch.Tensor, "b s"], many: int
+) -> tuple[Bool[torch.Tensor, "b m"], Int[torch.Tensor, "b m"], Int[torch.Tensor, "b m"]]:
     """Up to ``many`` words of each row in random order: whether real, head position, number.
 
     All are (b, m); a word that is not real has head 0 and number that of position 0.
@@ -80,8 +86,11 @@ def first_words(
 
 
 def choose_words(
-    words: Words, bits_bs: torch.Tensor, counts_b: torch.Tensor, predictions: int
-) -> torch.Tensor:
+    words: Words,
+    bits_bs: Int[torch.Tensor, "b s"],
+    counts_b: Int[torch.Tensor, "b"],
+    predictions: int,
+) -> Bool[torch.Tensor, "b s"]:
     """Whole words in random order while they fit, as marks (b, s) on their tokens.
 
     A word longer than what is left of the budget is passed over, not cut (BERT,

@@ -6,6 +6,7 @@ Axes: b examples, d draws (e: earlier draws), s positions of a row.
 import math
 
 import torch
+from jaxtyping import Bool, Int
 
 ROUNDS = 5  # odd, so that what is not settled by then counts as excluded
 
@@ -23,7 +24,7 @@ def draws_needed(rate: float, mean: float, square: float, predictions: int) -> i
     return math.ceil(root**2)
 
 
-def first_come(bars_bde: torch.Tensor) -> torch.Tensor:
+def first_come(bars_bde: Bool[torch.Tensor, "b d e"]) -> Bool[torch.Tensor, "b d"]:
     """Which draws (b, d) stand, if draw e bars the later draw d from standing with it.
 
     Only what ``bars_bde`` says of earlier draws counts. A round judges every draw by the verdicts
@@ -39,7 +40,9 @@ def first_come(bars_bde: torch.Tensor) -> torch.Tensor:
     return stands_bd > 0
 
 
-def earliest_cover(first_bd: torch.Tensor, end_bd: torch.Tensor, seq: int) -> torch.Tensor:
+def earliest_cover(
+    first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
+) -> Int[torch.Tensor, "b {seq}"]:
     """The earliest draw whose interval holds each position, (b, s) long; ``draws`` where none does.
 
     An interval is two blocks of a power of two, which may overlap. Marks are set for whole blocks
@@ -66,7 +69,9 @@ def earliest_cover(first_bd: torch.Tensor, end_bd: torch.Tensor, seq: int) -> to
     return upper_bs
 
 
-def union(first_bd: torch.Tensor, end_bd: torch.Tensor, seq: int) -> torch.Tensor:
+def union(
+    first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
+) -> Bool[torch.Tensor, "b {seq}"]:
     """Marks (b, s) on the positions of all intervals, of which no two begin at one place.
 
     Empty where end <= first.

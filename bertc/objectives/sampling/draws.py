@@ -6,6 +6,7 @@ rows beside it, or on what was drawn before. Suffixes: b examples, n lanes.
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 
 LAST = 2**63 - 1
 """The largest key: sorts after every key of a token that may be chosen."""
@@ -27,7 +28,7 @@ _ANOTHER = _wrapped(0xD1342543DE82EF95)  # a multiplier of Steele and Vigna 2021
 _MARK = 0x5BD1E995  # any number of 31 bits
 
 
-def _mix(x: torch.Tensor) -> torch.Tensor:
+def _mix(x: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
     """Two multiply-xorshift rounds, in place; the high bits of the result are the random ones.
 
     A shift of a signed integer repeats the sign where splitmix64 has zeros, so x and ~x meet in
@@ -40,7 +41,9 @@ def _mix(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def bits(key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: int) -> torch.Tensor:
+def bits(
+    key: int, copies_b: Int[torch.Tensor, "b"], example_ids_b: Int[torch.Tensor, "b"], lanes: int
+) -> Int[torch.Tensor, "b {lanes}"]:
     """Uniform int64 (b, lanes), addressed by key, copy, example and lane. Use the high bits."""
     row_b = torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY)
     row_b = row_b.bitwise_xor_(row_b >> 32).mul_(_FIRST)
@@ -50,32 +53,36 @@ def bits(key: int, copies_b: torch.Tensor, example_ids_b: torch.Tensor, lanes: i
     return _mix(row_b[:, None] + lane_n)
 
 
-def another(bits: torch.Tensor) -> torch.Tensor:
+def another(bits: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
     """Second numbers of the same addresses, whose high bits know nothing of the first's."""
     return bits * _ANOTHER
 
 
-def unit(bits: torch.Tensor) -> torch.Tensor:
+def unit(bits: Int[torch.Tensor, "*any"]) -> Float[torch.Tensor, "*any"]:
     """The top 24 bits as float32 in [0, 1); any shape."""
     return ((bits >> 40) & 0xFFFFFF) * 2.0**-24
 
 
-def unit64(bits: torch.Tensor) -> torch.Tensor:
+def unit64(bits: Int[torch.Tensor, "*any"]) -> Float[torch.Tensor, "*any"]:
     """The top 53 bits as float64 in [0, 1); any shape."""
     return ((bits >> 11) & (2**53 - 1)).double() * 2.0**-53
 
 
-def below(bits: torch.Tensor, limit: torch.Tensor | int) -> torch.Tensor:
+def below(
+    bits: Int[torch.Tensor, "*any"], limit: Int[torch.Tensor, "..."] | int
+) -> Int[torch.Tensor, "*any"]:
     """Uniform int64 in [0, limit), for limits below 2^31; the top 32 bits decide."""
     return (((bits >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
-def happens(bits: torch.Tensor, probability: float) -> torch.Tensor:
+def happens(bits: Int[torch.Tensor, "*any"], probability: float) -> Bool[torch.Tensor, "*any"]:
     """Booleans, each true with the given probability; any shape."""
     return bits < min(int(probability * 2**64) - 2**63, LAST)
 
 
-def order_keys(bits_bn: torch.Tensor, allowed_bn: torch.Tensor) -> torch.Tensor:
+def order_keys(
+    bits_bn: Int[torch.Tensor, "b n"], allowed_bn: Bool[torch.Tensor, "b n"]
+) -> Int[torch.Tensor, "b n"]:
     """Keys (b, n) that sort the allowed lanes in random order and all others last, as ``LAST``.
 
     The low bits of a key hold its lane, so keys never tie; ``lane_of`` reads them.
@@ -87,8 +94,10 @@ def order_keys(bits_bn: torch.Tensor, allowed_bn: torch.Tensor) -> torch.Tensor:
 
 
 def weighted_keys(
-    bits_bn: torch.Tensor, scarcity_bn: torch.Tensor, allowed_bn: torch.Tensor
-) -> torch.Tensor:
+    bits_bn: Int[torch.Tensor, "b n"],
+    scarcity_bn: Float[torch.Tensor, "b n"],
+    allowed_bn: Bool[torch.Tensor, "b n"],
+) -> Int[torch.Tensor, "b n"]:
     """As ``order_keys``, lanes coming first with odds 1 / scarcity (> 0, float64).
 
     The keys are exponential draws of those rates: the k smallest are k lanes drawn one after
@@ -98,12 +107,12 @@ def weighted_keys(
     return order_keys(waits_bn.view(torch.int64), allowed_bn)
 
 
-def lane_of(keys: torch.Tensor, lanes: int) -> torch.Tensor:
+def lane_of(keys: Int[torch.Tensor, "*any"], lanes: int) -> Int[torch.Tensor, "*any"]:
     """The lane a key of ``order_keys`` over that many lanes stands for; any shape."""
     return keys & ((1 << lanes.bit_length()) - 1)
 
 
-def smallest(values_bn: torch.Tensor, many: int) -> torch.Tensor:
+def smallest(values_bn: Int[torch.Tensor, "b n"], many: int) -> Int[torch.Tensor, "b {many}"]:
     """The ``many`` smallest integers of each row, ascending (b, many)."""
     if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
         return values_bn.topk(many, dim=1, largest=False, sorted=True).values
