@@ -1,6 +1,6 @@
 """The position kinds: vectors that are added to those of tokens.
 
-Axes: b batch, s sequence, e embedding, l positions.
+Axes: b batch, s sequence, e embedding, l positions or distances, q queries, h hidden.
 """
 
 from typing import assert_never, cast
@@ -80,3 +80,23 @@ def sinusoids(
     powers = torch.arange(0, width, 2, device=positions_l.device).float() / width
     angles = positions_l[:, None] * (1e4**-powers)
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
+
+
+def encode_distances(
+    clamp: int, inputs: EncoderInputs, causal: bool, like_bqh: Float[torch.Tensor, "b q h"]
+) -> Float[torch.Tensor, "*ways l h"]:
+    """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
+
+    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Where some rows run
+    backward the negated distances follow: (2, l, h) (XLNet modeling.py, bi_data). Distances beyond
+    ``clamp`` count as it, 0: none does.
+    """
+    seq = inputs.token_ids.shape[1]
+    keys, ahead = inputs.remembered + seq, 1 if causal else seq
+    far_l = torch.arange(keys - 1, -ahead - 1, -1, device=like_bqh.device).float()
+    if clamp:
+        far_l = far_l.clamp(-clamp, clamp)
+    if inputs.backward is not None:
+        ways = torch.stack([sinusoids(way_l, like_bqh.shape[2]) for way_l in (far_l, -far_l)])
+        return ways.to(like_bqh.dtype)
+    return sinusoids(far_l, like_bqh.shape[2]).to(like_bqh.dtype)

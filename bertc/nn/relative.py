@@ -20,7 +20,7 @@ from bertc.nn.attention_part import AttentionPart, fused_linear
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import mask_of, of_rows, select_rows
-from bertc.nn.positions import sinusoids
+from bertc.nn.positions import encode_distances
 from bertc.nn.weights import Linear, Table, parameter
 
 
@@ -98,7 +98,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         allowed, has_keys, _ = mask_of(inputs, self.causal)
         order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
-        distances = encode_distances(kind, inputs, self.causal, x_bqh)
+        distances = encode_distances(kind.clamp, inputs, self.causal, x_bqh)
         distances = dropout(distances, self.hidden_dropout, self.training)
         mask = None
         if allowed is not None:
@@ -227,25 +227,6 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tens
     # Remembered positions count as segment 0 (XLNet, modeling.py).
     keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
     return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
-
-
-def encode_distances(
-    kind: RelativeNode, inputs: EncoderInputs, causal: bool, like_bqh: Float[torch.Tensor, "b q h"]
-) -> Float[torch.Tensor, "*ways l h"]:
-    """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
-
-    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Where some rows run
-    backward the negated distances follow: (2, l, h) (XLNet modeling.py, bi_data).
-    """
-    seq = inputs.token_ids.shape[1]
-    keys, ahead = inputs.remembered + seq, 1 if causal else seq
-    far_l = torch.arange(keys - 1, -ahead - 1, -1, device=like_bqh.device).float()
-    if kind.clamp:
-        far_l = far_l.clamp(-kind.clamp, kind.clamp)
-    if inputs.backward is not None:
-        ways = torch.stack([sinusoids(way_l, like_bqh.shape[2]) for way_l in (far_l, -far_l)])
-        return ways.to(like_bqh.dtype)
-    return sinusoids(far_l, like_bqh.shape[2]).to(like_bqh.dtype)
 
 
 def relative_shift(
