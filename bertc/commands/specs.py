@@ -25,9 +25,9 @@ from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecErr
 
 @app.command()
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
-    """Report every mistake of the specs, files that they name and are not there too.
+    """Report every mistake of the specs, missing files included.
 
-    The files are not read but for those of tasks. Exit 1 if there is a mistake in any spec, or a
+    Of files only those of tasks and the configuration of init are read. Exit 1 if there is a mistake in any spec, or a
     file of it is not there or does not fit; a remark is no mistake.
     """
     from bertc.api import check as run

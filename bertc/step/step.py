@@ -1,4 +1,4 @@
-"""One optimiser step: corrupt, forward and backward in micro-batches, clip, update.
+"""One optimiser step: forward and backward in micro-batches, gradient norm, clipping, update.
 
 Axes: b batch, s sequence; t terms of the objective.
 """

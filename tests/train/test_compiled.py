@@ -6,7 +6,7 @@ import torch
 from tests.campaigns.compiled import AXES, Case, differing
 
 CASES = (
-    {"objective": "mlm", "share": "all", "embedding": "32"},
+    {"objective": "mlm", "share": "all"},
     {"objective": "clm", "norm": "pre", "share": "groups(2)", "layers": "4"},
     {"objective": "plm", "attention": "relative(untie=true,segments=true)", "step": "accumulated"},
     {"objective": "mlm", "norm": "pre", "pack": "true", "step": "recomputed", "share": "ffn"},

@@ -1,7 +1,7 @@
 """The node of a term: everything about it but its tensors, stated once and asked by all rooms.
 
 The other half of a term is its class in ``objectives/``, which ``objectives.terms.tensors_of``
-joins to the node. Nothing else in the package names a kind of objective.
+joins to the node. Outside checks, recipes and interop nothing else names a kind of objective.
 """
 
 from abc import abstractmethod
