@@ -27,8 +27,8 @@ from bertc.diagnostics import DataError, Diagnostics, MissingInputError, SpecErr
 def check(specs: SpecsArgument, set: SetOption = None) -> None:
     """Report every mistake of the specs, missing files included.
 
-    Of files only those of tasks and the configuration of init are read. Exit 1 if there is a mistake in any spec, or a
-    file of it is not there or does not fit; a remark is no mistake.
+    Of files only those of tasks and the configuration of init are read. Exit 1 if there is a
+    mistake in any spec, or a file of it is not there or does not fit; a remark is no mistake.
     """
     from bertc.api import check as run
     from bertc.diagnostics.render import render
