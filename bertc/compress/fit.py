@@ -9,6 +9,7 @@ from bertc.ir.learning.answer import Answer, alike
 from bertc.ir.learning.task import Task
 from bertc.ir.network.growth import Growth, Identity, Interleave, parted
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
 QUERY_STREAM = "encoder.embeddings.unseen"
@@ -25,9 +26,9 @@ def fit(
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
-    ``saved`` are the weights that the old model has. Its pooler, heads and generator may be absent,
-    its heads may have other shapes or labels; these are then not copied. Its encoder has to be used
-    completely, and the new encoder has to come from it.
+    ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
+    absent, its heads may have other shapes or labels; these are then not copied. Its encoder has to
+    be used completely, and the new encoder has to come from it.
     """
     depths = old.encoder.depth, new.encoder.depth
     if depths[0] > depths[1]:
@@ -136,13 +137,13 @@ def _unused(names: Collection[str]) -> list[str]:
 
 
 def _part(name: str) -> str:
-    """The part of the model with this weight: a head, the generator, or part of the encoder."""
+    """The part of the model with this weight: a head, part of the encoder, or another network."""
     first, second, *_ = name.split(".")
-    return first if first == "generator" else f"{first}.{second}"
+    return f"{first}.{second}" if first in (MAIN, "heads") else first
 
 
 def _optional(name: str) -> bool:
-    return name.startswith(("heads.", "generator.")) or _part(name) == "encoder.pooler"
+    return not name.startswith(f"{MAIN}.") or _part(name) == f"{MAIN}.pooler"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import assert_never
 from bertc.ir.network.body import Body
 from bertc.ir.network.growth import FromGenerator, Growth, Identity, Interleave, Stack
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
 OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
@@ -47,13 +48,12 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
     """
     known = {weight.name for weight in model_weights(old)}
     copies, zeros, fresh = dict[str, str](), set[str](), set[str]()
+    sampled = old.stages[-1].sampled
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
-        in_generator = source.replace("encoder.", "generator.", 1)
-        if (
-            isinstance(growth, FromGenerator) and in_generator in known
-        ):  # what is tied is there already
-            source = in_generator
+        if isinstance(growth, FromGenerator) and sampled:
+            drawn = source.replace(f"{MAIN}.", f"{sampled.name}.", 1)
+            source = drawn if drawn in known else source  # what is tied is there already
         if source in known:
             copies[name] = source
         elif source == "":
