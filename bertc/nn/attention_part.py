@@ -3,6 +3,7 @@
 Axes: b batch, q queries, k keys, h hidden.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -28,7 +29,7 @@ Kind = TypeVar("Kind", contravariant=True)
 ContextOfKind = TypeVar("ContextOfKind", bound=Context)
 
 
-class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
+class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
     """Attention of some kind in one layer, and the norm that goes with it."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
@@ -38,6 +39,7 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
         self.causal = node.causal
         self.dropout = node.dropout.attention
 
+    @abstractmethod
     def prepare(
         self,
         kind: Kind,
@@ -49,8 +51,8 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
 
         ``x`` are the embeddings, ``shared`` the weights by name that all layers have in common.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(
         self,
         x_bqh: Float[torch.Tensor, "b q h"],
@@ -58,7 +60,6 @@ class AttentionPart(nn.Module, Generic[Kind, ContextOfKind]):
         context: ContextOfKind,
     ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries ``x``; ``keys``: states attended to, None: ``x``."""
-        raise NotImplementedError
 
 
 def fused_linear(
