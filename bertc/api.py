@@ -62,7 +62,7 @@ def points(
 
 
 def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None) -> int:
-    """How many programs a spec has, all of them sound and all files there that they name.
+    """Check a spec and the files that it names; the number of its programs.
 
     The files of tasks are read: those of text may be large, and are not. Remarks on what is no
     mistake go to ``diagnostics``.
@@ -134,7 +134,7 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
 
 
 def estimate(spec: Spec, device: str = "h200") -> Estimate:
-    """What a spec costs: parameters, FLOPs, memory and time on a named device."""
+    """Parameters, FLOPs, memory and time of a spec on a named device."""
     from bertc.estimate import estimate as run
     from bertc.external import row_lengths
 

@@ -1,4 +1,4 @@
-"""What ``bertc build --emit`` prints: the value at one stage of the compiler, as text."""
+"""``bertc build --emit``: the value at one stage of the compiler, as text."""
 
 from collections.abc import Callable, Sequence
 from pprint import pformat
@@ -36,7 +36,7 @@ def _tree(spec: str, overrides: Sequence[str]) -> str:
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:
-    """As written: what a base or a file adds, and every default, stands in ``resolved``."""
+    """The program as written; ``resolved`` has every default, and what bases and files add."""
     from bertc import syntax
 
     programs = syntax.load(spec, overrides)

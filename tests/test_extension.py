@@ -235,7 +235,7 @@ def assert_refused(encoder: Encoder, setting: str) -> None:
 class Bag(Encoder):
     """A body that is no transformer: it adds the mean of a row to the vector of each token."""
 
-    kind: Literal["bag"]
+    kind: Literal["bag"] = "bag"
 
     def weights(self) -> tuple[Weight, ...]:
         return self.embedding_weights()

@@ -1,4 +1,4 @@
-"""What a program costs: parameters, FLOPs, memory and time, from the weight table alone."""
+"""Costs of a program: parameters, FLOPs, memory and time, without torch."""
 
 from bertc.estimate.cost import estimate, largest_microbatches, layout
 from bertc.estimate.figures import Convention, Estimate, convention_named

@@ -54,6 +54,8 @@ def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
             continue  # no part of what is computed
         for part in parts:
             yield from _unsaid_of_part(family, name, part, no_setting)
+    if (body := type(candidate.encoder)) not in family.says:  # even where its fields are alike
+        yield Obstacle(f"kind={body.__name__.lower()}", no_setting)
 
 
 def _unsaid_of_part(
