@@ -31,7 +31,7 @@ ROOMS = (
     "train",
 )
 
-DOCUMENTED = (*ROOMS, "estimate")
+DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference")
 """Rooms in which every docstring begins with its main clause."""
 
 CLAUSES = re.compile(
