@@ -31,7 +31,7 @@ ROOMS = (
     "train",
 )
 
-DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference")
+DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "objectives")
 """Rooms in which every docstring begins with its main clause."""
 
 CLAUSES = re.compile(
