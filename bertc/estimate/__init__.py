@@ -1,4 +1,4 @@
-"""Costs of a program: parameters, FLOPs, memory and time, without torch."""
+"""Cost estimates of a program: parameters, FLOPs, memory and time. No torch."""
 
 from bertc.estimate.cost import estimate, largest_microbatches, layout
 from bertc.estimate.figures import Convention, Estimate, convention_named

@@ -1,18 +1,18 @@
-"""Bytes of the batch of a step: its rows as text, and the columns that are made of them."""
+"""Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
 from bertc.estimate.blocks import Room
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.ir.terms.node import FP32, LONG
 
-ID, SEGMENT = 4, 1  # of a token, as its text was fetched
+ID, SEGMENT = 4, 1  # bytes per token id and per segment id, as fetched
 FACTS = 5
-"""Numbers a row: length, example, copy, what follows, direction."""
+"""Integers stored per row: length, example index, copy index, next-sentence label, direction."""
 
 
 def batch_bytes(stage: Stage, room: Room) -> int:
-    """The rows corrupted together, as text and as columns, and on a CPU those read ahead of them.
+    """Bytes of all batches corrupted in one call, and on a CPU of the rows prefetched for the next.
 
-    Rows of a task are examples, of which each batch is made by itself.
+    Task rows hold examples and are encoded one batch at a time.
     """
     row = text_bytes(stage) + columns_bytes(stage)
     if stage.tasks:
@@ -25,7 +25,7 @@ def batch_bytes(stage: Stage, room: Room) -> int:
 
 
 def text_bytes(stage: Stage) -> int:
-    """Of a row as text: token ids, segment ids, and what is known of its examples."""
+    """Bytes per row of fetched text: token ids, segment ids and per-example facts."""
     if stage.tasks:
         return 2 * LONG * stage.seq
     examples, languages = 2 * stage.texts, 2
@@ -33,16 +33,16 @@ def text_bytes(stage: Stage) -> int:
 
 
 def columns_bytes(stage: Stage) -> int:
-    """Of a row what its corruption adds: what the networks read, and what each term asks."""
+    """Bytes per row that corruption adds: encoder inputs and the targets of each term."""
     if stage.tasks:
-        return LONG * stage.seq  # which example each token is of
+        return LONG * stage.seq  # the example index of each token
     by_token = LONG if stage.masked_terms() else 0
     by_token += 1 if stage.padded and not stage.pack else 0
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
     networks = stage.networks()
     asked = sum(network.asked for network in networks if network.asked is not None)
-    # Positions and weights of the tokens that a masking chose; which rows are translations.
+    # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0
     own = sum(

@@ -1,4 +1,4 @@
-"""What the blocks of a network need in memory, and the machine that they lie in."""
+"""Memory per block of a network, and the device budget that it has to fit."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from bertc.planning.world import Strategy
 
 @dataclass(frozen=True)
 class Room:
-    """Where a step runs: the memory of the device, its kind, what it computes in and how.
+    """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
-    Under the ``strategy`` ddp gradients stay from step to step. On a GPU where this process has
-    ``begun`` its context no longer counts: the memory is what is left.
+    With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
+    CUDA context, and ``memory_bytes`` excludes it.
     """
 
     memory_bytes: int
@@ -32,13 +32,15 @@ class Room:
 
     @property
     def how(self) -> Execution:
-        """Of every operation."""
+        """The execution settings shared by all operations."""
         return Execution(self.device, self.precision, self.compiled)
 
 
 @dataclass(frozen=True)
 class BlockBytes:
-    """What a block needs: for its weights and copies of them, and for one example."""
+    """Bytes of a block: weights and their bf16 copies, and per example saved and transient
+    activations.
+    """
 
     owner: str
     weights: int
@@ -48,10 +50,10 @@ class BlockBytes:
 
 
 class Gradients:
-    """Bytes of the layers' gradients as backward adds them.
+    """Running total of the layers' gradients, in bytes, during backward.
 
-    Where there are gradients of earlier micro-batches a new one is added to them at once, but that
-    of shared weights only after the last block that uses them.
+    With ``accumulating``, the gradient of an unshared weight is added to the existing one at once;
+    of a shared weight only after its last user.
     """
 
     def __init__(self, layers: tuple[tuple[BlockBytes, ...], ...], accumulating: bool) -> None:
@@ -61,7 +63,7 @@ class Gradients:
         self._bytes = 0
 
     def add(self, block: BlockBytes) -> int:
-        """The bytes once that block has its gradients."""
+        """Count the block's gradients and return the total in bytes at that moment."""
         if block.owner in self._seen:
             return self._bytes
         self._seen.add(block.owner)
@@ -72,7 +74,7 @@ class Gradients:
 
 
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
-    """A forward pass of a network over so many rows of a stage."""
+    """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
     states = stage.seq + network.unseen
     return op.Call(
         rows=rows,
@@ -82,23 +84,23 @@ def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
         targets=network.unseen,
         directions=network.ways,
         sequences=stage.texts + 1 if stage.pack else 0,
-        # A pooler that nothing reads is not run; else it pools every example of a row.
+        # The pooler runs only if a term reads it, and then on every example of a row.
         pooled=stage.texts if reads_pooler(network.terms) else 0,
     )
 
 
 def kept_by(operations: op.Operations, how: Execution) -> int:
-    """Bytes that they keep for backward."""
+    """Bytes that these operations save for backward."""
     return sum(cost(each, how).kept for each in operations)
 
 
 def block_bytes(forward: op.Forward, how: Execution) -> tuple[tuple[BlockBytes, ...], ...]:
-    """Layer by layer, the blocks of each in forward order."""
+    """Bytes of every block, layer by layer, in forward order."""
     return tuple(tuple(_of_block(block, how) for block in layer) for layer in forward.layers)
 
 
 def _of_block(block: op.Block, how: Execution) -> BlockBytes:
-    """All transient bytes of a block count together: one of its operations has nearly all."""
+    """Sum an operation list into one block; a single operation dominates the transient bytes."""
     costs = [cost(each, how) for each in block.operations]
     cast = block.weights * how.value_bytes if how.precision == "bf16" else 0
     return BlockBytes(

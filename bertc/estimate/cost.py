@@ -1,4 +1,4 @@
-"""The arrow from a resolved program to its estimate."""
+"""Estimate a resolved program's cost."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.planning.world import ALONE, Layout, World
 
 PER_HOST = 8
-"""Devices a machine holds, at most."""
+"""Maximum number of devices per machine."""
 
 
 def estimate(
@@ -42,16 +42,15 @@ def estimate(
     devices: int = 1,
     lengths: Sequence[int] | None = None,
 ) -> Estimate:
-    """What a program costs on a device, without running or importing anything heavy.
+    """Cost of a program on a device, without running it or importing torch.
 
-    On several ``devices``, in machines of up to eight, memory is that of the fullest one. FLOPs and
-    time are of rows of so many tokens, stage by stage, if ``lengths`` says so; memory is always of
-    full ones, of which a batch may have as many as it likes.
+    ``devices`` are placed in machines of up to eight; memory is that of the device with the most.
+    ``lengths`` gives the mean tokens per row of each stage, for FLOPs and time; memory always
+    assumes full rows, since any batch may consist of them.
 
     Raises:
-        UsageError: if no device of that name is known, its speed neither, or there are more than
-            examples in a batch.
-        MissingInputError, DataError: if a device file is not there, or is none.
+        UsageError: if the device is unknown or lacks a rate, or ``devices`` exceeds the batch.
+        MissingInputError, DataError: if a device file is missing or invalid.
     """
     world = World(devices, largest_divisor(devices, PER_HOST))
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
@@ -88,13 +87,13 @@ def estimate(
 
 
 def _without_growing(resolved: Resolved) -> Resolved | None:
-    """The program as if its last network were trained from the start; None where it is."""
+    """The program with its last network trained from the start; None if it does not grow."""
     grows = any(stage.encoder != resolved.encoder for stage in resolved.stages)
     return resolved.as_in(resolved.stages[-1]) if grows else None
 
 
 def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
-    """What a run that grows is held against: ``deep`` is of ``resolved``, which does not."""
+    """Compare a growing run with ``deep``, the estimate of the ungrown program ``resolved``."""
     part = grown.train_total / deep.flops.train_total
     return FromStart(
         layers=resolved.encoder.depth,
@@ -108,7 +107,7 @@ def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
 def _spread(
     resolved: Resolved, stages: tuple[StageEstimate, ...], layout: Layout, target: Device
 ) -> Spread:
-    """With the communication of the mean step."""
+    """Device layout with the mean communication time per step."""
     seconds = sum(
         one.steps
         * step_communication(stage, one.parameters.total, one.memory.microbatch, layout, target)
@@ -123,7 +122,7 @@ def _spread(
 
 
 def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
-    """How the state of a run lies on machines like this one.
+    """Distribute weights, gradients and optimiser state over such machines.
 
     Raises:
         UsageError: if there are more processes than examples in a batch.
@@ -135,9 +134,9 @@ def layout(resolved: Resolved, machine: Machine, world: World) -> Layout:
 def largest_microbatches(
     resolved: Resolved, machine: Machine, layout: Layout = ALONE
 ) -> tuple[Fit, ...]:
-    """The most examples at once that fit on a machine, one entry a stage; 0 if not even one.
+    """Largest micro-batch that fits on a machine, in examples, per stage; 0 if none fits.
 
-    On several machines laid out in some way, that fit on each.
+    With a ``layout`` of several processes, the largest that fits on each of them.
     """
     precision = resolved.run.precision
     if precision == "auto":

@@ -1,7 +1,7 @@
-"""How long a step takes on a device, and in all.
+"""Seconds per step and in total on a device.
 
-On a CPU what starts an operation adds to its time. A GPU works while its host launches the kernels
-to come, and a step takes as long as the slower of the two. Evaluation and saving are not counted.
+On a CPU the start cost of each operation adds to its time. A GPU runs while its host launches the
+next kernels, so a step takes the larger of the two. Evaluation and checkpoints are excluded.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from bertc.ir.program.resolved import Stage
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step by part; ``starts`` are seconds of launching beyond the device's own work."""
+    """Seconds of one step by part; ``starts`` is launch time beyond the device's own work."""
 
     parts: ByPart
     seconds: float
 
 
 def step_time(parts: ByPart, device: Device) -> StepTime:
-    """Of the parts of a step: a host that is ahead of its device costs nothing."""
+    """Combine the parts of a step; launch time hidden behind device work costs nothing."""
     found = total(parts)
     if device.kind == "cpu":
         return StepTime(parts, found.seconds)
@@ -44,9 +44,10 @@ def stage_time(
     precision: Literal["fp32", "bf16"],
     communication: float = 0.0,
 ) -> Time:
-    """One stage on one device; the assumed MFU counts the useful ``flops`` of a step alone.
+    """Time of one stage on one device; the assumed MFU divides useful ``flops`` per step by the
+    peak.
 
-    ``communication`` is the seconds of a step spent waiting for other devices.
+    ``communication`` is the seconds per step spent waiting for other devices.
     """
     seconds = step.seconds + communication
     return Time(
@@ -60,7 +61,7 @@ def stage_time(
 
 
 def run_time(stages: Sequence[Stage], times: Sequence[Time]) -> Time:
-    """The sum over stages, with its mean step and its mean share of the peak."""
+    """Sum of the stages' times, with the mean step and the mean share of peak."""
     total = sum(time.seconds_total for time in times)
     return Time(
         device=times[0].device,

@@ -10,7 +10,7 @@ from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.program.network import Network
 
 DROPOUT, LAYER_NORM, ACTIVATION, SOFTMAX = 4, 5, 8, 5
-"""FLOPs an element."""
+"""FLOPs per element."""
 PREDICTED, OF_POSITIONS = 80, 512
 SEGMENTS = 2
 
@@ -41,15 +41,13 @@ def mlm_head_flops(encoder: Encoder, seq: int) -> int:
 
 
 def binary_head_flops(encoder: Encoder, seq: int) -> int:
-    """Forward pass of a two-class head on every token, which the counter also takes for
-    classification.
-    """
+    """Forward pass of a two-class head on every token, and of classification."""
     hidden = encoder.hidden
     return seq * (2 * hidden * hidden + hidden + ACTIVATION * hidden + 2 * hidden)
 
 
 def _embeddings(encoder: Encoder, seq: int) -> int:
-    """Per token."""
+    """Forward FLOPs per token."""
     hidden, embedding = encoder.hidden, encoder.embedding
     lookup = 2 * embedding * encoder.vocab_size + 2 * embedding * (seq + SEGMENTS)
     after = 2 * embedding + (LAYER_NORM + DROPOUT) * embedding
@@ -58,7 +56,7 @@ def _embeddings(encoder: Encoder, seq: int) -> int:
 
 
 def _layer(encoder: Encoder, widths: LayerWidths, seq: int) -> int:
-    """Per token."""
+    """Forward FLOPs per token."""
     hidden, inner, heads = encoder.hidden, widths.ffn, widths.heads
     width = heads * widths.head_dim
     attention = (

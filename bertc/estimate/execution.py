@@ -1,4 +1,4 @@
-"""How operations run: on which kind of device, in which arithmetic, compiled or not."""
+"""Execution settings of operations: device kind, precision, compiled or eager."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ FP32 = 4
 
 @dataclass(frozen=True)
 class Execution:
-    """Activations are ``precision``, weights always fp32."""
+    """Device kind, activation precision and compilation; weights are always fp32."""
 
     device: DeviceKind
     precision: Literal["fp32", "bf16"]
@@ -18,12 +18,12 @@ class Execution:
 
     @property
     def value_bytes(self) -> int:
-        """Of an activation."""
+        """Bytes per activation element."""
         return 2 if self.precision == "bf16" else FP32
 
     @property
     def mask_bytes(self) -> int:
-        """Of a dropout mask, an element: a GPU's are bytes, an eager CPU keeps a seed alone."""
+        """Bytes per element of a dropout mask: 1 on a GPU; an eager CPU saves only the seed."""
         if self.device != "cpu":
             return 1
         return self.value_bytes if self.compiled else 0

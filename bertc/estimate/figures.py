@@ -8,20 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 from bertc.diagnostics import UsageError
 
 Convention = Literal["exact", "electra", "6n"]
-"""How FLOPs are counted.
+"""Rules for counting FLOPs.
 
 ``exact``: what bertc executes; a multiply-add is 2, backward is twice forward, table lookups are
 nothing, the vocabulary projection works on predicted positions only. ``electra``: the rules of
-ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets.
-"""
+ELECTRA's published counter. ``6n``: 6 x tokens x the weights that a token meets."""
 CONVENTIONS: tuple[Convention, ...] = ("exact", "electra", "6n")
 
 
 def convention_named(name: str) -> Convention:
-    """The convention of that name.
+    """Parse the name of a convention.
 
     Raises:
-        UsageError: if there is none.
+        UsageError: if there is no such convention.
     """
     for convention in CONVENTIONS:
         if convention == name.lower():
@@ -34,10 +33,10 @@ class _Figures(BaseModel):
 
 
 class Parameters(_Figures):
-    """Trainable weights: shared ones once, but in ``applied`` once for every layer that uses them.
+    """Number of trainable weights; tied and shared tensors count once, in ``applied`` once per use.
 
-    ``encoder`` is embeddings + layers + pooler; ``generator`` what it has beside them, if there is
-    one; ``total`` is both + heads; tied tables count once. ``by_part`` adds up to ``total``.
+    ``encoder`` is embeddings + layers + pooler; ``generator`` is what a generator adds to them;
+    ``total`` is both + heads. ``by_part`` sums to ``total``.
     """
 
     encoder: int
@@ -52,8 +51,8 @@ class Parameters(_Figures):
 
 
 class Flops(_Figures):
-    """Floating-point operations in one convention. Of a run of several stages: its mean example
-    and its mean step.
+    """Floating-point operations in one convention; for a run of several stages, per mean example
+    and step.
     """
 
     convention: Convention
@@ -64,15 +63,15 @@ class Flops(_Figures):
 
 
 class Memory(_Figures):
-    """Bytes on the device. ``peak_bytes`` are in use at the fullest moment of training.
+    """Bytes on the device; ``peak_bytes`` is the maximum during a training step.
 
-    ``activations_bytes`` is what forward leaves for backward. Backward lets go of it while it makes
-    the gradients, so that the peak can be less than the sum; products under way, copies of weights
-    and the batch can make it more. ``recompute``: of a layer only the input is kept.
+    ``activations_bytes`` is what forward saves for backward. The peak can be lower than the sum,
+    since backward frees activations while it allocates gradients, or higher, by temporaries, copies
+    of weights and the batch. ``recompute``: only the input of each layer is saved.
 
-    ``microbatch`` is the number of examples whose activations are counted: what the spec sets, or
-    the most that fit, at most the batch. ``largest_microbatch`` is the most that fit whatever the
-    batch; 0 if not even one does.
+    ``microbatch`` is the number of examples the figures assume: the spec's, or the largest that
+    fits, at most the batch. ``largest_microbatch`` is the largest that fits regardless of the
+    batch; 0 if none does.
     """
 
     weights_bytes: int
@@ -86,9 +85,10 @@ class Memory(_Figures):
 
 
 class Time(_Figures):
-    """Seconds on a named device, of whose peak products get ``product_share``, as ``source`` says.
+    """Seconds on a named device, assuming that matmuls reach ``product_share`` of its peak FLOP/s.
 
-    ``assumed_mfu`` is what that leaves useful FLOPs with all that a step does beside products.
+    ``source`` says where that share comes from. ``assumed_mfu`` is the resulting share of useful
+    FLOPs, with everything a step does besides matmuls included.
     """
 
     device: str
@@ -105,8 +105,9 @@ class Time(_Figures):
 
 
 class Spread(_Figures):
-    """How a run is spread over devices, ``per_host`` of them a machine; memory is then of one of
-    them, and ``communication_seconds`` of a step are spent waiting for the others.
+    """Distribution of a run over devices, ``per_host`` to a machine.
+
+    Memory is then per device; ``communication_seconds`` is the wait per step for other devices.
     """
 
     devices: int
@@ -116,11 +117,11 @@ class Spread(_Figures):
 
 
 class PartCost(_Figures):
-    """What one part of a network, or of a step, takes: time by what bounds it, and memory.
+    """Cost of one part of a network or step: seconds by bound, and bytes.
 
-    ``state_bytes`` are weights with their gradients, of the optimiser its moments;
-    ``activations_bytes`` what forward leaves for backward. Start-up on a GPU is what launching
-    takes beyond the time that the device works.
+    ``state_bytes`` is weights and gradients, for the optimiser its moments; ``activations_bytes``
+    is what forward saves for backward. On a GPU ``start_seconds`` is launch time beyond the
+    device's own work.
     """
 
     part: str
@@ -133,9 +134,9 @@ class PartCost(_Figures):
 
 
 class StageEstimate(_Figures):
-    """What one stage costs; ``parameters`` are those that the stage trains.
+    """Cost of one stage; ``parameters`` counts the weights that it trains.
 
-    FLOPs and time are of rows of ``row_tokens``: of text ``seq``, of tasks their mean.
+    FLOPs and time assume ``row_tokens`` per row: ``seq`` for text, the mean length for tasks.
     """
 
     name: str
@@ -151,10 +152,11 @@ class StageEstimate(_Figures):
 
 
 class FromStart(_Figures):
-    """A run that grows beside one that trains the last stage's network all along.
+    """Comparison of a growing run with training the last stage's network from the start.
 
-    ``flops_total`` and ``seconds_total`` are of the same steps; the FLOPs of the run that grows pay
-    for ``steps_of_same_flops`` of them, with the mean step, in ``seconds_of_same_flops``.
+    ``flops_total`` and ``seconds_total`` are of the same number of steps without growing.
+    ``steps_of_same_flops`` is how many such steps the growing run's FLOPs would pay for, at the
+    mean cost of a step, taking ``seconds_of_same_flops``.
     """
 
     layers: int
@@ -165,7 +167,7 @@ class FromStart(_Figures):
 
 
 class Estimate(_Figures):
-    """What a whole program costs: sums over its stages, and the memory of the fullest one."""
+    """Cost of a whole program: sums over stages, and the memory of the stage that needs most."""
 
     format_version: Annotated[Literal[1], Field(serialization_alias="schema")] = 1
     name: str
@@ -185,19 +187,19 @@ class Estimate(_Figures):
         return as_table([self])
 
     def __repr__(self) -> str:
-        """The same, for who looks at it in a Python shell."""
+        """The same table, for a Python shell."""
         return str(self)
 
     def _repr_html_(self) -> str:
-        """The same in a notebook, in columns."""
+        """The same table as HTML, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:
         """The estimate as plain values, under the names of the published schema.
 
-        With ``where`` also what each part of a stage takes.
+        ``where`` adds the cost of each part of a stage.
         """
-        # What there is not is not spoken of.
+        # Omit absent fields.
         left_out: dict[str, Any] = {
             name: True for name in ("spread", "from_start") if getattr(self, name) is None
         }

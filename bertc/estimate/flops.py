@@ -11,11 +11,11 @@ from bertc.estimate.rules import cost
 from bertc.ir.program.resolved import Stage
 
 ANY = Execution("cpu", "fp32", compiled=False)
-"""FLOPs do not depend on it."""
+"""Any settings do, since FLOPs do not depend on them."""
 
 
 class Executed(NamedTuple):
-    """FLOPs of products for one example; ``layers`` run once more where they are recomputed."""
+    """Matmul FLOPs per example; ``layers`` is one more forward of them, if they are recomputed."""
 
     forward: int
     train: int
@@ -25,10 +25,10 @@ class Executed(NamedTuple):
 def stage_flops(
     stage: Stage, parameters: Parameters, executed: Executed, convention: Convention
 ) -> Flops:
-    """One stage in one convention; ``parameters`` are those that the stage trains.
+    """FLOPs of one stage in one convention; ``parameters`` counts the weights that it trains.
 
-    ``executed`` is what ``executed_flops`` says. Recomputing is no useful work: it takes time, and
-    is not counted here.
+    ``executed`` comes from ``executed_flops``. Recomputation is not useful work, so it is excluded
+    here and counted only in time.
     """
     match convention:
         case "exact":
@@ -55,7 +55,7 @@ def stage_flops(
 
 
 def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
-    """The sum over stages, with its mean example and mean step."""
+    """Sum over stages, with the mean example and the mean step."""
     steps = sum(stage.steps for stage in stages)
     examples = sum(stage.steps * stage.batch for stage in stages)
     forward = sum(
@@ -73,10 +73,10 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
 
 
 def executed_flops(stage: Stage, examples: int) -> Executed:
-    """Matmuls as ``nn`` and the objectives run them, for one of ``examples`` read at once.
+    """Matmul FLOPs per example, as ``nn`` and the objectives run them on ``examples`` at once.
 
-    What is computed once for all of them counts in part. A network that learns nothing has no
-    backward pass.
+    Work done once per batch is divided among its examples. A network without terms has no backward
+    pass.
     """
     total = train = layers = 0
     for network in stage.networks():
@@ -94,5 +94,5 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
 
 
 def _mean(total: int, count: int) -> int:
-    """To the nearest integer, without passing through a float."""
+    """Nearest integer to the mean, without rounding through a float."""
     return (2 * total + count) // (2 * count)

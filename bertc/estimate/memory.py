@@ -1,4 +1,4 @@
-"""Memory of a training step: its parts, its peak, and what of it fits on a device."""
+"""Memory of a training step: its parts, its peak, and the micro-batch that fits on a device."""
 
 from dataclasses import replace
 
@@ -11,13 +11,14 @@ from bertc.ir.program.resolved import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}
-"""Share of the memory a step may fill. On a GPU the rest is for gaps between the blocks of the
-allocator; on a CPU the C library keeps freed blocks, up to 0.3 of what a step needs
-(docs/performance.md)."""
+"""Share of device memory that a step may use.
+
+GPU: the rest is for fragmentation of the allocator. CPU: the C library holds on to freed blocks, up
+to 0.3 of what a step needs (docs/performance.md)."""
 
 
 def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
-    """One stage; ``parameters`` are those of the whole run."""
+    """Memory of one stage; ``parameters`` counts the whole run's weights."""
     whole = whole_step(stage, parameters, room)
     fit = _fit(whole)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
@@ -36,12 +37,12 @@ def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
 
 
 def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
-    """How many examples fit at once, and whether their layers are recomputed for that."""
+    """The largest micro-batch that fits, and whether that takes recomputing the layers."""
     return _fit(whole_step(stage, parameters, room))
 
 
 def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
-    """The batch at once, and every activation kept; what DDP keeps is as if it accumulated."""
+    """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
     forwards = tuple(
         network.body.operations(call_of(stage, network, stage.rows_an_example))
         for network in stage.networks()
@@ -57,7 +58,7 @@ def _fit(step: Step) -> Fit:
 
 
 def _most(step: Step) -> int:
-    """The most examples at once that fit; 0 if not even one does."""
+    """The largest micro-batch that fits, in examples; 0 if none does."""
     usable = int(_free(step.room) * USABLE[step.room.device])
     largest = _below(step.moments(), usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
@@ -66,7 +67,7 @@ def _most(step: Step) -> int:
 
 
 def _free(room: Room) -> int:
-    """What is left of the memory beside that of CUDA itself and of messages."""
+    """Bytes left beside CUDA's own memory and communication buffers."""
     if room.device != "cuda":
         return room.memory_bytes
     return (
@@ -77,7 +78,7 @@ def _free(room: Room) -> int:
 
 
 def _below(moments: tuple[Moment, ...], usable: int) -> int:
-    """Where the first of the moments fills the memory; what grows with no example just must fit."""
+    """The largest micro-batch for which every memory point fits; constant points must fit too."""
     if any(moment.fixed > usable for moment in moments):
         return 0
     return min((usable - m.fixed) // m.per_example for m in moments if m.per_example)

@@ -1,10 +1,10 @@
-"""The moments of a training step at which its memory may be fullest, in the order they come.
+"""Points of a training step at which memory may peak, in time order.
 
-Backward lets go of what a layer kept while it adds the gradients of that layer's weights, so the
-peak is wherever their sum is largest: at the scores over the vocabulary, within a layer, at the
-gradient of the token table, or at the update. What is kept is what autograd keeps without a
-compiler: the inputs of every product, norm and activation, dropout masks, the weights as cast, and
-the scores at predicted positions.
+Backward frees a layer's saved activations while it adds that layer's gradients, so the peak is
+wherever their sum is largest: at the vocabulary scores, within a layer, at the gradient of the
+token table, or at the update. Saved activations are autograd's without a compiler: inputs of every
+product, norm and activation, dropout masks, weights cast to bf16, and the scores at predicted
+positions.
 """
 
 from collections.abc import Iterator
@@ -24,15 +24,16 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
 MOMENTS_BYTES = 8
-"""Per weight: two moments in fp32 (Adam, LAMB)."""
+"""Bytes per weight of optimiser state: two fp32 moments (Adam, LAMB)."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
-"""Scores that the cross entropy of an eager step turns into fp32 at once; on a CPU a row or, where
-no compiler is, 2 MB."""
+"""Number of scores that the eager cross entropy casts to fp32 at once.
+
+On a CPU it is a row or, without a compiler, 2 MB."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Bytes in use at one point of a step: whatever the micro-batch, and for each example of it."""
+    """Bytes in use at one point of a step: a fixed part, and a part per example."""
 
     fixed: int
     per_example: int
@@ -41,13 +42,13 @@ class Moment:
         return Moment(self.fixed + other.fixed, self.per_example + other.per_example)
 
     def at(self, examples: int) -> int:
-        """With that many examples at once."""
+        """Bytes with ``examples`` at once."""
         return self.fixed + examples * self.per_example
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One network's part of a step: what it has in memory from its forward to its backward."""
+    """Memory of one network from its forward to its backward pass."""
 
     stage: Stage
     network: Network
@@ -58,19 +59,19 @@ class Pass:
 
     @property
     def encoder(self) -> Encoder:
-        """The network itself."""
+        """The network's body."""
         return self.network.body
 
     @cached_property
     def kept(self) -> int:
-        """Bytes that forward leaves of one example for backward."""
+        """Bytes that forward saves for backward, per example."""
         if not self.network.terms:
             return self.body_kept
         return self.body_kept + kept_by(self.network.head_operations(1), self.room.how)
 
     @cached_property
     def body_kept(self) -> int:
-        """Of them those without the heads'."""
+        """The same without the heads, in bytes."""
         if not self.network.terms:
             return 0
         how, forward = self.room.how, self.forward
@@ -81,7 +82,9 @@ class Pass:
 
     @property
     def states(self) -> int:
-        """Bytes of what the network makes of one example: one head alone takes it as it is."""
+        """Bytes of the output states per example; 0 where a single head reads them without a
+        gather.
+        """
         asked, stage = self.network.asked, self.stage
         if asked is not None and len(self.network.terms) == 1:
             return 0
@@ -90,20 +93,20 @@ class Pass:
 
     @property
     def input(self) -> int:
-        """Of a layer."""
+        """Bytes of a layer's input, per example."""
         rows = self.stage.rows_an_example
         return rows * self.stage.seq * self.encoder.hidden * self.room.how.value_bytes
 
     @cached_property
     def copies(self) -> int:
-        """Of the layers' weights, kept from forward on."""
+        """Bytes of the layers' bf16 weight copies, held from forward to backward."""
         if self.recompute or not self.network.terms:
             return 0
         return sum(block.copies for layer in self.layers for block in layer)
 
     @cached_property
     def heads(self) -> int:
-        """Weights of its heads, and of what they read beside the states."""
+        """Number of weights of the heads and the pooler."""
         weights = {  # terms may share a head
             weight.name: weight.numel
             for term in self.network.terms
@@ -113,32 +116,33 @@ class Pass:
 
     @cached_property
     def reads(self) -> int:
-        """Heads over the vocabulary."""
+        """Number of heads that use the token table as their projection."""
         return self.network.vocabulary_heads
 
     @property
     def table(self) -> int:
-        """Numbers in the token table."""
+        """Number of elements of the token table."""
         return self.encoder.table_elements
 
     @property
     def scores(self) -> int:
-        """Of one example."""
+        """Number of vocabulary scores per example."""
         return self.encoder.scores(self.stage.predictions())
 
     @cached_property
     def gradients(self) -> int:
-        """Bytes of the gradients of its own layers and heads."""
+        """Bytes of the gradients of the network's own layers and heads."""
         owned = {block.owner: block.weights for layer in self.layers for block in layer}
         return sum(owned.values()) + self.heads * FP32
 
 
 @dataclass(frozen=True)
 class Step:
-    """What the memory of a step follows from. ``parameters`` are those of the whole run.
+    """The facts that the memory of a step depends on; ``parameters`` counts the whole run's
+    weights.
 
-    ``accumulating``: the gradients of earlier micro-batches are there. ``recompute``: a layer keeps
-    its input alone, and the rest is computed anew when backward comes to it.
+    ``accumulating``: gradients of earlier micro-batches exist. ``recompute``: a layer saves only
+    its input and repeats its forward during backward.
     """
 
     stage: Stage
@@ -150,7 +154,7 @@ class Step:
 
     @cached_property
     def passes(self) -> tuple[Pass, ...]:
-        """Of the networks, in the order in which they read."""
+        """One entry per network, in the order of their forward passes."""
         return tuple(
             Pass(
                 self.stage,
@@ -165,19 +169,19 @@ class Step:
 
     @cached_property
     def kept(self) -> int:
-        """Bytes that forward leaves of one example for backward."""
+        """Bytes that forward saves for backward, per example, over all networks."""
         return sum(one.kept for one in self.passes)
 
     def moments(self) -> tuple[Moment, ...]:
-        """In the order of time: backward comes to the networks from the last one on."""
+        """All memory points in time order; backward visits the networks last to first."""
         found = []
         for place, one in enumerate(self.passes):
             earlier, later = self.passes[:place], self.passes[place + 1 :]
-            # Those that read earlier still have all they kept; those that read later, gradients.
+            # Earlier networks still hold all saved activations; later ones already have gradients.
             fixed = self._start + sum(each.copies for each in earlier)
             if not self.accumulating:
                 fixed += sum(each.gradients for each in later)
-            # The gradient of a table that both read waits until both have added to it.
+            # The gradient of a shared token table lives until both networks have added to it.
             fixed += sum(each.table * FP32 for each in later[:1])
             others = Moment(fixed, sum(each.kept for each in earlier))
             own = (*self._scores(one), *(self._layers(one) if one.network.terms else ()))
@@ -186,7 +190,7 @@ class Step:
 
     @cached_property
     def _start(self) -> int:
-        """Weights, moments, the batch, and the gradients of earlier micro-batches."""
+        """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
         workspace = CUBLAS_BYTES if self.room.device == "cuda" else 0
@@ -194,7 +198,7 @@ class Step:
         return states + workspace + batch
 
     def _scores(self, one: Pass) -> Iterator[Moment]:
-        """At the scores, and where the gradient of their table becomes fp32."""
+        """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
         room, stage = self.room, self.stage
         fixed = one.copies
         if room.precision == "bf16":
@@ -204,24 +208,24 @@ class Step:
             return
         slope = one.table * room.how.value_bytes
         if room.compiled:
-            # The compiled form makes their gradient beside them, on a CPU through fp32.
+            # Compiled code keeps the scores' gradient beside them, on a CPU in fp32 too.
             beside = room.how.value_bytes + (FP32 if room.device == "cpu" else 0)
             yield Moment(fixed + slope, one.kept + one.scores * beside)
         else:
-            # A chunk before and after its bias is added (in fp32 there is no before), and the last.
+            # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
             at_once = 1 if room.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
             chunks = min((at_once + 1) * CHUNK[room.device], at_once * scores) * FP32
             yield Moment(fixed + max(slope, chunks), one.kept)
         if room.precision == "bf16":
-            # The table as cast is gone by then: its gradient stands in its place.
+            # The bf16 copy of the table is freed by then; its gradient replaces it.
             yield Moment(one.copies + one.table * FP32, one.body_kept)
 
     def _layers(self, one: Pass) -> Iterator[Moment]:
-        """In each block of the layers, the last first."""
+        """Points within each block of the layers, last layer first."""
         left, copied = one.body_kept, one.copies
         gradients = Gradients(one.layers, self.accumulating)
-        # The gradient of the token table waits for its second half until the embeddings' turn.
+        # The token table's gradient from the head lives until the embeddings add theirs.
         fixed = one.table * FP32 if one.reads else 0
         for layer in reversed(one.layers):
             if self.recompute:
@@ -234,11 +238,11 @@ class Step:
             copied -= sum(block.copies for block in layer)
 
     def _end(self) -> Iterator[Moment]:
-        """At the gradient of the token table, dense like the table, and at the update."""
+        """Points at the dense gradient of the token table, and at the optimiser's update."""
         gradients = self.parameters.total * FP32
         first = self.passes[0]
         begun = 0 if self.accumulating else gradients - first.table * FP32
-        # That of a head waits for that of the embeddings.
+        # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.reads else 1
         embedded = self.stage.seq * first.encoder.embedding * FP32
         yield Moment(self._start + begun + halves * first.table * FP32, embedded)
@@ -246,12 +250,14 @@ class Step:
         yield Moment(self._start + held + self._update_bytes(), 0)
 
     def _update_bytes(self) -> int:
-        """What the rule makes of all weights at once: divisors and updates where it is eager."""
+        """Temporary bytes of the update rule over all weights: divisors and updates if it runs
+        eagerly.
+        """
         match self.stage.optimizer:
             case Adam():
                 return 0
             case Lamb():
-                # Compiled it is on a CPU alone.
+                # LAMB's update is compiled on a CPU only.
                 by_tensor = self.room.compiled and self.room.device == "cpu"
                 return self.parameters.total * FP32 * (1 if by_tensor else 2)
             case unreachable:
@@ -259,6 +265,6 @@ class Step:
 
 
 def memory_bytes(stage: Stage, room: Room) -> int:
-    """What the rows of a batch remember, and beside it what they will."""
+    """Bytes of the memory of earlier segments (Transformer-XL), and of the one being written."""
     layer = stage.batch * stage.memory * stage.encoder.hidden
     return 2 * stage.encoder.depth * layer * room.how.value_bytes

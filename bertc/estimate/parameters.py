@@ -1,4 +1,4 @@
-"""Counting weights: sums over the weight table, shared tensors once and as applied."""
+"""Weight counts: sums over the weight table, shared tensors once and once per use."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,14 +10,14 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
 Tally = Counter[str]
-"""Weights by part."""
+"""Number of weights by part."""
 
 
 def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Parameters:
-    """The weights of a stage's networks and of the heads of ``terms``.
+    """Count the weights of a stage's networks and of the heads of ``terms``.
 
-    With ``trained`` of those networks alone that the stage trains. Layers of equal widths are
-    counted once and multiplied, so that the cost does not grow with depth.
+    ``trained`` counts only networks that this stage trains. Layers of equal widths are counted once
+    and multiplied, so the cost does not grow with depth.
     """
     # Terms may share a head.
     heads = _tally(
@@ -33,7 +33,7 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:
         own, again = _body(network)
-        # What is tied to a network that is not counted is counted here.
+        # Count a tied tensor here if the network that owns it is not counted.
         own += _tally(w for w in _tied(network) if network.owner(w.name) not in names)
         applied += again
         if network.role == "trained":
@@ -56,7 +56,7 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
 
 
 def _body(network: Network) -> tuple[Tally, Tally]:
-    """A network without heads and without what is tied, shared weights once and as applied."""
+    """Weights of a network without heads and tied tensors: shared ones once, and once per use."""
     once, applied, tied = Tally(), Tally(), _tally(_tied(network))
     for weights, stored, times in network.body.counted_weights():
         for part, numel in _tally(weights).items():
@@ -66,7 +66,7 @@ def _body(network: Network) -> tuple[Tally, Tally]:
 
 
 def _tied(network: Network) -> tuple[Weight, ...]:
-    """What a network has of another one."""
+    """Weights that a network takes from another one."""
     weights = network.body.weights() if network.ties else ()
     return tuple(w for w in weights if network.owner(w.name) != network.name)
 

@@ -1,7 +1,7 @@
-"""One rule for each operation: its floating-point operations, its memory, and what it moves.
+"""Cost rule of each operation: FLOPs, memory and memory traffic.
 
-What is kept for backward is what autograd keeps without a compiler: the inputs of every product,
-norm and activation, probabilities where no kernel is fused, and dropout masks.
+Bytes saved for backward are autograd's without a compiler: inputs of every product, norm and
+activation, attention probabilities where no fused kernel runs, and dropout masks.
 """
 
 from dataclasses import dataclass, replace
@@ -12,18 +12,18 @@ from bertc.estimate.execution import FP32, Execution
 from bertc.ir import operation as op
 
 FLASH_BLOCK, FLASH_WIDTH = 128, 32
-"""Tokens that FlashAttention's backward takes at once, to multiples of which sequences are rounded
-up, and numbers of a head, which are too (FlashAttention 2, flash_api.cpp)."""
+"""Block size in tokens, and multiple of the head width, to which FlashAttention's backward rounds
+up (FlashAttention 2, flash_api.cpp)."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one operation. ``flops`` are of forward, ``train_flops`` with those of backward.
+    """Cost of one operation; ``flops`` of forward, ``train_flops`` of forward and backward.
 
-    Bytes ``kept`` live from forward to backward, ``transient`` ones while backward is at its block,
-    ``copies`` are of weights and kept whatever the rows. ``moved`` are read and written by forward
-    and backward, ``elements`` what ``function`` is computed for, ``starts`` the kernels that a host
-    asks for, as torch dispatches them without a compiler.
+    Bytes ``kept`` live from forward to backward, ``transient`` ones during the backward of their
+    block; ``copies`` are of weights, independent of the number of rows. ``moved`` is bytes read and
+    written by forward and backward, ``elements`` the number of elements ``function`` is applied to,
+    ``starts`` the number of kernels that eager torch launches.
     """
 
     flops: int = 0
@@ -39,7 +39,7 @@ class Cost:
 
 @lru_cache(maxsize=4096)
 def cost(operation: op.Operation, how: Execution) -> Cost:
-    """What one operation costs."""
+    """Cost of one operation under the given settings."""
     match operation:
         case op.Product():
             return _product(operation, how)
@@ -65,12 +65,12 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             moved = 4 * elements * how.value_bytes
             return Cost(kept=saved, transient=saved, moved=moved, starts=2)
         case op.Lookup(rows, width, table_rows):
-            # Vectors are fp32. The gradient of a table is as large as the table, and added to.
+            # Table rows are fp32. The gradient is dense, as large as the table, and accumulated.
             elements = (rows + table_rows) * width
             moved = (5 * rows + 4 * table_rows) * width * FP32
             return Cost(moved=moved, function="lookup", elements=elements, starts=6)
         case op.VocabularyLoss(rows, vocab):
-            # Read and turned into their own gradient; a compiler writes and reads that once more.
+            # Scores are read and overwritten by their gradient; compiled code moves them once more.
             scores = rows * vocab
             passes = 4 if how.compiled else 2
             moved = passes * scores * how.value_bytes
@@ -83,7 +83,7 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
 
 
 def _product(product: op.Product, how: Execution) -> Cost:
-    """A multiply-add counts 2; backward makes the gradients of both factors that have one."""
+    """Matmul: 2 FLOPs per multiply-add; backward: a gradient for each non-constant factor."""
     rows, inner, columns = product.rows, product.inner, product.columns
     flops = 2 * rows * inner * columns * product.times
     joined = product.maps > 1 and how.precision == "fp32" and not how.compiled
@@ -99,14 +99,16 @@ def _product(product: op.Product, how: Execution) -> Cost:
 
 
 def _norm(norm: op.Norm, how: Execution) -> Cost:
-    """A fused one moves its inputs and results once each way; eager GPUs have a kernel a part."""
+    """Norm: fused, it moves inputs and outputs once each way; eager GPUs launch a kernel per
+    operation.
+    """
     elements = norm.rows * norm.width
     saved = elements * how.value_bytes * norm.keeps_input
     masks = elements * how.mask_bytes * norm.dropout
     fused = how.compiled or how.device == "cpu"
     passes = 5 + (3 if fused else 4 + 2 * norm.dropout) * norm.residual
     return Cost(
-        kept=saved + masks + 2 * norm.rows * FP32,  # a mean and a deviation a row
+        kept=saved + masks + 2 * norm.rows * FP32,  # a mean and a deviation per row
         moved=passes * elements * how.value_bytes + 2 * masks,
         function="norm of sum" if norm.residual else "norm",
         elements=elements,
@@ -115,7 +117,9 @@ def _norm(norm: op.Norm, how: Execution) -> Cost:
 
 
 def _attention(attention: op.Attention, how: Execution) -> Cost:
-    """Queries, keys and values are kept, and the probabilities or a sum for each of them."""
+    """Attention: saves queries, keys and values, and the probabilities, or if fused a sum per
+    query.
+    """
     rows, queries, keys = attention.rows, attention.queries, attention.keys
     inner = attention.heads * attention.head_dim
     scores = rows * attention.heads * queries * keys
@@ -131,7 +135,7 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         elements=scores,
         starts=11 if fused else 20,
     )
-    if attention.mask == "scores":  # their gradients, those of what was added and of its factors
+    if attention.mask == "scores":  # gradients of the scores, of the added bias and of its factors
         kept += scores * how.value_bytes + masks
         return replace(found, kept=kept, transient=4 * scores * how.value_bytes)
     if not fused:
@@ -139,29 +143,29 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         transient = scores + rows * keys * inner
         return replace(found, kept=kept, transient=transient * how.value_bytes)
     kept += rows * attention.heads * queries * FP32
-    if attention.mask == "targets":  # its mask as numbers, and the result with nothing where empty
+    if attention.mask == "targets":  # its mask and zeroed output
         kept += rows * queries * (keys + inner) * how.value_bytes
     transient = rows * (2 * keys + queries) * inner * how.value_bytes
     if how.device == "cuda" and how.precision == "bf16":
         end_to_end = attention.mask == "keys" and not attention.dropout
         places = attention.sequences if end_to_end else 0
         transient += rows * flash_bytes(keys, attention.heads, attention.head_dim, places)
-        if attention.sequences and not end_to_end:  # the mask of packed rows as numbers
+        if attention.sequences and not end_to_end:  # mask of packed rows
             kept += rows * queries * keys * how.value_bytes
     return replace(found, kept=kept, transient=transient)
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:
-    """Whether one kernel does it: a CPU has none with dropout, and Apple's is not used."""
+    """Tell whether one fused kernel runs: a CPU has none with dropout, and Apple's is not used."""
     if how.device == "mps":
         return False
     return not (how.device == "cpu" and attention.dropout)
 
 
 def flash_bytes(seq: int, heads: int, head_dim: int, sequences: int) -> int:
-    """Of a row in backward: gradients of its queries added up in fp32, and a sum a query.
+    """Bytes per row in backward: gradients of queries in fp32, and a sum per query.
 
-    ``sequences``, empty ones too, where they lie end to end in a row; 0 where a row is one.
+    ``sequences`` is the number of packed sequences, empty ones included; 0 for unpacked rows.
     """
     tokens = seq + FLASH_BLOCK * sequences if sequences else -(-seq // FLASH_BLOCK) * FLASH_BLOCK
     return FP32 * tokens * heads * (-(-head_dim // FLASH_WIDTH) * FLASH_WIDTH + 1)

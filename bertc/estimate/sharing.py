@@ -1,4 +1,4 @@
-"""What one of several processes holds and waits for: memory a device, and talk between devices."""
+"""Several processes: memory per device, and the time of communication between devices."""
 
 from dataclasses import dataclass, replace
 
@@ -13,11 +13,11 @@ from bertc.planning.plan import Fit
 from bertc.planning.world import Layout, World, lay_out
 
 STATE_BYTES = 2 * FP32 + MOMENTS_BYTES
-"""A weight with its gradient and moments."""
+"""Bytes per weight: itself, its gradient and its moments."""
 NETWORK_BYTES = 50e9
-"""A second, each way, between machines, for each device: InfiniBand NDR, 400 Gb/s."""
+"""Bytes per second, each way, between machines, per device: InfiniBand NDR, 400 Gb/s."""
 LINK_SHARE = 0.8
-"""Of what a link promises, what large messages are assumed to get."""
+"""Assumed share of a link's nominal bandwidth that large messages reach."""
 TALK_SOURCE = (
     "Messages: fp32 in rings, at 0.8 of NVLink, PCIe or main memory within a machine of up to 8\n"
     "devices and of 400 Gb/s a device between machines, none of it hidden behind computing."
@@ -25,7 +25,7 @@ TALK_SOURCE = (
 
 
 def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -> Layout:
-    """How the state of ``total`` weights lies on devices of ``memory_bytes``.
+    """Distribute the state of ``total`` weights over devices of ``memory_bytes``.
 
     Raises:
         UsageError: if there are more processes than examples in a batch.
@@ -34,7 +34,9 @@ def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -
 
 
 def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Memory:
-    """One stage in the process with the most examples; ``parameters`` are those of the run."""
+    """Memory of one stage in the process with the most examples; ``parameters`` counts the whole
+    run.
+    """
     own, held = _own(stage, layout), _held(stage, parameters, layout)
     memory = stage_memory(own, parameters, held.wider(room))
     return memory.model_copy(
@@ -47,16 +49,16 @@ def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Lay
 
 
 def process_fit(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Fit:
-    """What of one stage fits in the process with the most examples."""
+    """The largest micro-batch of one stage in the process with the most examples."""
     held = _held(stage, parameters, layout)
     return stage_fit(_own(stage, layout), parameters, held.wider(room))
 
 
 @dataclass(frozen=True)
 class _Held:
-    """Bytes of weights and moments in one process, and what other processes hold in its stead.
+    """Bytes of weights and moments in one process, and bytes that sharding spares it.
 
-    Gradients are counted whole: that they are while micro-batches add up, and at most otherwise.
+    Gradients are counted unsharded: exact while micro-batches accumulate, else an upper bound.
     """
 
     weights: int
@@ -64,7 +66,7 @@ class _Held:
     spared: int
 
     def wider(self, room: Room) -> Room:
-        """What other devices hold is room here."""
+        """Add the spared bytes to the device's memory."""
         spared = int(self.spared / USABLE[room.device])
         return replace(room, memory_bytes=room.memory_bytes + spared)
 
@@ -77,15 +79,15 @@ def _own(stage: Stage, layout: Layout) -> Stage:
 
 
 def _held(stage: Stage, parameters: Parameters, layout: Layout) -> _Held:
-    """Sharded, weights outside the layers are whole while a step runs, and two parts of a layer.
+    """Bytes per process; sharded, weights outside the layers and two parts of a layer are gathered.
 
-    One of them is in use and one on its way.
+    Of the two parts, one is in use and the next is being gathered.
     """
     total = parameters.total
     if not layout.sharded:
         return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
     parts = stage.encoder.num_parts
-    # Those of other networks are cut too; the two in use are taken to be the encoder's.
+    # Other networks are sharded too; the two gathered parts are assumed to be the main encoder's.
     cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm"))
     whole = total - cut + min(cut, 2 * parameters.layers // parts)
     weights = FP32 * (total // layout.shards + whole)
@@ -96,10 +98,10 @@ def _held(stage: Stage, parameters: Parameters, layout: Layout) -> _Held:
 def step_communication(
     stage: Stage, total: int, microbatch: int, layout: Layout, device: Device
 ) -> float:
-    """Seconds a step that the messages about ``total`` weights take by themselves.
+    """Seconds per step of communication about ``total`` weights, not overlapped with compute.
 
     A ring moves (n - 1) / n of a tensor for an all-gather or a reduce-scatter, twice that for an
-    all-reduce. Sharded weights are gathered for forward and again for backward of every
+    all-reduce. Sharded weights are gathered for the forward and again for the backward of every
     micro-batch; gradients are reduced once.
     """
     world = layout.world

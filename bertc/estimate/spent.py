@@ -1,6 +1,6 @@
-"""Where the time of a step goes: a walk over its operations, part by part.
+"""Seconds of a step by part: a walk over its operations.
 
-An operation takes the larger of its arithmetic and its memory traffic, and what starting it costs.
+An operation takes the larger of its arithmetic time and its memory time, plus its start cost.
 """
 
 from collections import defaultdict
@@ -19,20 +19,21 @@ from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
 FORWARD_ALONE = 0.4
-"""Of what an operation other than a product moves and computes, forward's part."""
+"""Forward's share of the time of an operation other than a matmul."""
 STARTS_OF_A_LOSS, STARTS_OF_A_STEP = 43, 120
-"""Kernels that gather states and count hits, for each network; that mask, check and update."""
+"""Kernels of a network's loss (gathering states, counting hits), and of a step (masking, checks,
+update)."""
 NORM_BYTES = FP32
-"""To read a gradient for its norm."""
+"""Bytes read per weight for the gradient norm."""
 UPDATE_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
-"""Bytes a weight: Adam reads four numbers and writes three; LAMB's norms and updates are apart."""
+"""Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms."""
 LOADED_TOKENS = 20e6
-"""Tokens a second that a core fetches and masks (docs/performance.md)."""
+"""Tokens per second that one core fetches and masks (docs/performance.md)."""
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds, by what they go into."""
+    """Seconds by cause: arithmetic, memory traffic, start costs."""
 
     arithmetic: float = 0.0
     memory: float = 0.0
@@ -46,12 +47,12 @@ class Spent:
         )
 
     def times(self, count: float) -> "Spent":
-        """``count`` of it."""
+        """These seconds ``count`` times."""
         return Spent(count * self.arithmetic, count * self.memory, count * self.starts)
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The sum of the three."""
         return self.arithmetic + self.memory + self.starts
 
 
@@ -67,7 +68,7 @@ def microbatch_spent(
     accumulating: bool,
     recompute: bool,
 ) -> ByPart:
-    """Forward and backward of so many rows in all networks."""
+    """Forward and backward of ``rows`` rows in all networks."""
     found: ByPart = defaultdict(Spent)
     for network in stage.networks():
         learns = bool(network.terms)
@@ -86,7 +87,7 @@ def microbatch_spent(
 
 
 def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
-    """The update of so many weights, and the batch."""
+    """Update of ``weights`` weights, and preparation of the batch."""
     match stage.optimizer:
         case Adam():
             kind = "adam"
@@ -98,7 +99,7 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
     update = weights / device.rates.optimizers[kind] if device.rates else 0.0
     update += weights * NORM_BYTES / device.bandwidth if device.rates else 0.0
     starts = STARTS_OF_A_STEP * device.seconds_a_start
-    # A GPU masks what a thread beside it fetched.
+    # On a GPU a background thread prefetches, so only a CPU pays for it here.
     tokens = stage.tokens_per_step if device.kind == "cpu" else 0
     return {
         "optimiser": Spent(memory=max(moved, update), starts=starts),
@@ -107,14 +108,14 @@ def step_spent(stage: Stage, weights: int, device: Device) -> ByPart:
 
 
 def total(parts: Mapping[str, Spent]) -> Spent:
-    """The sum over parts."""
+    """Sum over parts."""
     return sum(parts.values(), Spent())
 
 
 def _parts(
     stage: Stage, network: Network, passed: op.Forward, rows: int
 ) -> Iterator[tuple[str, int, op.Operations]]:
-    """Parts of a network with the weights that each application casts."""
+    """Parts of a network: name, number of weights cast per use, operations."""
     encoder = network.body
     narrow = sum(w.numel for w in encoder.embedding_weights() if w.role == "matrix")
     yield "embeddings", narrow, passed.embeddings
@@ -129,7 +130,7 @@ def _parts(
 
 
 def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
-    """Forward and backward."""
+    """Time of forward and backward of one operation."""
     found = cost(operation, how)
     arithmetic = _arithmetic(operation, found, how, device)
     memory = found.moved / device.bandwidth
@@ -165,7 +166,7 @@ def _arithmetic(operation: op.Operation, found: Cost, how: Execution, device: De
 def _of_weights(
     weights: int, how: Execution, device: Device, learns: bool, accumulating: bool
 ) -> Spent:
-    """Casts of weights and of their gradients, and adding up gradients."""
+    """Time of casting weights and gradients, and of accumulating gradients."""
     cast = FP32 + how.value_bytes if how.precision == "bf16" else 0
     moved = (1 + learns) * cast + 3 * FP32 * (accumulating and learns)
     return Spent(memory=weights * moved / device.bandwidth)

@@ -1,6 +1,6 @@
-"""Estimates for people: one in detail, several side by side, and as JSON.
+"""Estimates as text: one in detail, several side by side, and as JSON.
 
-Plain text: laying out a grid with a library takes three times as long as estimating it.
+Plain text: a table library would take three times as long as the estimate itself.
 """
 
 import json
@@ -23,7 +23,7 @@ def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:
 
 
 def as_table(estimates: Sequence[Estimate]) -> str:
-    """One estimate by part and stage; several side by side, with differences to the first."""
+    """One estimate by part and stage, or several side by side with differences to the first."""
     lines = details(estimates[0]) if len(estimates) == 1 else comparison(estimates)
     fitting = (_does_not_fit(one) for one in estimates)
     return "\n".join((*lines, "", *filter(None, fitting), *assumptions(estimates[0])))
@@ -36,7 +36,7 @@ def _does_not_fit(estimate: Estimate) -> str:
 
 
 def assumptions(estimate: Estimate) -> tuple[str, ...]:
-    """What the figures rest on, a line each."""
+    """The assumptions behind the figures, a line each."""
     spread = estimate.spread
     time = estimate.time
     messages = ", messages counted," if spread else ""
@@ -58,7 +58,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         ),
         f"FLOPs in the {estimate.flops.convention} convention; memory at the largest micro-batch "
         "that fits, or at the spec's own;",
-        "its peak is that of the fullest moment of a step, not the sum of its parts.",
+        "peak memory is the maximum during a step, not the sum of its parts.",
         f"Time on {time.device} without evaluations, products at {time.product_share:.2g} of the "
         f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
         f"{time.source[0].upper()}{time.source[1:]}.",
@@ -66,7 +66,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
 
 
 def details(estimate: Estimate) -> list[str]:
-    """A column for the whole run, and one a stage where there are several."""
+    """A column for the whole run, and one per stage if there are several."""
     stages = estimate.stages if len(estimate.stages) > 1 else ()
     columns: tuple[Estimate | StageEstimate, ...] = (estimate, *stages)
     titles = ["whole run", *(f"stage {stage.name}" for stage in stages)]
@@ -81,7 +81,7 @@ def details(estimate: Estimate) -> list[str]:
 
 
 def _beside_from_start(estimate: Estimate) -> list[str]:
-    """A run that grows beside one that is as deep all along."""
+    """A comparison with training the last stage's network from the start."""
     deep, flops = estimate.from_start, estimate.flops.train_total
     if deep is None:
         return []

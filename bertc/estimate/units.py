@@ -1,4 +1,4 @@
-"""Numbers with units, for people: three digits and a prefix."""
+"""Numbers with units as text: three digits and a prefix."""
 
 
 def count_text(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Where the time and the memory of a step go, part by part, as figures and as a table."""
+"""Time and memory of a step by part, as figures and as a table."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ LABEL, COLUMN = 20, 13
 
 
 def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, ...]:
-    """Of one stage; ``step`` is as it is planned, with so many examples at once."""
+    """Cost of each part of one planned step with ``microbatch`` examples at once."""
     kept, weights = _kept(step), _weights(step)
     total = step.parameters.total
     states = {part: 2 * FP32 * count for part, count in weights.items()}
@@ -41,7 +41,7 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
 
 
 def _kept(step: Step) -> Counter[str]:
-    """Bytes that forward leaves of one example; a recomputed layer leaves its input alone."""
+    """Bytes saved for backward per example, by part; a recomputed layer saves only its input."""
     found: Counter[str] = Counter()
     for one in step.passes:
         if not one.network.terms:
@@ -57,7 +57,7 @@ def _kept(step: Step) -> Counter[str]:
 
 
 def _weights(step: Step) -> dict[str, int]:
-    """Of the whole run's weights those of embeddings and layers; the rest are the heads'."""
+    """Bytes of embeddings and layers by part; the remaining weights belong to heads."""
     by_owner = {
         (at, block.owner): (block.part, block.weights)
         for at, one in enumerate(step.passes)
@@ -71,7 +71,7 @@ def _weights(step: Step) -> dict[str, int]:
 
 
 def where_table(estimates: Iterable[Estimate]) -> str:
-    """A table a stage."""
+    """One table per stage."""
     return "\n\n".join(
         "\n".join(_lines(estimate.name, stage))
         for estimate in estimates

@@ -1,4 +1,4 @@
-"""A trained model put to use: where it is computed."""
+"""Placing a trained model on a device for inference."""
 
 import torch
 
@@ -7,7 +7,7 @@ from bertc.nn import Model
 
 
 def placed(model: Model, device: str) -> None:
-    """Put a model where it is used, in the arithmetic that is fast there."""
+    """Move a model to a device, in the precision that is fast there."""
     run = model.resolved.run.model_copy(update={"device": device})
     plan = make_plan(model.resolved.model_copy(update={"run": run}))
     model.to(plan.device).compute_dtype = (

@@ -1,4 +1,4 @@
-"""Held-out evaluation: loss and accuracy of each objective, beside what guessing would reach.
+"""Held-out evaluation: loss and accuracy of each objective, beside trivial baselines.
 
 Axes: t terms of the objective, v vocabulary.
 """
@@ -27,12 +27,12 @@ from bertc.step.objective import counts, divisors, kinds, remembering, term_weig
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over the held-out predictions, in nats; ``accuracy`` is a part of 1.
+    """Means over the held-out predictions: losses in nats, accuracies as fractions of 1.
 
-    ``unigram_loss`` is the cross-entropy of the very tokens that language modelling was asked for,
-    under their frequencies in the training text: what a model reaches that has learned nothing but
-    how common tokens are. None without language modelling; ``unigram_losses`` has it by objective.
-    ``base_rate`` is the accuracy, in questions of yes or no, of who always says the commoner.
+    ``unigram_loss`` is the cross-entropy of the predicted tokens under the training text's token
+    frequencies: the loss of a model that has learned only those. None without language modelling;
+    ``unigram_losses`` has it by objective. ``base_rate`` is the accuracy, in binary objectives, of
+    always answering the more frequent class.
     """
 
     loss: float
@@ -43,23 +43,24 @@ class Evaluation:
     unigram_losses: dict[str, float] = field(default_factory=dict)
     base_rate: dict[str, float] = field(default_factory=dict)
     languages: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The losses by language (``en``) or direction (``en-fr``), where there are several."""
+    """Losses by language (``en``) or translation direction (``en-fr``), if there are several."""
     scores: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
-    """Of tasks, by the part they are judged by and by metric."""
+    """Scores of tasks, by task, part and metric."""
     always: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The label or tag that all of a part were given ("" of spans: that there is none), by task and
-    part, where it is one: such a model has learned nothing of its examples yet.
-    """
+    """The answer given to every example of a part, by task and part, if they are all equal.
+
+    It is a label, a tag, or "" where no span was found: a sign that the model has learned nothing
+    of its examples yet."""
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a line of metrics."""
+        """The fields of a metrics line."""
         every = ("loss", "losses", "accuracy")
         found = asdict(self).items()
         return {name: value for name, value in found if name in every or value not in (None, {})}
 
 
 def score_lines(evaluation: Evaluation) -> list[str]:
-    """The scores of tasks, a line a part."""
+    """The scores of tasks, one line per part."""
     same = always_lines(evaluation)
     return [
         f"{task} {part}: "
@@ -71,16 +72,18 @@ def score_lines(evaluation: Evaluation) -> list[str]:
 
 
 def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
-    """By task and part the one answer that all examples were given, where it is one."""
+    """A remark by task and part where all examples got the same answer."""
     return {
-        (task, part): f"every answer is {f'`{said}`' if said else 'that there is none'}"
+        (task, part): f"every example got {f'the answer `{said}`' if said else 'no answer'}"
         for task, parts in evaluation.always.items()
         for part, said in parts.items()
     }
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
-    """-log p of every token (v,), p its frequency in the training text with one added to each."""
+    """-log p of every token (v,) in nats; p is its add-one smoothed frequency in the training
+    text.
+    """
     frequency_v = torch.from_numpy(vocabulary.unigram).double()
     count_v = frequency_v * training_tokens + 1
     nats_v = -torch.log(count_v / count_v.sum())
@@ -88,18 +91,20 @@ def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.dev
 
 
 STREAM_ROWS = 8
-"""Rows that held-out text is read in where it runs on: few, so that each has much to remember."""
+"""Rows of held-out text if it is read as streams: few, so that each has a long memory."""
 
 
 def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
-    """Held-out rows read at once by all processes together."""
+    """Number of held-out rows that all processes together evaluate at once."""
     if stage.format.kind in RUNNING:
         return min(stage.batch, max(STREAM_ROWS, ranks.world.size))
     return min(microbatch * ranks.world.size, stage.batch)
 
 
 def counted(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
-    """Held-out batches of so many rows, about ``examples`` in all, as ``progress`` is told."""
+    """Held-out batches of ``rows`` rows, about ``examples`` examples in all; advances
+    ``progress``.
+    """
     progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
     for batch in data.heldout(rows, examples):
         yield batch
@@ -119,16 +124,19 @@ def evaluate(
     seed: int,
     ranks: ProcessGroup,
 ) -> Evaluation:
-    """Evaluate on all of ``batches``, each of one language, of which each process reads its rows.
+    """Evaluate on all of ``batches``, each of one language; every process takes its share of the
+    rows.
 
-    Masks are keyed by example, so they are the same every time. A term that nothing was held out
-    for has no loss. Where a stage has a memory it is empty before the first batch of a language,
-    and each batch goes on from the one before.
+    Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
+    examples has no loss. The memory of a stage is emptied before the first batch of a language and
+    passed on from batch to batch.
 
     Raises:
-        StoppedError: if someone asked the run to stop meanwhile.
+        StoppedError: if a stop was requested meanwhile.
     """
-    totals: dict[str, Tensor] = {}  # by language (5, t): sums, hits, yes, counts, unigram costs
+    totals: dict[
+        str, Tensor
+    ] = {}  # per language (5, t): loss sums, correct, positives, counts, unigram losses
     memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
     prepared = preparing(device)
@@ -140,7 +148,7 @@ def evaluate(
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
             columns = on_device(corrupt(stage, own, tables, mask_key(seed)), device)
             counts_t = counts(stage, [columns])
-            # Of several processes each reads its few rows at once: all are to meet as often.
+            # Each of several processes evaluates its rows at once, so that all make as many calls.
             parts = [columns] if ranks.is_distributed else split(columns, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             if language not in memories:
@@ -155,7 +163,7 @@ def evaluate(
         model.train()
     every = torch.stack(list(totals.values()))
     ranks.add(every)
-    every = every.cpu()  # the one wait for the device in an evaluation
+    every = every.cpu()  # the only device synchronisation of an evaluation
     return _evaluation(stage, dict(zip(totals, every, strict=True)), examples)
 
 
@@ -189,7 +197,7 @@ def _scored(
     memories: list[Memory | None],
     factors_t: Tensor,
 ) -> Tensor:
-    """Sums, hits and yeses (3, t) of a batch's micro-batches; their memories move on in place."""
+    """Loss sums, correct answers and positives (3, t) of a batch; updates ``memories`` in place."""
     total = torch.zeros(3, len(factors_t), device=factors_t.device)
     for index, part in enumerate(parts):
         _, statistics, memories[index] = objective(remembering(part, memories[index]), factors_t)
@@ -198,13 +206,13 @@ def _scored(
 
 
 def named(languages: tuple[str, ...], first: int, second: int) -> str:
-    """A language as ``en``, a direction as ``en-fr``; text of no language is ``other``."""
+    """Name a language as ``en``, a direction as ``en-fr``; ``other`` is text without a language."""
     one, two = ((*languages, "other")[number] for number in (first, second))
     return one if first == second else f"{one}-{two}"
 
 
 def _means(stage: Stage, total: Tensor) -> dict[str, float]:
-    """The loss of every term that has predictions, from its ``totals``."""
+    """Mean loss of every term that has predictions, from its ``totals``."""
     sums, _, _, counted, _ = total.tolist()
     divided_by = divisors(stage, total[3]).tolist()
     terms = zip(kinds(stage), sums, divided_by, counted, strict=True)
@@ -212,6 +220,6 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
 
 
 def _guess(term: Term, columns: Columns, nats_v: Tensor) -> Tensor:
-    """Summed cost of the tokens that a term predicts under the unigram distribution, else 0."""
+    """Summed unigram cost in nats of the tokens that a term predicts; 0 for other terms."""
     found = tensors_of(term.objective).baseline(columns.terms[term.name], nats_v)
     return nats_v.new_zeros(()) if found is None else found

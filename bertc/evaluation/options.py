@@ -1,6 +1,6 @@
-"""How held-out text is read, where not as in training: longer memories, or a window that slides.
+"""Options for reading held-out text otherwise than in training: longer memory, sliding window.
 
-Axes: b windows, w tokens of a window.
+Axes: b windows, w tokens per window.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from bertc.objectives import Columns, Losses, NextTokens
 
 @dataclass(frozen=True)
 class Manner:
-    """What the reader asks for; 0 is as in training, but for a memory, which may be none.
+    """Evaluation options; 0 keeps the training value, and so does ``memory=None``.
 
-    ``clamp``: distances beyond it count as it. ``same_length``: every token sees as many as are
-    remembered, no more where more are at hand. ``sliding``: each token is told from a window of so
-    many before it, read for it alone (Transformer-XL, section 3.2, which makes this comparison).
+    ``clamp``: larger distances count as this one. ``same_length``: every token attends to exactly
+    ``memory`` earlier ones. ``sliding``: each token is predicted from its own window of this many
+    tokens before it (the comparison of Transformer-XL, section 3.2).
     """
 
     seq: int = 0
@@ -36,10 +36,10 @@ class Manner:
     examples: int = 0
 
     def read_by(self, model: Model, stage: Stage) -> Stage:
-        """Make the model read so, and say what stage that makes of one of its run.
+        """Set the model to these options and return the stage changed accordingly.
 
         Raises:
-            UsageError: if text of this stage cannot be read so, saying why.
+            UsageError: if the text of this stage cannot be read so, with the reason.
         """
         memory = stage.memory if self.memory is None else self.memory
         self._refuse(stage, memory)
@@ -51,48 +51,48 @@ class Manner:
         return stage.model_copy(update={"seq": self.seq or stage.seq, "memory": memory})
 
     def refuse_for_tasks(self) -> None:
-        """Refuse what says how text is read, where examples of a task are.
+        """Refuse options about text in the evaluation of a task.
 
         Raises:
-            UsageError: if anything but their number is asked for.
+            UsageError: if any option but ``examples`` is set.
         """
         if self != Manner(examples=self.examples):
             raise UsageError(
-                "seq, memory, clamp, same-length and sliding are of text, and this is a task",
+                "seq, memory, clamp, same-length and sliding apply to text, not to tasks",
                 help="leave them out; --examples scores fewer of them",
             )
 
     def told(self, stage: Stage) -> str:
-        """How text of this stage, which ``read_by`` made, is read, as a line of the report."""
+        """A line of the report: reading of a stage returned by ``read_by``."""
         if self.sliding:
-            return f"each token told from a window of its own, of the {self.sliding} before it"
+            return f"each token predicted from the {self.sliding} tokens before it"
         if stage.format.kind != "stream":
             return f"read in {stage.format.kind} rows of {stage.seq} tokens"
-        words = [f"read on in rows of {stage.seq} tokens"]
-        words += [f"with {stage.memory} remembered" if stage.memory else "with none remembered"]
-        words += [f"distances beyond {self.clamp} alike"] * bool(self.clamp)
-        words += ["every token sees as many"] * self.same_length
+        words = [f"read as a stream in rows of {stage.seq} tokens"]
+        words += [f"with a memory of {stage.memory} tokens" if stage.memory else "without memory"]
+        words += [f"distances clamped at {self.clamp}"] * bool(self.clamp)
+        words += ["the same number of keys for every token"] * self.same_length
         return ", ".join(words)
 
     def _refuse(self, stage: Stage, memory: int) -> None:
         encoder = stage.encoder
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
-            what = f"rows of {stage.format.kind} are as they are"
-            raise UsageError(f"{what}: seq and memory are for text that runs on")
+            what = f"{stage.format.kind} rows have a fixed length"
+            raise UsageError(f"{what}: seq and memory apply only to text read as a stream")
         if self.clamp and not encoder.attention.clamps:
             kind = encoder.attention.kind
-            raise UsageError(f"clamp is for attention that knows distances, and this is {kind}")
+            raise UsageError(f"clamp needs attention with relative distances, not {kind}")
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not (encoder.causal and stage.format.kind == "stream"):
-            raise UsageError("a window slides over a stream, before the next token to tell")
+            raise UsageError("sliding needs text read as a stream")
         room = encoder.positions.room
         if room is not None and max(self.seq, self.sliding) > room:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")
 
 
 def read_data(data: TextData, stage: Stage) -> TextData:
-    """The data of a stage in rows of the length that is asked for."""
+    """The data of a stage, cut into rows of its length."""
     return replace(data, seq=stage.seq) if isinstance(data, RunningData) else data
 
 
@@ -107,7 +107,7 @@ def slide(
     rows: int,
     progress: Progress,
 ) -> Evaluation:
-    """Tell each of the first ``tokens`` that have a whole window before them, from it alone."""
+    """Predict each of the first ``tokens`` that have a full window before them, from it alone."""
     told = torch.zeros(4, dtype=torch.float64)
     losses = Losses(model, stage, stage.networks()[-1])
     there = sum(min(len(ids), window + tokens) for ids in data.heldout_texts) - window
@@ -125,7 +125,7 @@ def slide(
         model.train()
     total, hits, count, guessed = told.tolist()
     if not count:
-        raise UsageError(f"no held-out token has {window} before it")
+        raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     return Evaluation(
         loss=total / count,
         losses={"clm": total / count},

@@ -1,6 +1,6 @@
-"""What a model answers to the examples of a task.
+"""Answers of a model to the examples of a task.
 
-Axes: r rows of a batch, w windows, p likeliest beginnings, e ends of each, s tokens.
+Axes: r rows per batch, w windows, p likeliest starts, e ends per start, s tokens.
 """
 
 from collections import defaultdict
@@ -42,16 +42,18 @@ ROWS_AT_ONCE = 256
 
 
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What makes of a function that reads the model one that may be called."""
+"""A decorator that makes a forward-only function callable under an engine (``Engine.reading``)."""
 
 Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """An answer to each example. ``probabilities`` are those of labels or choices, in their order,
-    or of the tag of each word; ``spans`` are what is known of spans beside their text. ``loss`` is
-    the mean over what is asked, of which ``accuracy`` is told right; 0 where nobody knows.
+    """An answer to each example.
+
+    ``probabilities`` are of labels or choices, in their order, or of each word's tag; ``spans``
+    hold the details of predicted spans. ``loss`` is the mean in nats and ``accuracy`` a fraction of
+    1; both are 0 if the examples have no answers.
     """
 
     given: list[AnswerValue]
@@ -74,12 +76,12 @@ def answer(
     within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> Answers:
-    """What the model says, all examples read once, those of like length together.
+    """Answer all examples, batched with others of similar length.
 
-    ``within`` is an engine's ``reading``; ``progress`` is told how many rows were read.
+    ``within`` is an engine's ``reading``; ``progress`` counts rows.
 
     Raises:
-        StoppedError: if someone asked the run to stop meanwhile.
+        StoppedError: if a stop was requested meanwhile.
     """
     training, device = model.training, next(model.parameters()).device
     model.eval()
@@ -120,7 +122,9 @@ def _said(
     at_once: int,
     progress: Progress,
 ) -> Said:
-    """Batches and the scores of their rows; losses, hits and counts add up in ``totals`` (3,)."""
+    """Scores of all rows, batch by batch; adds losses, correct answers and counts to ``totals``
+    (3,).
+    """
     device = totals.device
     tokens = TOKENS_AT_ONCE[device.type]
     for batch in in_order_of_length(own, rows, tokens, at_once, pad):
@@ -135,7 +139,7 @@ def _said(
 def outputs(
     model: Model, stage: Stage, task: AnyTask, columns: Columns
 ) -> tuple[Tensor | SpanScores, TermLoss]:
-    """The scores of a task's head for some rows, and its loss."""
+    """Scores of a task's head for a batch, and its loss."""
     tensors, head, own = TaskTensors(task), model.heads[task.title], columns.terms[task.title]
     states = tensors.features(model.read(columns.reading), model.encoder)
     loss = tensors.loss(answer_losses(task.answer, own, states, head), own, columns)
@@ -145,12 +149,12 @@ def outputs(
 
 
 def _plain(scores: Tensor | SpanScores) -> Tensor:
-    assert isinstance(scores, Tensor), "only spans have two ends"
+    assert isinstance(scores, Tensor), "span scores where one tensor was expected"
     return scores
 
 
 def _in_place(said: Said, count: int) -> NDArray[np.float64]:
-    """Scores by example, in the order of the examples; each has one row."""
+    """Scores in the order of the examples, one row per example."""
     found: NDArray[np.float64] | None = None
     for batch, scores in said:
         values = _plain(scores).cpu().double().numpy()
@@ -181,7 +185,7 @@ def _choices(asked: Choice, said: Said, count: int) -> Answers:
 
 
 def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
-    """A word without a state of its own has the tag that says the least."""
+    """The tag of every word; a word without a scored token gets `O`, or the first tag."""
     counts = np.diff(rows.word_begins)
     other = "O" if "O" in asked.names else asked.names[0]
     given: list[AnswerValue] = [() for _ in counts]
@@ -202,10 +206,10 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
 def _spans(
     asked: Span, task: AnyTask, examples: Sequence[Example], rows: TaskRows, said: Said
 ) -> Answers:
-    assert isinstance(task, Squad | Read), "who reads has a passage"
+    assert isinstance(task, Squad | Read), "spans need a reading task"
     windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
     for batch, scores in said:
-        assert isinstance(scores, SpanScores), "spans have two ends"
+        assert isinstance(scores, SpanScores), "span scores expected"
         arrays = _arrays(scores)
         for nth, row in enumerate(batch.rows.tolist()):
             windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
@@ -217,8 +221,9 @@ def _spans(
 
 
 def _arrays(scores: SpanScores) -> tuple[NDArray[np.float64], ...]:
-    """Starts and ends (r, s); or of the likeliest beginnings and ends their logarithms and places,
-    and the log odds of there being no answer.
+    """Start and end scores (r, s); with a beam log probabilities and positions of both.
+
+    A beam has the log odds of "no answer" too.
     """
     if scores.likeliest is None:
         found = [scores.starts, scores.ends]
@@ -239,7 +244,7 @@ def _decoded(
     rows: TaskRows,
     windows: list[tuple[int, tuple[NDArray[np.float64], ...]]],
 ) -> Decoded:
-    assert isinstance(example, QuestionExample), "who reads has a question"
+    assert isinstance(example, QuestionExample), "spans need a question"
     places = [
         Window(
             int(rows.owners[row]),
@@ -268,7 +273,7 @@ def _decoded(
 
 
 def _stacked(parts: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Windows of which short ones have fewer beginnings: only those that all have are looked at."""
+    """Stack windows, cut to the number of starts that the shortest has."""
     fewest = min(len(part) for part in parts)
     return np.stack([part[:fewest] for part in parts])
 

@@ -1,4 +1,4 @@
-"""Which task a tuned model is asked for: one it learned, or the same in files of another shape."""
+"""Resolving ``--task``: a learned task, optionally with other files, layout or columns."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,30 +18,28 @@ OWN_KINDS = {
     "tags": ("tag", "tags"),
     "span": ("read", "target"),
 }
-"""The task that reads one's own files and its argument for what is right, by what it answers."""
+"""The task kind for a user's own files and its label argument, by kind of answer."""
 FILES = ("train", "dev", "test")
-"""Arguments of one's own tasks that name files."""
+"""Arguments of own-file tasks that name files."""
 TITLES = ("name", "task", "column")
-"""Arguments that a title is made of."""
+"""Arguments from which a task's title is derived."""
 
 
 def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
-    """A task and the last stage that learns it; nothing need be told of a run that ends in one.
+    """Find a task and the last stage that learned it; ``told`` may be empty if there is only one.
 
-    ``told`` is its title, or a task of that title, ``classify(text=said, dev="a.tsv")``, which then
-    says how files are read. What it leaves out is as it was learned, but for files: one that is
-    named stands alone.
+    ``told`` is a title, or a task with that title, ``classify(text=said, dev="a.tsv")``, which sets
+    how files are read. Arguments that it omits are taken from the learned task, except files:
+    naming one drops the learned ones.
 
     Raises:
-        UsageError: if there is none, or several and none is told, or it asks for other answers, or
-            of other texts.
-        SpecError: if the task cannot be read.
+        UsageError: if no task matches, if several do and ``told`` is empty, or if the task has
+        other answers or inputs.
+        SpecError: if the task cannot be parsed.
     """
     found = {task.title: (stage, task) for stage in resolved.stages for task in stage.tasks}
     if not found:
-        raise UsageError(
-            "this run has learned no task", help='train one from it: init="RUN" task=...'
-        )
+        raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
     if "(" in told:
         return _with_files(found, _written(told), told)
     if told in found:
@@ -54,17 +52,17 @@ def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
 
 
 def names_files(told: str) -> bool:
-    """Whether what is told of a task names files of its own.
+    """True if the task in ``told`` names files of its own.
 
     Raises:
-        SpecError: if the task cannot be read.
+        SpecError: if the task cannot be parsed.
     """
     return "(" in told and not {"data", *FILES}.isdisjoint(_written(told).model_fields_set)
 
 
 @contextmanager
 def columns_told(task: AnyTask, judged: bool = False) -> Iterator[None]:
-    """Inside, a file without a column that the task reads is refused with how to name them all.
+    """Inside this block, extend the error for a missing column by how to name all columns.
 
     Raises:
         DataError: if a column is missing.
@@ -72,12 +70,12 @@ def columns_told(task: AnyTask, judged: bool = False) -> Iterator[None]:
     try:
         yield
     except MissingColumnError as error:
-        told = f'--task "{own_form(task, judged)}" names the columns that are read'
+        told = f'--task "{own_form(task, judged)}" names the columns to read'
         raise DataError(error.message, help=f"{error.help}; {told}") from None
 
 
 def own_form(task: AnyTask, judged: bool) -> str:
-    """A task for files of one's own that asks the same, with every column it reads to be named."""
+    """The task in the form for a user's own files, with a placeholder for every column."""
     kind, answer = OWN_KINDS[task.answer.kind]
     title = () if task.title == kind else (f"name={task.title}",)
     columns = [*task.reads, *([answer] if judged else [])]
@@ -90,7 +88,7 @@ def _written(told: str) -> AnyTask:
     diagnostics.raise_if_any()
     terms: Any = programs[0].settings["objective"].value if len(programs) == 1 else ()
     if [isinstance(term.objective, Task) for term in terms] != [True]:
-        raise UsageError(f"{told} is not one task", help='--task "classify(text=sentence)"')
+        raise UsageError(f"{told} is not a single task", help='--task "classify(text=sentence)"')
     task: AnyTask = terms[0].objective
     return task
 
@@ -109,12 +107,12 @@ def _with_files(
     if not alike(learned.answer, asked.answer):
         names = list(told_names(learned.answer)[:8]) or [f"a {learned.answer.kind}"]
         raise UsageError(
-            f"the task {title} has other answers than its head learned",
-            help=f"it tells {', '.join(names)}",
+            f"the answers of the task {title} differ from those that its head was trained on",
+            help=f"its answers are {', '.join(names)}",
         )
     if asked.reads != learned.reads and not imported(learned):
         raise UsageError(
-            f"the task {title} learned from {_listed(learned)}, and {told} reads {_listed(asked)}",
+            f"the task {title} learned from {_listed(learned)}, but {told} reads {_listed(asked)}",
             help=f'--task "{own_form(learned, judged=False)}"',
         )
     terms = tuple(
@@ -125,14 +123,14 @@ def _with_files(
 
 
 def _meant(found: dict[str, tuple[Stage, AnyTask]], asked: AnyTask) -> str:
-    """The title of the learned task: the only one of its kind need not be named."""
+    """The title of the learned task; it may be omitted if only one of this kind was learned."""
     same = [title for title, (_, learned) in found.items() if learned.kind == asked.kind]
     unnamed = asked.model_fields_set.isdisjoint(TITLES)
     return same[0] if unnamed and len(same) == 1 else asked.title
 
 
 def _completed(asked: AnyTask, learned: AnyTask) -> AnyTask:
-    """With what was not written taken from what was learned."""
+    """Fill in unwritten arguments from the learned task."""
     written = {name: getattr(asked, name) for name in asked.model_fields_set}
     if type(asked) is type(learned):
         if not {"data", *FILES}.isdisjoint(written):
@@ -146,7 +144,7 @@ def _completed(asked: AnyTask, learned: AnyTask) -> AnyTask:
 
 
 def _as_learned(learned: AnyTask, asked: AnyTask) -> dict[str, Any]:
-    """The head, and how a choice's row is laid out, which follow from what the head learned."""
+    """Arguments fixed by training: the head's, and the row layout of choices."""
     both = type(learned).model_fields.keys() & type(asked).model_fields.keys()
     given = {"first", "keeps"} & asked.model_fields_set
     names = ({"head", "first", "keeps"} & both) - given
@@ -154,7 +152,7 @@ def _as_learned(learned: AnyTask, asked: AnyTask) -> dict[str, Any]:
 
 
 def imported(learned: AnyTask) -> bool:
-    """Whether nobody knows what a head was learned from."""
+    """True if the training data of a head is unknown (an imported head)."""
     return "train" in type(learned).model_fields and not getattr(learned, "train", "")
 
 

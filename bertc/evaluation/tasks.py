@@ -1,4 +1,4 @@
-"""Evaluation of tasks: what a model answers to the parts they are judged by, and how well."""
+"""Evaluation of tasks: answers of a model to the scored parts, and their metrics."""
 
 import math
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ def evaluate_tasks(
     within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Evaluate on every part of every task, all of it; of many processes each does all of it.
+    """Evaluate on every scored part of every task; with several processes each does all of it.
 
-    ``progress`` is told how many rows are read.
+    ``progress`` counts rows.
 
     Raises:
-        StoppedError: if someone asked the run to stop meanwhile.
+        StoppedError: if a stop was requested meanwhile.
     """
     losses, accuracy, scores, always, total = {}, {}, {}, dict[str, dict[str, str]](), 0
     progress = progress or Silent()
@@ -66,7 +66,9 @@ def evaluate_tasks(
 
 
 def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
-    """The label, tag or span that is all that several examples were given."""
+    """The label, tag or span that all examples were given; None if they differ or there is one
+    example.
+    """
     said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
     only = said.pop() if len(said) == 1 and len(given) > 1 else None
     return only if isinstance(only, str) else None
@@ -81,9 +83,14 @@ def evaluate_files(
     most: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
-    """What a model makes of the parts that a task names (``scored_parts``), and what was read.
+    """Evaluate a model on the scored parts of a task; also returns notes about the files that were
+    read.
 
-    ``most`` examples of each, where that is told.
+    ``most`` limits the examples per part; 0 means all.
+    Raises:
+        UsageError, SpecError: as ``task_of``.
+        MissingInputError: if there is no model, or no part with labels.
+        DataError: if a file is not in the layout of the task, or lacks answers.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -116,7 +123,7 @@ def evaluate_files(
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:
-    """Which files the parts of all tasks were read from, a line each."""
+    """The source file of each part of every task, a line each."""
     lines = []
     for own in data.sets:
         parts = scored_parts(own.task)
@@ -126,10 +133,10 @@ def sources_told(data: TaskData) -> tuple[str, ...]:
 
 
 def nothing_to_judge_by(task: AnyTask) -> MissingInputError:
-    """No dev part was named, nor is one there."""
+    """The error for a task without a dev part."""
     first = f"{task.task}, " if isinstance(task, Glue) else ""
     return MissingInputError(
-        f"{task.title}: no part to be judged by",
+        f"{task.title}: no dev part to score",
         help=f"--task \"{task.kind}({first}'FILE')\" scores a file, --part test or --part train "
         "another part that the run names",
     )

@@ -1,4 +1,4 @@
-"""``bertc eval``: what a finished, stopped or imported run knows of its held-out text."""
+"""``bertc eval``: held-out evaluation of a finished, stopped or imported run."""
 
 from contextlib import closing
 from pathlib import Path
@@ -44,15 +44,15 @@ def evaluate_run(
     cache: Path | None = None,
     quiet: bool = False,
 ) -> Report:
-    """Evaluate the newest good checkpoint, as training does and on the same examples.
+    """Evaluate the newest valid checkpoint, by default on the examples used during training.
 
-    Or read the held-out text in a ``manner`` of its own, or the files of a ``task`` (``task_of``),
-    or another ``part`` of it, such as ``test``.
+    ``manner`` changes how held-out text is read; ``task`` (see ``task_of``) names other files,
+    ``part`` another part of the data, such as ``test``.
 
     Raises:
         MissingInputError: if the folder holds no run, or no model yet.
-        DataError: if the run's files are damaged, or its text is no longer the same.
-        UsageError: if its text cannot be read in this manner, or as ``task_of``.
+        DataError: if the run's files are damaged, or its text has changed.
+        UsageError: if the text cannot be read as ``manner`` says, or as ``task_of``.
     """
     manner = manner or Manner()
     folder = RunFolder(run)
@@ -77,7 +77,7 @@ def _as_in_training(
     display: Display,
     progress: Progress,
 ) -> tuple[Evaluation, tuple[str, ...]]:
-    """On what the run itself is judged by, with a line or more on what that was."""
+    """Evaluate on the run's own held-out data; also returns lines that describe it."""
     with Stop() as stop, determinism(is_deterministic(resolved.run)):
         lock = folder.read_lock()
         ranks = ProcessGroup(0, World(), stop)
@@ -86,19 +86,19 @@ def _as_in_training(
         if lacking := model.lacking():
             raise DataError(
                 f"the folder has no head for {' or '.join(lacking)}: its loss would be random",
-                help=f'train one from it: init="{folder.path}" objective={"+".join(lacking)}',
+                help=f'train the head: init="{folder.path}" objective={"+".join(lacking)}',
             )
         model.to(device).compute_dtype = (
             torch.bfloat16 if plan.precision == "bf16" else torch.float32
         )
         if not lock:
             kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
-            display.note(f"an imported model names no text of its own: reading {', '.join(kinds)}")
+            display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
         corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
         if lock and lock.data != corpus.fingerprint:
             raise DataError(
-                "the text is not the one that this run was trained on",
-                help="restore the files, so that held-out text is text the model has not seen",
+                "the text files have changed since this run was trained",
+                help="restore the files: otherwise held-out text may overlap with training text",
             )
         stage = resolved.trained_at(progress.step)
         index = resolved.stages.index(stage)
@@ -142,6 +142,6 @@ def _of_text(
 
 
 def _progress(folder: RunFolder) -> Progress:
-    """How far the run got; an imported one has not begun."""
+    """The progress of the run; a fresh one for an imported model."""
     found, _ = newest(folder.checkpoints, *folder.identities())
     return Progress.of(found.progress, str(found.folder / PROGRESS)) if found else Progress()

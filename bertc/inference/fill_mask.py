@@ -1,4 +1,4 @@
-"""``bertc fill``: what a trained model puts in the place of masks, or after a text.
+"""``bertc fill``: a model's predictions for masks, or for the token after a text.
 
 Axes: m masks, s sequence, h hidden, v vocabulary.
 """
@@ -17,24 +17,23 @@ from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
 
 MASK = "[MASK]"
-"""How a text may spell the mask, whatever the vocabulary calls it."""
+"""Spelling of the mask in a text, accepted beside the vocabulary's own."""
 ROWS, MOST_MASKS = 16, 256
 LONGEST_ROW = 2048
-"""Tokens of a row where the model has no limit of its own: memory grows with their square."""
+"""Maximum row length in tokens if the model sets none; memory grows with its square."""
 
 
 def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
-    """Fill the masks of ``text``, written [MASK] or as the run's tokenizer writes its mask.
+    """Predict the masks of ``text``, written [MASK] or as the run's tokenizer spells its mask.
 
-    In a text longer than the model can read, each mask is seen with the text around it. What
-    learned clm tells the token after the text. A discriminator says of every token whether it
-    thinks it replaced, and then a text needs no mask. A model that was told languages is told that
-    of the text, or none.
+    If the text is longer than the model can read, each mask is predicted from a window around it. A
+    clm model predicts the token after the text. A discriminator gives every token's probability of
+    being replaced, and then needs no mask. ``language`` is for models with language embeddings.
 
     Raises:
-        UsageError: if the text has no mask, or one that the model cannot tell; if the model does
-            not know the language.
-        DataError: if the model never learned to tell tokens, or came without the head for it.
+        UsageError: if the text has no mask, or one that the model cannot predict, or if the
+        language is unknown to the model.
+        DataError: if no objective of the model predicts tokens, or its head is missing.
         MissingInputError: if there is no model yet.
     """
     model = load(run)
@@ -45,10 +44,10 @@ def fill(run: Path, text: str, top: int = 5, language: str = "") -> Filled:
 def filled(
     model: Model, vocabulary: Vocabulary, text: str, top: int = 5, language: str = ""
 ) -> Filled:
-    """As ``fill``, of a model that is there already.
+    """Predict masks with a loaded model; otherwise as ``fill``.
 
     Raises:
-        TypeError: if the text is something else.
+        TypeError: if ``text`` is no str.
         UsageError, DataError: as ``fill``.
     """
     if not isinstance(text, str):
@@ -63,12 +62,12 @@ def filled(
         ids, places = _encode(vocabulary, text, maskless=judge is not None)
     if places and told is None:
         raise UsageError(
-            "this run learned which tokens are replaced, and not what stands in their place",
-            help="a text without [MASK]: each of its tokens is judged",
+            "this run learned to detect replaced tokens, not to predict masked ones",
+            help="give a text without [MASK]: every token gets a probability of being replaced",
         )
     masks: list[tuple[Candidate, ...]] = []
     for start in range(0, len(places) if told else 0, ROWS):
-        assert told is not None, "asked only where one answers"
+        assert told is not None, "no objective predicts tokens"
         part = places[start : start + ROWS]
         end = told.fills == "end"
         found = reader.next(ids, told) if end else reader.masked(ids, part, told)
@@ -83,10 +82,10 @@ def filled(
 
 
 def _learned(model: Model) -> list[Objective]:
-    """The objectives with trained heads that ``fill`` can ask, of tokens first.
+    """Objectives with trained heads that ``fill`` can use, those that predict tokens first.
 
     Raises:
-        DataError: if there is none.
+        DataError: if there are none.
     """
     terms, fresh = model.resolved.terms(), set(model.lacking())
     ranked = sorted(terms, key=lambda term: term.objective.output_rank)
@@ -95,13 +94,13 @@ def _learned(model: Model) -> list[Objective]:
     if untold := [t.name for t in ranked if t.name in fresh and t.objective.fills]:
         raise DataError(
             f"the folder has no head for {untold[0]}: its guesses would be random",
-            help=f'train one from it: init="FOLDER" objective={untold[0]}',
+            help=f'train the head: init="FOLDER" objective={untold[0]}',
         )
     kinds = sorted({term.objective.kind for term in terms})
     *others, last = (str(each.model_fields["kind"].default) for each in _TEACHING)
     raise DataError(
-        f"this run has learned {' + '.join(kinds)}, and no objective of tokens",
-        help=f"fill tells what {', '.join(others)} or {last} teach",
+        f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
+        help=f"fill needs a model trained with {', '.join(others)} or {last}",
     )
 
 
@@ -115,34 +114,34 @@ _TEACHING = [each for each in get_args(Pretraining) if _answers(each)]
 def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:
     notes, known = [], model.resolved.encoder.languages
     if guessed:
-        notes.append("the generator tells the masks; the encoder learned to find what is replaced")
+        notes.append("the generator predicts the masks; the encoder detects replaced tokens")
     if known and not language:
-        notes.append(f"read as text of no language; --language tells it one of {', '.join(known)}")
+        notes.append(f"read without a language; set --language to one of {', '.join(known)}")
     return tuple(notes)
 
 
 def _tongue(model: Model, language: str) -> int:
-    """The number of a language; one beyond the last where none is told.
+    """The index of a language; without one, the index after the last.
 
     Raises:
-        UsageError: if the model does not know it.
+        UsageError: if the model does not know the language.
     """
     known = model.resolved.encoder.languages
     if language and language not in known:
         raise UsageError(
             f"the model does not know {language} as a language",
-            help=f"it knows {', '.join(known)}" if known else "it is told none; leave it out",
+            help=f"it knows {', '.join(known)}" if known else "it has no languages: leave it out",
         )
     return known.index(language) if language else len(known)
 
 
 def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int], list[int]]:
-    """Token ids of a text without special tokens around it, and where its masks are."""
+    """Token ids of a text without special tokens, and the positions of its masks."""
     mask = vocabulary.token(vocabulary.mask)
     *before, last = text.replace(MASK, mask).split(mask)
     if not before and not maskless:
         raise UsageError(f"nothing to fill: the text has no {MASK}", help=f"write {MASK} in it")
-    # A space before a word belongs to the word, so one before a mask is part of what is masked.
+    # A leading space is part of the next word, so a space before a mask is replaced with it.
     joined = mask.join([*(part.rstrip() for part in before), last])
     ids = _ids(vocabulary, joined)
     places = [place for place, token in enumerate(ids) if token == vocabulary.mask]
@@ -155,13 +154,13 @@ def _encode(vocabulary: Vocabulary, text: str, maskless: bool) -> tuple[list[int
 
 
 def _beginning(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Token ids of a text whose next token is asked for."""
+    """Token ids of a text to be continued."""
     mask = vocabulary.token(vocabulary.mask)
     begun = text.replace(MASK, mask).rstrip().removesuffix(mask).rstrip()
     if mask in begun:
         raise UsageError(
-            f"{MASK} in the middle of a text, and the model reads from left to right",
-            help="end the text where the next token is asked for",
+            f"{MASK} inside the text, but this model predicts only the next token",
+            help="end the text before the token to predict",
         )
     if not (ids := _ids(vocabulary, begun)):
         raise UsageError("the text is empty", help="write how it begins")
@@ -176,28 +175,28 @@ def _ids(vocabulary: Vocabulary, text: str) -> list[int]:
 
 
 class _Reader:
-    """A model and how it reads a text: in windows, in rows as in its last stage."""
+    """A model with the row layout of its last stage; long texts are read in windows."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary, tongue: int) -> None:
         self.model, self.vocabulary, self.tongue = model, vocabulary, tongue
         self.filled: dict[int, int] = {}
-        """The likeliest token of each mask, by its place in the text."""
+        """The likeliest token of each mask, by its position in the text."""
         running = model.resolved.stages[-1].format.kind == "stream"
         self.first = [] if running else [vocabulary.cls]
         self.last = [] if running else [vocabulary.sep]
 
     def room(self, ids: list[int]) -> int:
-        """Tokens of the text in a row."""
+        """Number of tokens of the text that fit in a row."""
         around = len(self.first) + len(self.last)
         most = self.model.resolved.encoder.positions.room or LONGEST_ROW
         return min(most, len(ids) + around) - around
 
     @torch.inference_mode()
     def masked(self, ids: list[int], places: list[int], told: Objective) -> torch.Tensor:
-        """Scores (m, v) of every token at each of ``places``, by what an objective taught."""
+        """Scores (m, v) at each of ``places``, by the head of an objective."""
         rows, asked, room = [], [], self.room(ids)
         for place in places:
-            # As much before the mask as after, but no room left unused at an end of the text.
+            # As much context before the mask as after it, but rows are filled at the ends.
             start = max(0, min(place - room // 2, len(ids) - room))
             rows.append([*self.first, *ids[start : start + room], *self.last])
             asked.append(len(self.first) + place - start)
@@ -215,7 +214,7 @@ class _Reader:
 
     @torch.inference_mode()
     def verdicts(self, ids: list[int], judge: Objective) -> tuple[Verdict, ...]:
-        """Of every token of a text with its masks filled, how likely it is a replacement."""
+        """Probability of being replaced for every token of a text, its masks filled."""
         text = [self.filled.get(place, token) for place, token in enumerate(ids)]
         head = self.model.heads[judge.head_name]
         found: list[Verdict] = []
@@ -251,6 +250,6 @@ def _best(vocabulary: Vocabulary, probabilities_v: torch.Tensor, top: int) -> tu
 
 
 def _readable(vocabulary: Vocabulary, token_id: int) -> str:
-    """The token as text; special tokens and halves of characters as the vocabulary spells them."""
+    """The token as text; special tokens and partial characters as the vocabulary spells them."""
     text = str(vocabulary.tokenizer.decode([token_id])).strip()
     return text if text and "\ufffd" not in text else vocabulary.token(token_id)

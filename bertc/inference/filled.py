@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token and its probability."""
+    """A token and its probability, between 0 and 1."""
 
     token: str
     probability: float
@@ -14,7 +14,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A token of the text as it was read, and how likely a discriminator thinks it replaced."""
+    """A token of the text as it was read, and its probability of being replaced (a
+    discriminator's).
+    """
 
     token: str
     replaced: float
@@ -24,8 +26,8 @@ class Verdict:
 class Filled:
     """The likeliest tokens for each mask of a text, or after it, in the order of the text.
 
-    ``verdicts`` are a discriminator's, on the text with the likeliest tokens in it. ``notes`` say
-    what of the answer was not asked for.
+    ``verdicts`` are a discriminator's, on the text with its masks filled. ``notes`` are remarks on
+    how the text was read.
     """
 
     text: str
@@ -34,11 +36,11 @@ class Filled:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> str:
-        """All of it as one JSON object."""
+        """The answer as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self)}, indent=1, ensure_ascii=False)
 
     def summary(self) -> str:
-        """A block of lines a mask, a candidate a line, the likeliest first; then verdicts."""
+        """Text: per mask a block of candidates, likeliest first; then verdicts."""
         blocks = []
         for index, candidates in enumerate(self.masks):
             heading = [f"mask {index + 1}:"] if len(self.masks) > 1 else []
@@ -46,5 +48,5 @@ class Filled:
             blocks.append("\n".join([*heading, *lines]))
         if self.verdicts:
             lines = [f"{v.replaced:7.2%}  {v.token}" for v in self.verdicts]
-            blocks.append("\n".join(["replaced, thinks the discriminator:", *lines]))
+            blocks.append("\n".join(["probability of being replaced:", *lines]))
         return "\n".join([*blocks, *(f"note: {note}" for note in self.notes)])

@@ -1,4 +1,4 @@
-"""``bertc predict``: what a fine-tuned model answers to the rows of a file."""
+"""``bertc predict``: answers of a fine-tuned model to the rows of a file."""
 
 import json
 import time
@@ -29,7 +29,7 @@ from bertc.tasks.submit import glue, squad
 
 @dataclass(frozen=True)
 class Predicted:
-    """The answers to the rows of a file, in their order; ``seconds`` are those of the model."""
+    """The answers to the rows of a file, in their order; ``seconds`` is time in the model."""
 
     task: AnyTask
     examples: list[Example]
@@ -38,26 +38,26 @@ class Predicted:
     seconds: float
 
     def lines(self) -> Iterator[str]:
-        """A JSON object for each row."""
+        """A JSON object per row."""
         for example, said in zip(self.examples, self.each(), strict=True):
             yield json.dumps({"id": example.key, **said}, ensure_ascii=False)
 
     def each(self) -> Iterator[dict[str, Any]]:
-        """The answer to each row and what is known of it."""
+        """The answer to each row, with probabilities and other details."""
         yield from map(self._said, range(len(self.examples)))
 
     def summary(self) -> str:
-        """How many, how fast."""
+        """Number of rows and rows per second, in one line."""
         count = len(self.examples)
         speed = f", {count / self.seconds:,.0f} a second" if self.seconds else ""
         said = f"{self.task.title}: {count:,} rows in {self.seconds:.1f} s{speed}"
         return "\n".join([said, *self.notes])
 
     def files(self) -> dict[str, str]:
-        """The files in which GLUE and SQuAD take answers, their text by their name.
+        """Texts of the answer files for GLUE or SQuAD, by file name.
 
         Raises:
-            UsageError: if the task is neither's.
+            UsageError: if the task belongs to neither.
         """
         match self.task:
             case Glue() as task:
@@ -66,8 +66,8 @@ class Predicted:
                 return squad(self.examples, self.answers.spans, task.version == 2)
             case task:
                 raise UsageError(
-                    f"{task.kind} has no official file for answers",
-                    help="without --official a JSON object is printed for each row",
+                    f"{task.kind} has no official answer file",
+                    help="leave --official out to print a JSON object per row",
                 )
 
     def _said(self, number: int) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def predict(
     *,
     quiet: bool = False,
 ) -> Predicted:
-    """Answer the rows of a file in the layout of a task, whether they have labels or not.
+    """Answer the rows of a file in the layout of a task, labelled or not.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -119,7 +119,7 @@ def predict(
     with columns_told(asked):
         examples = read_examples(asked, file)
     if not examples:
-        raise DataError(f"{file} has no rows", help="a row for each answer")
+        raise DataError(f"{file} has no rows", help="give a file with one row per question")
     vocabulary = vocabulary_of(run, stage.encoder.vocab_size)
     placed(model, device)
     with closing(choose(quiet)) as display:
@@ -135,7 +135,7 @@ def answered(
     at_once: int = ROWS_AT_ONCE,
     progress: Progress | None = None,
 ) -> Predicted:
-    """Answer examples that are there already, of a task that the stage has learned."""
+    """Answer examples in memory, of a task that the stage has learned."""
     rows = encode(asked, examples, vocabulary, stage.seq, stage.encoder.kinds_of_segments)
     started, progress = time.perf_counter(), progress or Silent()
     own, pad = TaskSet(asked, rows, {}), vocabulary.pad
@@ -147,7 +147,7 @@ def answered(
 
 
 def write_files(files: dict[str, str], folder: Path) -> None:
-    """Write each text under its name.
+    """Write each text to the file of its name.
 
     Raises:
         CannotWriteError: if the folder cannot be made or written.

@@ -1,4 +1,4 @@
-"""``bertc show-batch``: examples as the model is asked about them, for a person to read."""
+"""``bertc show-batch``: training examples with masks and labels, as text."""
 
 import textwrap
 from dataclasses import replace
@@ -23,13 +23,13 @@ from bertc.storage.paths import cache_folder
 from bertc.train.session import Watched
 
 LEGEND = (
-    "«seen→asked»: the left token stands where the right one stood;\n"
-    "mlm, tlm and plm have to name the right one, rtd to find the left one"
+    "«seen→asked»: the left token is the input, the right one the original;\n"
+    "mlm, tlm and plm predict the right one, rtd detects the left one"
 )
 
 
 def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | None = None) -> str:
-    """The first examples of every stage with their masks, segments and labels.
+    """The first examples of every stage, with masks, segments and labels.
 
     Raises:
         DataError, MissingInputError: if the text cannot be read.
@@ -58,7 +58,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
 
 
 def _examples(data: TaskData, examples: int) -> list[str]:
-    """Rows of the first batch of every task, as they are read, and what is right."""
+    """Rows of the first batch of every task as the model reads them, with the correct answers."""
     shown = []
     for own in data.sets:
         alone = replace(data, sets=(own,))
@@ -79,7 +79,7 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
         case Score():
             right = f"{batch.targets[row, 0]:g}"
         case Choice(most=most):
-            right = "this one" if row % most == targets[0] else "another one"
+            right = "this choice" if row % most == targets[0] else "another choice"
         case Tags(names=names):
             told = zip(batch.positions[row], targets, batch.weights[row] > 0, strict=True)
             right = _tagged(vocabulary, ids, {at: names[tag] for at, tag, ask in told if ask})
@@ -88,12 +88,12 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
             right = " ".join(tokens[first : last + 1]) if first else "no answer in this window"
         case unreachable:
             assert_never(unreachable)
-    shown = (f"{batch.task}: {' '.join(tokens)}", f"right: {right}")
+    shown = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")
     return "\n".join(textwrap.fill(line, WIDTH) for line in shown)
 
 
 def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:
-    """Whole words, each with the tag that its first token is asked for."""
+    """The words of a row, each with the tag of its first token."""
     shown = []
     for at, after in pairwise([*sorted(tags), len(ids)]):
         own = [one for one in ids[at:after] if one == vocabulary.unk or not vocabulary.special[one]]
@@ -103,7 +103,7 @@ def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str
 
 
 def _titles(resolved: Resolved, batch: RawBatch) -> list[str]:
-    """Each row by its number, and its language if any has one."""
+    """A title per row: its number, and its language if there are any."""
     tongues = [named(resolved.languages, *pair) for pair in batch.languages.tolist()]
     shown = [f" ({name})" if resolved.languages else "" for name in tongues]
     return [f"row {number}{name}" for number, name in enumerate(shown, 1)]

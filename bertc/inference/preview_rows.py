@@ -1,4 +1,4 @@
-"""One row of text as a person reads it: its tokens, and what each term asks of them."""
+"""One row of text for a reader: its tokens, and the targets of each term."""
 
 import textwrap
 from functools import partial
@@ -21,8 +21,8 @@ def row_text(
     row: int,
     color: bool,
 ) -> str:
-    """One row: a paragraph a segment of each of its examples, then what is asked about it."""
-    first = columns.masked or columns.reading  # others read after a sampled network
+    """A row as text: a paragraph per segment of each example, then the targets of each term."""
+    first = columns.masked or columns.reading  # networks after a sampled one read its guesses
     view = RowView(
         columns, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
         columns.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),
@@ -70,7 +70,7 @@ def _count(examples: int, stage: Stage) -> str:
 
 
 def _token(vocabulary: Vocabulary, token_id: int) -> str:
-    """The piece as text: byte-level pieces are decoded, control characters shown escaped."""
+    """A token as text: byte-level pieces decoded, control characters escaped."""
     piece = vocabulary.tokenizer.id_to_token(token_id)
     if piece is None:
         return f"#{token_id}"

@@ -1,4 +1,4 @@
-"""A trained model as Python users have it: with what it reads, fills in and answers.
+"""A trained model for Python users: tokenizer, mask filling and predictions.
 
 Axes: b batch, s tokens of the longest text.
 """
@@ -32,26 +32,26 @@ from bertc.nn import Model
 
 Text = str | tuple[str, str]
 LONGEST = 1 << 20
-"""Tokens of a row where positions set no limit."""
+"""Maximum row length in tokens if positions set no limit."""
 
 
 class Tokenizer:
-    """Makes of texts what ``Model.encode`` takes, as the model's own tasks read them."""
+    """Callable that encodes texts as inputs of ``Model.encode``, as the model's own tasks do."""
 
     def __init__(self, vocabulary: Vocabulary, resolved: Resolved) -> None:
         self.vocabulary = vocabulary
         self._segments = resolved.encoder.kinds_of_segments
         self.longest = resolved.encoder.positions.room or LONGEST
-        """Tokens of a row at most, special ones included."""
+        """Maximum row length in tokens, special tokens included."""
 
     def __call__(self, texts: Text | Sequence[Text]) -> dict[str, Tensor]:
-        """Texts, or pairs of them, as rows with their special tokens, padded at the end.
+        """Encode texts, or pairs of texts, with special tokens, padded at the end.
 
         ``token_ids`` and ``segment_ids`` are (b, s) int64, ``attention_mask`` is (b, s) bool and
-        true at tokens: ``model.encode(**tokenizer(texts))``. What is too long loses its end.
+        true at tokens: ``model.encode(**tokenizer(texts))``. Longer texts are cut at the end.
 
         Raises:
-            TypeError: if they are no texts or pairs of texts.
+            TypeError: if the argument is neither texts nor pairs of texts.
         """
         one = isinstance(texts, str | tuple)
         each = [_pair(text) for text in ([texts] if one else texts)]
@@ -73,7 +73,7 @@ class Tokenizer:
 
 
 class Trained(Model):
-    """A model with the folder that it was loaded from; its vocabulary is read when it is needed."""
+    """A model with the folder it was loaded from; the vocabulary is read on first use."""
 
     def __init__(self, resolved: Resolved, folder: Path) -> None:
         super().__init__(resolved)
@@ -81,7 +81,7 @@ class Trained(Model):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Makes of texts what ``encode`` takes.
+        """The tokenizer for inputs of ``encode``.
 
         Raises:
             MissingInputError: if the folder has no vocabulary.
@@ -93,22 +93,22 @@ class Trained(Model):
         """The likeliest tokens for each [MASK] of a text, as ``bertc fill``.
 
         Raises:
-            TypeError: if the text is something else.
-            UsageError: if the text has no mask; if the model does not know the language.
-            DataError: if it never learned to tell tokens.
+            TypeError: if ``text`` is no str.
+            UsageError: if the text has no mask, or the language is unknown to the model.
+            DataError: if no objective of the model predicts tokens.
         """
         return filled(self, self.tokenizer.vocabulary, text, top, language)
 
     def predict(self, rows: Sequence[Any], task: str = "") -> list[dict[str, Any]]:
-        """What a fine-tuned model answers to each row, as ``bertc predict`` prints it.
+        """Answers of a fine-tuned model to each row, as ``bertc predict`` prints them.
 
-        A row is a text, or a tuple of what the task reads: (text, pair) or (passage, question);
-        of choices (question, [choice, ...]), after the passage if there is one; of tags the words,
-        in a list or parted by spaces. ``task`` is the title of one of several.
+        A row is a text, or a tuple of the task's inputs: (text, pair) or (passage, question); for
+        choices (question, [choice, ...]), after the passage if there is one; for tags a list of
+        words, or words separated by spaces. ``task`` is a title, needed if there are several.
 
         Raises:
             TypeError: if a row is something else.
-            UsageError: if the model has learned no task, or several and none is named.
+            UsageError: if the model has learned no task, or several and ``task`` is empty.
         """
         stage, asked = task_of(self.resolved, task)
         if isinstance(rows, str):
@@ -120,7 +120,7 @@ class Trained(Model):
 
 
 def load(folder: Path) -> Trained:
-    """The model of a run or of a model folder, in evaluation mode.
+    """Load the model of a run or of a model folder, in evaluation mode.
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``interop.loading.load``.
@@ -136,15 +136,15 @@ def load(folder: Path) -> Trained:
 def _pair(text: Any) -> tuple[str, ...]:
     texts = (text,) if isinstance(text, str) else text
     if not isinstance(texts, tuple) or len(texts) > 2 or not all(isinstance(t, str) for t in texts):
-        raise TypeError(f"{_shown(text)} is no text and no pair of texts")
+        raise TypeError(f"{_shown(text)} is neither a text nor a pair of texts")
     return texts
 
 
 def _example(task: AnyTask, number: int, row: Any) -> Example:
-    """A row without its answer.
+    """A row as an unlabelled example.
 
     Raises:
-        TypeError: if it has not what the task reads.
+        TypeError: if it lacks an input of the task.
     """
     key, answer = str(number), task.answer
     if isinstance(answer, Tags):
@@ -184,7 +184,7 @@ def _are_texts(values: Sequence[Any]) -> bool:
 def _unlike(task: AnyTask, number: int, row: Any) -> TypeError:
     most = f" of 2 to {task.answer.most} texts" if isinstance(task.answer, Choice) else ""
     reads = f"({', '.join(task.reads)}{most})" if len(task.reads) > 1 else task.reads[0]
-    return TypeError(f"row {number}: {reads} expected, as {task.title} reads; {_shown(row)} given")
+    return TypeError(f"row {number}: {task.title} expects {reads}, not {_shown(row)}")
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Corruption and loss of each objective, as tensor functions."""
+"""Tensor functions of each objective: corruption, targets and loss."""
 
 from bertc.objectives.corruption import corrupt, mask_key, with_guesses
 from bertc.objectives.loss import Losses

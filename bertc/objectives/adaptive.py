@@ -1,7 +1,7 @@
-"""The softmax over clusters of tokens, the rarer of which are seldom asked.
+"""Adaptive softmax: token clusters by frequency, the rare ones evaluated only where needed.
 
-Axes: n states, m of them, h hidden, e width of a cluster, c
-clusters but the first, v token ids, w those of one cluster.
+Axes: n states, m states of one cluster, h hidden, e width of a cluster, c clusters but the first, v
+token ids, w token ids of one cluster.
 """
 
 import torch
@@ -25,13 +25,13 @@ def adaptive_loss(
     head: AdaptiveTokenHead,
     tokens: Tokens,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"]]:
-    """-log p of each target in fp32 (n,), and whether it comes first (n,).
+    """-log p of each target in nats, fp32 (n,), and True where the target is the top token (n,).
 
-    A token of the first cluster comes first if no other of it is likelier, a rarer one if its
-    cluster is on top and it is on top there.
+    Top means: for a token of the first cluster, the highest score in it; for a rarer token, the
+    highest cluster score and the highest score within that cluster.
 
-    The first cluster and one entry for each other compete over all states; then each of the others
-    judges the states whose target is in it, so many as there are (Grave et al. 2017, section 4).
+    All states are scored over the first cluster and one entry per other cluster; each other cluster
+    then scores only the states whose target it holds (Grave et al. 2017, section 4).
     """
     clusters = _clusters(encoder)
     scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
@@ -53,14 +53,14 @@ def adaptive_loss(
 
 
 def members(targets_n: Int[torch.Tensor, "n"], cluster: Cluster) -> Int[torch.Tensor, "m"]:
-    """Which targets are in a cluster (m,); a device is waited for, since m is for it to say."""
+    """Indices (m,) of the targets in a cluster; m depends on data, so this synchronises."""
     return ((targets_n >= cluster.low) & (targets_n < cluster.high)).nonzero()[:, 0]
 
 
 def adaptive_logits(
     encoder: Encoder, hidden_nh: Float[torch.Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
 ) -> Float[torch.Tensor, "n v"]:
-    """log p of every token (n, v)."""
+    """log p of every token (n, v), in nats."""
     clusters, scorer = _clusters(encoder), _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
@@ -76,7 +76,7 @@ def _clusters(encoder: Encoder) -> tuple[Cluster, ...]:
 
 
 class _Scorer:
-    """Tables, biases and maps of the clusters, in the dtype of the states."""
+    """Weights of the clusters, cast to the dtype of the states."""
 
     def __init__(
         self, encoder: Encoder, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
@@ -87,14 +87,14 @@ class _Scorer:
     def narrow(
         self, hidden_mh: Float[torch.Tensor, "m h"], number: int
     ) -> Float[torch.Tensor, "m e"]:
-        """States (m, h) in the width of a cluster (m, e)."""
+        """Project states (m, h) to the width of a cluster (m, e)."""
         project = self._head.project
         if number and isinstance(self._tokens, AdaptiveEmbedding):
             project = self._tokens.part(number).project
         return hidden_mh if project is None else hidden_mh @ project.weight.to(self._dtype)
 
     def own(self, number: int) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
-        """The table (w, e) of a cluster and its biases (w,)."""
+        """Table (w, e) and bias (w,) of a cluster."""
         low, high, _ = self._clusters[number]
         if isinstance(self._tokens, AdaptiveEmbedding):
             table_we = self._tokens.part(number).weight.to(self._dtype)
@@ -103,9 +103,9 @@ class _Scorer:
         return table_we, self._head.bias[low:high].to(self._dtype)
 
     def first(self) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
-        """Those of the first cluster, and of an entry for each other."""
+        """Table (w, e) and bias (w,) of the first cluster, with an entry for each other cluster."""
         table_we, bias_w = self.own(0)
         cluster = self._head.cluster
-        assert cluster.bias is not None, "the table has one"
+        assert cluster.bias is not None, "the first cluster has a bias"
         bias_c, table_ce = cluster.bias.to(self._dtype), cluster.weight.to(self._dtype)
         return torch.cat([table_we, table_ce]), torch.cat([bias_w, bias_c])

@@ -1,8 +1,8 @@
-"""What a task's head says of the rows of a batch, and its loss.
+"""Scores and loss of a task's head.
 
-Axes: b rows, s positions of a row, k states read of a row, m examples of a row, n examples in all
-(b * k of them, or b / choices), c scores of a state, p likeliest beginnings, h hidden,
-w units of a conditioned head.
+Axes: b rows, s positions of a row, k states read per row, m examples per row, n examples in all (b
+* k of them, or b / choices), c scores per state, p candidate starts, h hidden, w units of a
+conditioned head.
 """
 
 from typing import NamedTuple, assert_never
@@ -21,17 +21,17 @@ from bertc.objectives.targets import Answers, Columns
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 BEGINNINGS, ENDS = 20, 20
-"""Of a conditioned span: beginnings looked into, and ends of each (ELECTRA beam_size)."""
+"""Beam of a conditioned span head: starts considered, and ends per start (ELECTRA beam_size)."""
 ANSWERED_WEIGHT = 0.5
-"""Of the loss of whether there is an answer (ELECTRA answerable_weight; XLNet run_squad.py)."""
+"""Weight of the answerability loss (ELECTRA answerable_weight; XLNet run_squad.py)."""
 
 
 class SpanScores(NamedTuple):
-    """What is said of where an answer stands; scores are not normalised.
+    """Unnormalised scores of answer positions.
 
-    ``starts`` and ``ends`` are of every token, minus infinity where no answer may stand. Of a
-    conditioned head ``likeliest`` are the best beginnings, and ``ends`` are told for each of them.
-    ``answered``: the score of there being an answer.
+    ``starts`` and ``ends`` are over all tokens, minus infinity outside the passage. A conditioned
+    head adds ``likeliest``, the best starts, and has ``ends`` for each of them. ``answered`` is the
+    score of the question being answerable.
     """
 
     starts: Float[torch.Tensor, "b s"]
@@ -41,22 +41,22 @@ class SpanScores(NamedTuple):
 
 
 class TaskTensors(TermTensors[Task, Answers, nn.Module]):
-    """Examples of a task; the rows of a batch are all its own."""
+    """A fine-tuning task; all rows of a batch belong to it."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Answers]:
-        """None: what tasks read is made of examples, not of text (``step/task_feed.py``)."""
-        raise AssertionError("what tasks read is made of examples, not of text")
+        """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
+        raise AssertionError("task targets come from examples, not from text")
 
     def positions(self, own: Answers, columns: Columns) -> tuple[torch.Tensor, ...] | None:
-        """Of spans all states, else those of examples or words."""
+        """Positions (b, k) of examples or words; None (all states) for spans."""
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
     def features(
         self, states: Float[torch.Tensor, "b k h"], network: BodyModule
     ) -> Float[torch.Tensor, "b k h"]:
-        """The states (b, k, h) that its head reads: pooled if there is a pooler, with dropout.
+        """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
-        Of spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
+        For spans all states (b, s, h), without dropout (BERT run_squad.py, create_model).
         """
         if isinstance(self.node.answer, Span):
             return states
@@ -73,17 +73,17 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Of examples, words or windows."""
+        """Losses and hits (n,) of examples, words or windows."""
         return answer_losses(self.node.answer, own, self.features(states[0], network), head)
 
     def weights(self, own: Answers) -> torch.Tensor:
-        """Where something is asked; of choices one an example."""
+        """1 for labelled examples, else 0; of choices one per example."""
         if isinstance(self.node.answer, Choice):
             return torch.ones_like(own.weights.view(-1, self.node.answer.most)[:, 0])
         return own.weights
 
     def count(self, own: Answers) -> torch.Tensor:
-        """Examples, words or windows."""
+        """Number of labelled examples, words or windows (0-d)."""
         return answer_count(self.node.answer, own)
 
 
@@ -106,7 +106,7 @@ def answer_scores(
 
 
 def answer_losses(answer: Answer, own: Answers, states: torch.Tensor, head: nn.Module) -> Predicted:
-    """Losses of examples, words or windows (n,), and whether each is told right."""
+    """Losses in nats (n,) and hits (n,) of examples, words or windows."""
     if isinstance(answer, Span):
         return _span_losses(answer, own, states, head)
     found = answer_scores(answer, states, head)
@@ -127,14 +127,14 @@ def answer_losses(answer: Answer, own: Answers, states: torch.Tensor, head: nn.M
 
 
 def answer_count(answer: Answer, own: Answers) -> torch.Tensor:
-    """What the summed loss of these rows is a mean over (0-d)."""
+    """Number of predictions (0-d) to divide the summed loss by."""
     return own.weights.sum() / answer.most if isinstance(answer, Choice) else own.weights.sum()
 
 
 def span_scores(
     answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
-    """What the head says where the beginning is not known, of rows of one example each."""
+    """Scores for inference (start unknown), of rows with one example each."""
     allowed_bs = _allowed(own)
     if not isinstance(head, ConditionedSpan):
         starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
@@ -152,11 +152,11 @@ def span_scores(
 def _span_losses(
     answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
-    """The mean of the cross entropies of both ends."""
+    """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = own.targets.long().unbind(2)
     own_bms = _own(own)
     if not isinstance(head, ConditionedSpan):
-        # Every token of it competes (run_squad.py, create_model).
+        # Every token of the example competes (run_squad.py, create_model).
         starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
         starts_bms, ends_bms = _kept(starts_bs[:, None], own_bms), _kept(ends_bs[:, None], own_bms)
     else:
@@ -180,7 +180,7 @@ def _answered(
     states_bsh: Float[torch.Tensor, "b s h"],
     starts_bms: Float[torch.Tensor, "b m s"],
 ) -> Float[torch.Tensor, "b m"]:
-    """Scores (b, m) of there being an answer, from the first token and the mean beginning."""
+    """Answerability scores (b, m), from the first token and the start-weighted mean state."""
     none_bmh = gather_positions(states_bsh, own.positions)
     mean_bmh = starts_bms.softmax(2).to(states_bsh.dtype) @ states_bsh
     scores_bm: torch.Tensor = head(torch.cat([mean_bmh, none_bmh], dim=2))
@@ -188,9 +188,9 @@ def _answered(
 
 
 def _own(own: Answers) -> Bool[torch.Tensor, "b m s"]:
-    """Which tokens are of each example of a row (b, m, s); all where there is no such example."""
+    """Mask (b, m, s) of the tokens of each example; all True for an empty slot."""
     nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
-    # Scores of which none were left would have a loss that is no number, whatever its weight.
+    # An empty slot needs some score, or its loss would be NaN whatever its weight.
     return (own.examples[:, None] == nth_m[:, None]) | (own.weights == 0)[..., None]
 
 
@@ -206,5 +206,7 @@ def _cross_entropy(
 
 
 def _allowed(own: Answers) -> Bool[torch.Tensor, "b s"]:
-    """Where an answer may stand (b, s); the first token of each stands for there being none."""
+    """Mask (b, s) of possible answer positions; the first token of each example means "no
+    answer".
+    """
     return own.passage.scatter(1, own.positions, True)

@@ -1,4 +1,4 @@
-"""Which token comes after each token of a row.
+"""Causal language modelling: predict the next token at every position.
 
 Axes: b rows, s positions of a row.
 """
@@ -17,14 +17,14 @@ from bertc.objectives.vocabulary import token_losses
 
 
 class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
-    """The next token of each."""
+    """Next-token prediction."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, NextTokens]:
-        """The text moved by one."""
+        """The text shifted by one."""
         return reading, next_tokens(rows.inputs, reading.sequence_ids)
 
     def positions(self, own: NextTokens, columns: Columns) -> None:
-        """All."""
+        """None: all positions."""
 
     def score(
         self,
@@ -35,23 +35,23 @@ class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """By the head over the vocabulary."""
+        """Scores over the vocabulary."""
         return token_losses(states[0], own.targets, head, network)
 
     def weights(self, own: NextTokens) -> torch.Tensor:
-        """Where a token follows."""
+        """1 (b, s) where a next token exists, else 0."""
         return own.weights
 
     def explain(self, own: NextTokens, view: RowView) -> list[tuple[str, str]]:
-        """How many tokens are predicted."""
+        """The number of predicted tokens."""
         predicted = int(own.weights[view.row].sum())
-        return [("clm", f"{predicted} tokens told from those before")]
+        return [("clm", f"{predicted} tokens predicted from those before")]
 
 
 def next_tokens(inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None) -> NextTokens:
-    """What every token is to tell: the one after it, in its row and in its own example.
+    """Targets (b, s): the next token of the same row and example.
 
-    The last token of a row tells what follows the row, where the text goes on.
+    The last token of a row predicts the token after the row, if its text continues.
     """
     goes_on_b1 = inputs.following[:, None] >= 0
     after_b1 = inputs.following[:, None].clamp(min=0)

@@ -1,4 +1,4 @@
-"""From a batch of text to what the networks of a stage read and its terms predict.
+"""Corruption: from a batch of text to encoder inputs and targets.
 
 Axes: b rows, s positions of a row, m examples of a row.
 """
@@ -19,15 +19,15 @@ from bertc.objectives.terms import joined, with_output_positions
 
 
 def mask_key(seed: int) -> int:
-    """The key of all masking in a run with this seed."""
+    """The random key of all masking in a run with this seed."""
     return address.key(seed, "mask")
 
 
 def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
-    """The columns of a batch: ids to read, and the targets of each term.
+    """Encoder inputs and targets of a batch.
 
-    A pure function of each row, its copy number, its example id and ``key``, which is
-    ``mask_key(seed)``: rows do not see each other. All shapes follow from (batch, seq) and stage.
+    A pure function of each row, its copy number, its example id and ``key`` (``mask_key(seed)``):
+    rows are independent. All shapes follow from (batch, seq) and the stage.
     """
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
@@ -48,7 +48,7 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
 
 
 def with_guesses(stage: Stage, columns: Columns, guesses_bk: Int[torch.Tensor, "b k"]) -> Columns:
-    """With the guesses of a sampled network in what those after it read."""
+    """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
     reading = columns.reading
     for name, _, tensors in joined(term.objective for term in stage.objective):
         reading = tensors.take_guesses(columns.terms[name], columns, reading, guesses_bk)
@@ -56,11 +56,11 @@ def with_guesses(stage: Stage, columns: Columns, guesses_bk: Int[torch.Tensor, "
 
 
 def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderInputs:
-    """What is known of the tokens, before terms change it."""
+    """Encoder inputs before any term changes them."""
     stage, inputs = rows.stage, rows.inputs
     sequence_ids_bs = _number(inputs, rows.real) if stage.pack else None
     position_ids_bs = None
-    if stage.translates:  # positions of a translation begin again
+    if stage.translates:  # positions restart at the translation
         text_bs = inputs.segment_ids * rows.translated[:, None]
         if sequence_ids_bs is not None:
             text_bs = text_bs + 2 * sequence_ids_bs
@@ -85,7 +85,7 @@ def _hide(
     tables: Tables,
     key: int,
 ) -> tuple[Int[torch.Tensor, "b s"], Predictions | None]:
-    """The token ids (b, s) with some hidden, and which; each term hides in rows of its own."""
+    """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
         hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
@@ -98,7 +98,7 @@ def _hide(
 def _either(
     own_b1: Bool[torch.Tensor, "b 1"], asked: Predictions, other: Predictions
 ) -> Predictions:
-    """The predictions of the rows that are one's own, and the other's; the wider decides."""
+    """Select per row between two prediction sets, padded to the wider."""
     wide = max(asked.positions.shape[1], other.positions.shape[1])
 
     def chosen(
@@ -111,20 +111,20 @@ def _either(
 
 
 def _languages(inputs: Inputs) -> Int[torch.Tensor, "b s"]:
-    """The language (b, s) of each token."""
+    """The language index of each token (b, s)."""
     return inputs.languages.gather(1, inputs.segment_ids.clamp(max=1))
 
 
 def _starts(inputs: Inputs) -> Int[torch.Tensor, "b m"]:
-    """Where the examples of each row begin, and its padding (b, m + 1)."""
+    """Start positions of the examples of each row, and of its padding (b, m + 1)."""
     ends_b1 = inputs.lengths[:, None]
     return torch.cat([inputs.starts.minimum(ends_b1), ends_b1], dim=1)
 
 
 def _number(inputs: Inputs, real_bs: Bool[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
-    """Which example of its row, from 1, each token (b, s) belongs to; 0 for padding."""
+    """Example number of each token within its row (b, s), from 1; 0 for padding."""
     b, seq = real_bs.shape
-    # Places not used mark a column beyond the row, which is dropped.
+    # Unused slots mark a column beyond the row, which is dropped.
     begins = torch.zeros(b, seq + 1, dtype=torch.long, device=real_bs.device)
     begins.scatter_(1, inputs.starts, 1)
     return torch.where(real_bs, begins[:, :seq].cumsum(1), 0)

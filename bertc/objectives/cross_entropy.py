@@ -1,4 +1,4 @@
-"""The cross entropy of a softmax over the vocabulary, without a second copy of the logits.
+"""Cross entropy over the vocabulary without a second copy of the logits.
 
 Axes: n predictions, e embedding, v token ids.
 """
@@ -29,15 +29,16 @@ def vocabulary_loss(
     chances_n: Float[torch.Tensor, "n"] | None = None,
     tokens: int = 0,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
-    """-log softmax(x table^T + bias)[target] in fp32 (n,), and whether the target is on top (n,).
+    """-log softmax(x table^T + bias)[target] in nats, fp32 (n,), and True where the target is top
+    (n,).
 
-    With ``chances``, uniform in [0, 1), also a token id drawn from each softmax (n,); no gradient
-    passes through it.
+    ``chances``, uniform in [0, 1), adds a token id sampled from each softmax (n,), without
+    gradient.
 
-    ``x`` and ``table`` are in the compute dtype; products come out in it, sums and exponentials are
-    in fp32. If only the first ``tokens`` entries are such, they are on top where none of them is
-    above. A compiler fuses the plain form itself; otherwise the logits are turned into their own
-    gradient chunk by chunk, which takes little more time than the matrix products.
+    ``x`` and ``table`` are in the compute dtype, as are their products; sums and exponentials are
+    in fp32. If only the first ``tokens`` entries are real, the target is top if no real token
+    scores higher. A compiler fuses the plain form; otherwise logits are overwritten by their
+    gradient chunk by chunk, which costs little more than the matrix products.
     """
     on_gpu = x_ne.device.type == "cuda"
     table_ve, bias_v = _padded(table_ve, bias_v, GPU_MULTIPLE if on_gpu else CPU_MULTIPLE)
@@ -57,12 +58,11 @@ def vocabulary_loss(
 def draw(
     weights_nv: Float[torch.Tensor, "n v"], chances_n: Float[torch.Tensor, "n"]
 ) -> Int[torch.Tensor, "n"]:
-    """Ids (n,) drawn in proportion to weights, by the inverse of their running sum.
+    """Sample ids (n,) in proportion to weights (n, v), by inverting their cumulative sum.
 
-    One number a row decides: first the block of ids it falls into, then the id. So all weights are
-    read once, by a plain sum, and running sums are of few numbers: of integers, which have one sum
-    in whatever order a device adds them. The highest weight of a row is about 1, or all add up to
-    it.
+    One random number per row picks a block of ids, then the id in it, so all weights are read once,
+    by a plain sum, and cumulative sums are short. They are of integers, which sum alike in any
+    order. The highest weight of a row is about 1, or its weights sum to about 1.
     """
     if weights_nv.device.type in WITHOUT_FP64:
         return draw(weights_nv.cpu(), chances_n.cpu()).to(weights_nv.device)
@@ -78,7 +78,7 @@ def draw(
     ids_nw = block_n1 * BLOCK + torch.arange(BLOCK, device=weights_nv.device)
     own_nw = _whole(weights_nv.gather(1, ids_nw.clamp(max=v - 1)))
     own_nw = torch.where(ids_nw < v, own_nw, 0)
-    # Rounding may leave more wanted than the block has: then its last token that has a weight.
+    # Rounding may exceed the block's sum: then take its last token with a weight.
     last_n1 = torch.where(own_nw > 0, ids_nw, 0).amax(1, keepdim=True)
     within_n1 = (own_nw.cumsum(1) <= wanted_n1).sum(1, keepdim=True)
     drawn_n1 = (block_n1 * BLOCK + within_n1).minimum(last_n1)
@@ -86,14 +86,14 @@ def draw(
 
 
 def _whole(weights: Float[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
-    """Weights of at most about 1 as whole numbers of 2^-39, of which 2^24 add up; any shape."""
+    """Weights up to about 1 as multiples of 2^-39, so that 2^24 fit an int64; any shape."""
     return (weights.double() * 2.0**39).long()
 
 
 def _best(
     logits_nv: Float[torch.Tensor, "n v"], targets_n: Int[torch.Tensor, "n"], tokens: int
 ) -> Int[torch.Tensor, "n"]:
-    """The highest entry (n,); beside a token the highest token."""
+    """Index of the highest entry (n,), restricted to real tokens if the target is one."""
     best_n = logits_nv.argmax(1)
     if not tokens:
         return best_n
@@ -103,7 +103,7 @@ def _best(
 def _padded(
     table_ve: Float[torch.Tensor, "v e"], bias_v: Float[torch.Tensor, "v"], multiple: int
 ) -> tuple[Float[torch.Tensor, "w e"], Float[torch.Tensor, "w"]]:
-    """Both with rows up to a multiple, for tokens whose probability is exactly 0."""
+    """Pad both to a multiple of rows; padding has probability exactly 0."""
     extra = -len(bias_v) % multiple
     if not extra:
         return table_ve, bias_v
@@ -139,7 +139,7 @@ class _VocabularyLoss(torch.autograd.Function):
     def backward(
         ctx: Any, upstream_n: Float[torch.Tensor, "n"], *_: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
-        # softmax - one-hot of each prediction, not yet scaled: the scale goes to the small factor.
+        # softmax - one-hot of each prediction, unscaled: the smaller factor is scaled.
         x_ne, table_ve, slope_nv = ctx.saved_tensors
         scale_n1 = upstream_n[:, None].to(slope_nv.dtype)
         x_grad_ne = (slope_nv @ table_ve) * scale_n1
@@ -156,7 +156,9 @@ def _by_chunks(
     tokens: int,
     differentiated: bool,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
-    """Losses, hits and draws; where differentiated the logits become their own gradient."""
+    """Losses, hits and samples; if ``differentiated`` the logits are overwritten by their
+    gradient.
+    """
     losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
     hits_n = torch.empty_like(targets_n, dtype=torch.bool)
     drawn_n = None if chances_n is None else torch.empty_like(targets_n)

@@ -1,4 +1,4 @@
-"""The loss of each term of a stage, as sums that can be added over parts of a batch.
+"""Loss of each term of a stage, as sums that add up over parts of a batch.
 
 Axes: b rows, k predictions of a row, h hidden.
 """
@@ -15,7 +15,7 @@ from bertc.objectives.terms import joined, states_of
 
 
 class Losses:
-    """The terms that a network learns, joined to their tensors and heads."""
+    """The terms of one network with their tensors and heads; callable on a batch."""
 
     def __init__(self, model: Model, stage: Stage, network: Network) -> None:
         self._network, self._heads = model.network(network.name), model.heads
@@ -23,15 +23,15 @@ class Losses:
         self._scored = joined(network.scored)
         learned = [term.objective for term in network.terms]
         self._learned = joined(learned) if learned else self._scored
-        # Guesses are wanted by terms of the networks after it.
+        # Networks after this one may need its guesses.
         others = (term.objective for term in stage.objective if term not in network.terms)
         self._others = joined(others) if network.role == "sampled" else ()
 
     def __call__(self, columns: Columns, hidden: torch.Tensor) -> dict[str, TermLoss]:
-        """The loss of every term by name; factors of terms are not applied.
+        """The loss of every term by name, before weighting.
 
-        ``hidden`` are the network's states, or those that were asked for. That of a sampled network
-        comes with its guesses, even where nothing trains it.
+        ``hidden`` (b, s or k, h) are the network's states, at all positions or at the output
+        positions. A sampled network also returns its guesses, even without training.
         """
         states = states_of(self._scored, columns, columns.read_by(self._node), hidden)
         chances = self._chances(columns)
@@ -58,10 +58,9 @@ class Losses:
 
 
 def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:
-    """The loss of a term that a batch holds nothing for.
+    """A zero loss for a term without targets in this batch.
 
-    Every weight of its head has a gradient of zeros, so that all of a stage's weights are counted
-    through as many updates.
+    It gives every weight of the head a zero gradient, so that Adam's step counts stay equal.
     """
     none = hidden.new_zeros((), dtype=torch.float32)
     touched = sum((weight.sum() * 0 for weight in head.parameters()), none)

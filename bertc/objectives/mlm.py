@@ -1,4 +1,4 @@
-"""Masked language modelling: which tokens are predicted, and what the encoder reads there.
+"""Masked language modelling: choice of tokens, and their replacements in the input.
 
 Axes: b examples, s positions of a row, k predictions.
 """
@@ -34,16 +34,16 @@ from bertc.objectives.words import choose_words, find_words, look_up, read_text
 
 
 class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
-    """A term that hides tokens: mlm, or tlm, which counts in rows of translations alone."""
+    """A term that masks tokens: mlm, or tlm, which counts only rows with translations."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
-        """The masking that all such terms of the stage share."""
-        assert rows.hidden is not None, "it hides tokens"
+        """The masking, shared by all such terms of the stage."""
+        assert rows.hidden is not None, "this term masks tokens"
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
 
     def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
-        """The hidden tokens of all rows."""
+        """Positions (b, k) of the masked tokens."""
         return (own.positions,)
 
     def score(
@@ -55,22 +55,22 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Of all rows, whichever term each counts for."""
+        """Scores over the vocabulary, for the rows of every term with this head."""
         return token_losses(states[0], own.targets, head, network, chances)
 
     def weights(self, own: Predictions) -> Float[torch.Tensor, "b k"]:
-        """Those of its own rows."""
+        """1 (b, k) for predictions in this term's rows, else 0."""
         if own.translated is None:
             return own.weights
         own_b = own.translated if self.node.translations else 1 - own.translated
         return own.weights * own_b[:, None]
 
     def marks(self, own: Predictions, row: int) -> set[int]:
-        """The hidden tokens."""
+        """Positions of the masked tokens."""
         return marked_positions(own.positions, own.weights, row)
 
     def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
-        """How many tokens are masked, random, kept, in rows of its own."""
+        """Numbers of tokens masked, replaced at random and kept, in this term's rows."""
         translated = own.translated is not None and bool(own.translated[view.row])
         if translated != self.node.translations:
             return []
@@ -89,7 +89,7 @@ def mask_tokens(
     tables: Tables,
     key: int,
 ) -> tuple[Int[torch.Tensor, "b s"], Predictions]:
-    """The token ids (b, s) the encoder reads, and the predictions asked of it."""
+    """Token ids (b, s) after masking, and the predictions."""
     seq = inputs.token_ids.shape[1]
     predictions = objective.predictions(seq)
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
@@ -103,14 +103,14 @@ def mask_tokens(
     kind_bits_bk = slot_bits_bk
     if objective.replace_per == "span":
         kind_bits_bk = kind_bits_bk.gather(1, runs(positions_bk, used_bk)[0])
-    if not objective.distinct:  # a token drawn twice is written once, masked if either draw says so
+    if not objective.distinct:  # drawn twice, replaced once: by [MASK] if either draw says so
         first_bk = torch.searchsorted(positions_bk, positions_bk)
         kind_bits_bk = kind_bits_bk.scatter_reduce(1, first_bk, kind_bits_bk, "amin")
         kind_bits_bk, slot_bits_bk = (
             bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
         )
     written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, slot_bits_bk)
-    # Slots not used write into a column beyond the row, which is dropped.
+    # Unused slots write into a column beyond the row, which is dropped.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
     token_ids[:, :seq] = inputs.token_ids
     token_ids.scatter_(1, positions_bk, written_bk)
@@ -118,7 +118,7 @@ def mask_tokens(
 
 
 def _lanes(objective: Masked, seq: int, predictions: int) -> tuple[int, ...]:
-    """How many random numbers a row needs to choose its tokens, by use."""
+    """Number of random numbers per row for choosing its tokens, by use."""
     match objective.unit:
         case TokenUnit() if not objective.distinct:
             return (predictions,)
@@ -142,7 +142,7 @@ def _choose(
     lanes: Sequence[torch.Tensor],
     predictions: int,
 ) -> Int[torch.Tensor, "b k"]:
-    """Positions (b, k) to predict, ascending, s in the slots not used."""
+    """Positions (b, k) to predict, ascending; s in unused slots."""
     text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
     if not objective.distinct:
@@ -176,7 +176,7 @@ def _replace(
     kind_bits_bk: Int[torch.Tensor, "b k"],
     slot_bits_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b k"]:
-    """What stands at the predicted positions: [MASK], a random token, or the token itself."""
+    """Input ids (b, k) at the predicted positions: [MASK], a random token, or the token itself."""
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     if random:
         drawn_bk = random_tokens(objective.random_from, tables, another(slot_bits_bk))
@@ -189,7 +189,7 @@ def random_tokens(
     tables: Tables,
     bits_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b k"]:
-    """Random ids (b, k) from the whole vocabulary, its ordinary tokens, or as the corpus has them.
+    """Random ids (b, k): uniform over the vocabulary, over ordinary tokens, or by corpus frequency.
 
     The first is BERT's, the second fairseq's, the third SpanBERT's.
     """

@@ -1,4 +1,4 @@
-"""Masking of n-grams of words.
+"""Masking of word n-grams.
 
 Axes: b examples, s positions of a row, d draws (e: earlier draws), n lengths,
 t draws of the tail.
@@ -11,11 +11,11 @@ from bertc.objectives.sampling.arrival import draws_needed, first_come, union
 from bertc.objectives.sampling.draws import unit
 from bertc.objectives.words import Text, Words, first_words, next_stop
 
-TAIL = 8  # draws taken one by one after the first that is over the budget
+TAIL = 8  # draws processed one by one after the first that exceeds the budget
 
 
 def ngram_draws(most: int, rate: float, predictions: int) -> int:
-    """First words tried in each row."""
+    """Number of n-gram starts drawn per row."""
     total = sum([1 / n for n in range(1, most + 1)])
     return draws_needed(rate, most / total, most * (most + 1) / 2 / total, predictions)
 
@@ -28,11 +28,10 @@ def choose_ngrams(
     length_bits_bd: Int[torch.Tensor, "b d"],
     counts_b: Int[torch.Tensor, "b"],
 ) -> Bool[torch.Tensor, "b s"]:
-    """N-grams of whole words, P(n) ~ 1/n, as marks (b, s) (ALBERT create_pretraining_data.py).
+    """N-grams of whole words, P(n) ~ 1/n, as a mask (b, s) (ALBERT create_pretraining_data.py).
 
-    First words come in random order. Of an n-gram at the end of a text as many words as there are
-    make it up; one over the budget is shortened until it fits, and one that meets a taken word is
-    dropped. An n-gram ends where a special token stands.
+    First words are drawn in random order. An n-gram is cut at the end of the text, at a special
+    token, and to the budget; it is dropped if it overlaps an earlier one.
     """
     seq = order_bits_bs.shape[1]
     head_bd, ends_bdn = _draw(most, words, text, order_bits_bs, length_bits_bd)
@@ -43,7 +42,7 @@ def choose_ngrams(
     stands_bd = first_come(meets_bde)
     length_bd = end_bd - head_bd
     spent_bd = torch.where(stands_bd, length_bd, 0)
-    # Up to the first draw over the budget nothing is shortened, so all verdicts hold.
+    # No draw is shortened up to the first that exceeds the budget, so all verdicts hold.
     over_bd = spent_bd.cumsum(1) - spent_bd + length_bd > counts_b[:, None]
     settled_bd = over_bd.cumsum(1) == 0
     taken_bd = torch.where(stands_bd & settled_bd, end_bd, 0)
@@ -60,10 +59,10 @@ def _draw(
     order_bits_bs: Int[torch.Tensor, "b s"],
     length_bits_bd: Int[torch.Tensor, "b d"],
 ) -> tuple[Int[torch.Tensor, "b n"], Int[torch.Tensor, "b n m"]]:
-    """Heads (b, d), and where their first 1, 2, ... words end (b, d, n).
+    """First words (b, d), and ends after their first 1, 2, ... words (b, d, n).
 
-    An end is 0 beyond the number of words drawn, and where there is no word to draw; one beyond the
-    text is the end of the text.
+    An end is 0 beyond the number of words drawn, and for an empty draw; beyond the text it is the
+    text's end.
     """
     last = order_bits_bs.shape[1] + 1
     real_bd, head_bd, number_bd = first_words(words, order_bits_bs, length_bits_bd.shape[1])
@@ -80,7 +79,7 @@ def _draw(
 def harmonic(
     chance_bd: Float[torch.Tensor, "b d"], possible_bd: Int[torch.Tensor, "b d"], most: int
 ) -> Int[torch.Tensor, "b d"]:
-    """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n, (b, d) long."""
+    """n - 1 for n of 1..possible+1 with P(n) proportional to 1/n; (b, d) int64."""
     sums = [sum([1 / n for n in range(1, m + 1)]) for m in range(1, most + 1)]
     total_bd = torch.full_like(chance_bd, sums[0])
     for m in range(1, most):
@@ -99,7 +98,7 @@ def _shorten(
     left_b1: Int[torch.Tensor, "b 1"],
     next_b1: Int[torch.Tensor, "b 1"],
 ) -> Int[torch.Tensor, "b d"]:
-    """Use up what is left of the budget with draws from the next one on, cut to whole words."""
+    """Spend the rest of the budget on further draws, cut to whole words."""
     _, draws, most = ends_bdn.shape
     step_t = torch.arange(TAIL, device=next_b1.device)
     at_bt = (next_b1 + step_t).clamp(max=draws - 1)

@@ -1,4 +1,4 @@
-"""Questions about the two segments of an example: labels that came with the text.
+"""Classification of segment pairs (nsp, sop), with labels from the data.
 
 Axes: b rows, m examples of a row, n = b*m, h hidden.
 """
@@ -15,17 +15,17 @@ from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 
 class PairTensors(TermTensors[PairTerm, Questions, Linear]):
-    """Two classes of the pooled first token of each example."""
+    """Binary classification of the pooled first token of each example."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Questions]:
-        """A question about each example."""
+        """The pair label of each example."""
         inputs = rows.inputs
         used_bm = inputs.starts < inputs.token_ids.shape[1]
         positions_bm = torch.where(used_bm, inputs.starts, 0)
         return reading, Questions(positions_bm, inputs.pair_labels, used_bm.float())
 
     def positions(self, own: Questions, columns: Columns) -> tuple[torch.Tensor, ...]:
-        """The first token of each example."""
+        """Position (b, m) of the first token of each example."""
         return (own.positions,)
 
     def score(
@@ -37,7 +37,7 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """By a linear map of the pooled states."""
+        """Linear scores of the pooled states."""
         pooled_bmh = network.pool(states[0])
         logits_n2 = head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
         labels_n = own.labels.reshape(-1)
@@ -45,14 +45,14 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         return Predicted(losses_n, logits_n2.argmax(1) == labels_n)
 
     def weights(self, own: Questions) -> torch.Tensor:
-        """Where there is an example."""
+        """1 (b, m) where there is an example, else 0."""
         return own.weights
 
     def labels(self, own: Questions, columns: Columns) -> torch.Tensor:
-        """0 where the segments are in order."""
+        """0 (b, m) where the segments are in order, else 1."""
         return own.labels
 
     def explain_example(self, own: Questions, row: int, nth: int) -> list[tuple[str, str]]:
-        """The right answer."""
+        """The correct answer."""
         label = int(own.labels[row, nth])
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]

@@ -1,6 +1,6 @@
-"""Permutation language modelling: which tokens are told, and in which order they come.
+"""Permutation language modelling: choice of targets, and a factorisation order.
 
-Axes: b examples, s positions of a row, k predictions, l places within a block.
+Axes: b examples, s positions of a row, k predictions, l positions within a block.
 """
 
 from itertools import accumulate
@@ -33,17 +33,17 @@ from bertc.objectives.words import find_words, read_text
 
 
 class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
-    """Tokens that are predicted from those before them in a random order."""
+    """Prediction of tokens from those before them in a random order."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
-        """The tokens, and the order in which the row is read."""
+        """The targets, and encoder inputs with the permutation mask."""
         order, own = permute_tokens(
             self.node, rows.inputs, rows.real, rows.stage.parts, rows.tables, rows.key
         )
         return reading._replace(permutation=order), own
 
     def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
-        """The second states, which follow the row's own."""
+        """Positions (b, k) of the query-stream states, which follow the row's own."""
         b, seq = columns.originals.shape
         lane_k = torch.arange(own.positions.shape[1], device=columns.originals.device)
         return ((seq + lane_k).expand(b, -1),)
@@ -57,32 +57,32 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """By the head over the vocabulary."""
+        """Scores over the vocabulary."""
         return token_losses(states[0], own.targets, head, network)
 
     def weights(self, own: Predictions) -> torch.Tensor:
-        """Where a slot is used."""
+        """1 (b, k) for used slots, else 0."""
         return own.weights
 
     def turns(self, own: Predictions, columns: Columns, row: int) -> dict[int, int]:
-        """From 1."""
+        """Position to rank in the order, from 1."""
         order = columns.reading.permutation
-        assert order is not None, "tokens come in an order"
+        assert order is not None, "plm inputs have a permutation mask"
         places = order.rank[row].tolist()
         told = marked(own.positions, own.weights, row)
         return {at: n for n, at in enumerate(sorted(told, key=lambda at: places[at]), 1)}
 
     def explain(self, own: Predictions, view: RowView) -> list[tuple[str, str]]:
-        """How many tokens are predicted, and how previews show their order."""
+        """The number of targets, and the notation of their order."""
         count = len(marked(own.positions, own.weights, view.row))
         counted = f"{count} of {view.length} tokens ({count / view.length:.1%})"
-        told = "each told from those of lower numbers and all without one"
+        told = "each predicted from those with lower numbers and all without one"
         return [("plm", f"{counted}, {told}")]
 
     def ask(
         self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
     ) -> tuple[EncoderInputs, torch.Tensor]:
-        """The query stream there, which sees all but masks."""
+        """Query-stream states at ``places_b``, which attend to every unmasked token."""
         rank_bs = (reading.token_ids == mask).long()
         order = PermutationMask(rank_bs, torch.ones_like(rank_bs), places_b[:, None])
         last_b = torch.full_like(places_b, reading.token_ids.shape[1])
@@ -97,11 +97,12 @@ def permute_tokens(
     tables: Tables,
     key: int,
 ) -> tuple[PermutationMask, Predictions]:
-    """In which order the tokens of a row come, and the predictions asked of it.
+    """A random factorisation order of each row's tokens, and the predictions.
 
-    Tokens in no prediction come first: all see them, and they see each other alone. Then come the
-    rest, the special ones among them, which are never told (XLNet data_utils.py, _local_perm). Each
-    of the ``parts`` of a row has predictions and an order of its own, and sees those before it.
+    Tokens that are not targets come first and attend to each other; every token attends to them.
+    Then come targets and special tokens, of which the latter are never predicted (XLNet
+    data_utils.py, _local_perm). Each of the row's ``parts`` has targets and an order of its own,
+    and attends to the parts before it.
     """
     seq = inputs.token_ids.shape[1]
     blocks = [min(objective.block or part, part) for part in parts]
@@ -110,7 +111,7 @@ def permute_tokens(
     chosen_bk = choose(objective, inputs, parts, tables, span_bits_bs, fill_bits_bs)
 
     ordinary_bs = read_text(inputs.token_ids, real_bs, tables, specials=False).ordinary
-    # Slots not used mark a column beyond the row, which is dropped.
+    # Unused slots mark a column beyond the row, which is dropped.
     told = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
     told_bs = told.scatter_(1, chosen_bk, True)[:, :seq]
     positions_bk = chosen_bk.clamp(max=seq - 1)
@@ -120,7 +121,7 @@ def permute_tokens(
 
     places, firsts = [], []
     for number, (begin, part) in enumerate(laid_out(parts)):
-        # Every part has a place more than tokens, for those that come first of it.
+        # Each part has one extra rank, for its tokens that are not targets.
         places.append(shuffled(order_bits[number], part) + (begin + number))
         firsts.append(torch.full((part,), begin + number - 1, device=real_bs.device))
     place_bs, untold_s = torch.cat(places, dim=1), torch.cat(firsts)
@@ -132,7 +133,7 @@ def permute_tokens(
 
 
 def laid_out(parts: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Where each part of a row begins, and how long it is."""
+    """Start and length of each part of a row."""
     return list(zip(accumulate(parts, initial=0), parts, strict=False))
 
 
@@ -144,10 +145,10 @@ def choose(
     span_bits_bs: Int[torch.Tensor, "b s"],
     fill_bits_bs: Int[torch.Tensor, "b s"],
 ) -> Int[torch.Tensor, "b k"]:
-    """Positions (b, k) of spans, and of single tokens where those are too few; s where not used.
+    """Positions (b, k) of target spans, filled up with single tokens; s in unused slots.
 
-    Each part has its share of them, the first what is left over: 43 and 42 of 85. Words are looked
-    for in the direction of the text.
+    Each part has its share, the first gets the remainder: 43 and 42 of 85. Spans are searched in
+    reading direction.
     """
     seq = inputs.token_ids.shape[1]
     most, lane_s = objective.predictions(seq), torch.arange(seq, device=span_bits_bs.device)
@@ -172,9 +173,9 @@ def choose(
 
 
 def shuffled(bits_bl: Int[torch.Tensor, "b l"], seq: int) -> Int[torch.Tensor, "b {seq}"]:
-    """Places (b, s) of the tokens: shuffled within blocks of l, in all blocks alike.
+    """Ranks (b, s) of the tokens: shuffled within blocks of l, in the same way in all blocks.
 
-    As the release shuffles them for its permutations of blocks (data_utils.py, _local_perm).
+    The release shuffles its block permutations like this (data_utils.py, _local_perm).
     """
     b, block = bits_bl.shape
     keys_bl = order_keys(bits_bl, torch.ones_like(bits_bl, dtype=torch.bool))
@@ -190,11 +191,11 @@ def find_spans(
     tables: Tables,
     bits_bs: Int[torch.Tensor, "b s"],
 ) -> Bool[torch.Tensor, "b s"]:
-    """Marks (b, s) on spans of n words or pieces, each in a context of k n others.
+    """Mask (b, s) of spans of n words or pieces, each within a context of k n others.
 
-    The context is split around the span at random; the next one begins where it ends. Where it
-    would depends on where it begins, so that is worked out for every position at once, and the
-    chain that begins at the front is followed in steps that double.
+    The context is split around its span at random; the next one begins where it ends. The successor
+    of every position is computed at once, then the chain from position 0 is followed by pointer
+    doubling.
     """
     text = read_text(inputs.token_ids, real_bs, tables, specials=False)
     words = find_words(inputs.token_ids, text, tables)
@@ -204,8 +205,8 @@ def find_spans(
     n_bs = harmonic(unit(bits_bs), most_bs, objective.max) + 1
     left_bs = below(another(bits_bs), objective.k * n_bs)
 
-    # Word m begins at begin[m]; the first word at or after a position is that of its last token
-    # before, and one more unless it begins there.
+    # Word m begins at begin[m]. The first word at or after a position is the word of its last
+    # token before, plus one unless it begins there.
     at_bs = (lane_bs + left_bs).clamp(max=seq - 1)
     number_bs = words.number.gather(1, at_bs)
     number_bs = number_bs + (words.begin.gather(1, number_bs) < at_bs)
@@ -217,7 +218,7 @@ def find_spans(
             end_bs = words.begin.gather(1, (number_bs + n_bs).clamp(max=seq + 1))
         case _:
             assert_never(objective.unit)
-    # A span that reaches the end of the text is none (data_utils.py, _sample_mask).
+    # A span that reaches the end of the text is dropped (data_utils.py, _sample_mask).
     stands_bs = (lane_bs + left_bs < seq) & (end_bs < inputs.lengths[:, None])
     next_bs = end_bs + objective.k * n_bs - left_bs
     next_bs = torch.where(stands_bs, next_bs, seq).clamp(max=seq)
@@ -226,9 +227,9 @@ def find_spans(
 
 
 def chained(next_bs: Int[torch.Tensor, "b s"], longest: int) -> Bool[torch.Tensor, "b s"]:
-    """Marks (b, s) on the positions reached from 0 by going to ``next``; s is the end.
+    """Mask (b, s) of the positions reached from 0 by following ``next_bs``; s is the end.
 
-    A chain has at most ``longest`` of them.
+    ``longest`` is the maximum length of a chain.
     """
     b, seq = next_bs.shape
     jump = torch.cat([next_bs, torch.full_like(next_bs[:, :1], seq)], dim=1)
@@ -247,9 +248,9 @@ def fill_up(
     counts_b: Int[torch.Tensor, "b"],
     predictions: int,
 ) -> Int[torch.Tensor, "b {predictions}"]:
-    """Positions (b, k): of the marks as many as are asked for, from the front, then any others."""
+    """Positions (b, k): marked ones first, in text order, up to the count, then random others."""
     seq = marks_bs.shape[1]
     lane_s = torch.arange(seq, device=marks_bs.device)
     keys_bs = order_keys(bits_bs & LAST, real_bs)
-    marked_bs = lane_s - (1 << seq.bit_length())  # below all others, with the lane in its low bits
+    marked_bs = lane_s - (1 << seq.bit_length())  # sort first, with the position in the low bits
     return lowest(torch.where(marks_bs, marked_bs, keys_bs), counts_b, predictions)

@@ -1,4 +1,4 @@
-"""Replaced token detection: which tokens others stand in for, and what finding them costs.
+"""Replaced token detection: choice of replacements, and the loss of detecting them.
 
 Axes: b rows, s positions of a row, k replacements of a row.
 """
@@ -28,11 +28,11 @@ from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, mar
 
 
 class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
-    """Whether each token is the original, once others stand in for some."""
+    """Binary classification of every token: original or replaced."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Replacements]:
-        """The tokens that others stand in for, and unless a network draws them the others."""
-        assert rows.hidden is not None, "what a masking chose is replaced"
+        """Positions to replace; replacements too, unless a network samples them."""
+        assert rows.hidden is not None, "rtd replaces masked positions"
         own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
         if rows.stage.sampled is not None:
             return reading, own
@@ -41,7 +41,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
 
     def positions(self, own: Replacements, columns: Columns) -> tuple[torch.Tensor, ...] | None:
-        """All tokens, or those that were chosen."""
+        """Positions (b, k) of the chosen tokens; None if all tokens are classified."""
         return None if self.node.over == "all" else (own.positions,)
 
     def score(
@@ -53,23 +53,23 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """By one score a token."""
+        """One score per token."""
         logits_bs = head(states[0]).float()
         labels_bs = self.labels(own, columns)
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == labels_bs.bool())
 
     def weights(self, own: Replacements) -> torch.Tensor:
-        """Where a token is judged."""
+        """1 where a token is classified, else 0; (b, s) or (b, k)."""
         return own.judged
 
     def labels(self, own: Replacements, columns: Columns) -> torch.Tensor:
-        """1 where another token is read than the original, (b, s) or (b, k) float."""
+        """1 where the input token differs from the original, (b, s) or (b, k) float."""
         other_bs = (columns.reading.token_ids != columns.originals).float()
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
     def chances(self, own: Replacements) -> torch.Tensor:
-        """One for each token that is replaced."""
+        """A random number (b, k) per replaced token."""
         return own.chances
 
     def take_guesses(
@@ -79,26 +79,28 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
-        """Guesses stand where tokens were chosen; the first of a row never is."""
+        """Inputs with the guesses at the chosen positions; the first token of a row is never
+        replaced.
+        """
         return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
 
     def marks(self, own: Replacements, row: int) -> set[int]:
-        """The tokens that are replaced."""
+        """Positions of the replaced tokens."""
         return marked(own.positions, own.weights, row)
 
     def explain(self, own: Replacements, view: RowView) -> list[tuple[str, str]]:
-        """How many tokens are judged, and how many replaced."""
+        """Numbers of tokens classified and replaced."""
         replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
         other = sum(view.seen[at] != view.original[at] for at in replaced)
         guessed = view.columns.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
-        return [("rtd", f"asked of {judged} tokens, which of them are replaced: {what}")]
+        return [("rtd", f"{judged} tokens classified, replaced: {what}")]
 
 
 def choose_replaced(
     objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
 ) -> Replacements:
-    """What is masked is what is replaced; a chance belongs to its token, however often chosen."""
+    """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
     return Replacements(
         masks.positions,
         masks.weights,
@@ -110,14 +112,14 @@ def choose_replaced(
 def draw_replacements(
     source: Generator, tables: Tables, inputs: Inputs, where: Replacements, key: int
 ) -> Int[torch.Tensor, "b k"]:
-    """Tokens (b, k) from a source that reads nothing."""
+    """Replacement ids (b, k) from a source that is no network."""
     match source:
         case UnigramGenerator():
             return random_tokens("corpus", tables, _bits(inputs, where.positions, key))
         case RandomGenerator():
             return random_tokens("ordinary", tables, _bits(inputs, where.positions, key))
         case NoGenerator() | GeneratorNetwork():
-            raise ValueError(f"generator={source.kind} is no source that reads nothing")
+            raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
         case _:
             assert_never(source)
 
@@ -125,7 +127,7 @@ def draw_replacements(
 def _bits(
     inputs: Inputs, positions_bk: Int[torch.Tensor, "b k"], key: int
 ) -> Int[torch.Tensor, "b k"]:
-    """Random numbers of the tokens at some positions (b, k)."""
+    """Random numbers (b, k) keyed by position."""
     own = address.key(key, "replacement")
     return bits(own, inputs.copies, inputs.example_ids, inputs.token_ids.shape[1]).gather(
         1, positions_bk

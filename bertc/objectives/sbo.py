@@ -1,4 +1,4 @@
-"""The span boundary objective: which tokens are told from the two around their span.
+"""Span boundary objective: predict masked tokens from the two tokens around their span.
 
 Axes: b examples, k predictions.
 """
@@ -19,11 +19,11 @@ from bertc.objectives.words import read_text
 
 
 class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
-    """Tokens of a hidden span, predicted from the two around it."""
+    """Prediction of span tokens from the states at the span's boundaries."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
-        """Beside each hidden token, in the rows where spans are hidden."""
-        assert rows.hidden is not None, "spans are hidden"
+        """Boundaries of each masked token, in rows with masked spans."""
+        assert rows.hidden is not None, "sbo needs masked spans"
         own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.tables)
         if not rows.stage.translates:
             return reading, own
@@ -32,7 +32,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         return reading, own._replace(weights=own.weights * asked_b[:, None])
 
     def positions(self, own: Boundaries, columns: Columns) -> tuple[torch.Tensor, ...]:
-        """Before the span and after it."""
+        """Positions (b, k) before and after the span."""
         return own.left, own.right
 
     def score(
@@ -44,17 +44,17 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """By two layers over both states, and the token table."""
+        """Two dense layers over both states and a position embedding, scored by the token table."""
         left_nh, right_nh = (states_bkh.flatten(0, 1) for states_bkh in states)
         features_ne = head(left_nh, right_nh, own.place.reshape(-1))
         return feature_losses(features_ne, head.bias, own.targets, network)
 
     def weights(self, own: Boundaries) -> torch.Tensor:
-        """Where there is a token on both sides."""
+        """1 (b, k) where the span has a token on both sides, else 0."""
         return own.weights
 
     def explain(self, own: Boundaries, view: RowView) -> list[tuple[str, str]]:
-        """The spans that are predicted, each between the two tokens around it."""
+        """The spans, each between its two boundary tokens."""
         spans: dict[tuple[int, int], list[str]] = {}
         each = (own.left, own.right, own.weights, own.targets)
         slots = zip(*(column[view.row].tolist() for column in each), strict=True)
@@ -76,18 +76,18 @@ def find_boundaries(
     masked: Predictions,
     tables: Tables,
 ) -> Boundaries:
-    """The pairs of a batch, slot by slot beside the predictions they go with.
+    """Boundaries (b, k), aligned with ``masked``.
 
-    Spans are unbroken runs of predictions, so the tokens around them are never masked. Of each
-    the first ``max_targets`` tokens are asked for; a span at an end of its text, which has a
-    special token beside it, has none (SpanBERT, masking.py and no_nsp_span_bert_dataset.py).
+    Spans are maximal runs of masked positions, so their neighbours are unmasked. Of each span the
+    first ``max_targets`` tokens are predicted; a span next to a special token has no targets
+    (SpanBERT, masking.py and no_nsp_span_bert_dataset.py).
     """
     used_bk = masked.weights > 0
     first_bk, last_bk = runs(masked.positions, used_bk)
     start_bk = masked.positions.gather(1, first_bk)
     end_bk = masked.positions.gather(1, last_bk)
     place_bk = masked.positions - start_bk
-    # Position i is lane i + 1, so that there is one beside either end of a row.
+    # Position i is lane i + 1, so that both ends of a row have a neighbour.
     ordinary_bs = F.pad(read_text(inputs.token_ids, real_bs, tables, False).ordinary, (1, 1))
     asked_bk = (
         used_bk

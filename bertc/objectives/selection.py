@@ -1,4 +1,4 @@
-"""How many tokens of a row are predicted, and how choices become positions in text order.
+"""Number of predictions per row, and conversion of choices to positions in text order.
 
 Axes: b examples, s positions of a row, k predictions. An unused slot of (b, k) positions holds s,
 so that it sorts last.
@@ -22,7 +22,7 @@ def counts(
     bits_b: Int[torch.Tensor, "b"],
     most: int,
 ) -> Int[torch.Tensor, "b"]:
-    """Tokens to predict in each row, (b,) long, at most ``most``.
+    """Number of tokens to predict in each row (b,), at most ``most``.
 
     Products are in fp64, so that they round as the official Python code does: nearest is BERT's
     round-half-even over all tokens and at least 1 (create_pretraining_data.py), up SpanBERT's
@@ -44,9 +44,9 @@ def counts(
 def lowest(
     keys_bs: Int[torch.Tensor, "b s"], counts_b: Int[torch.Tensor, "b"], predictions: int
 ) -> Int[torch.Tensor, "b {predictions}"]:
-    """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never taken.
+    """Positions (b, k) of the ``counts_b`` lowest keys of each row; ``LAST`` is never chosen.
 
-    The low bits of a key are its position, as ``order_keys`` makes them.
+    The low bits of a key are its position (see ``order_keys``).
     """
     seq = keys_bs.shape[1]
     first_bk = smallest(keys_bs, predictions)
@@ -58,14 +58,14 @@ def lowest(
 def drawn_again(
     text: Text, bits_bk: Int[torch.Tensor, "b k"], counts_b: Int[torch.Tensor, "b"]
 ) -> Int[torch.Tensor, "b k"]:
-    """``counts_b`` of the tokens of each row that may be chosen, (b, k), any of them repeatedly.
+    """Draw ``counts_b`` allowed positions of each row with replacement, (b, k).
 
     ELECTRA, pretrain_helpers.py mask.
     """
     seq, slot_k = text.allowed.shape[1], torch.arange(bits_bk.shape[1], device=bits_bk.device)
     rank_bs = text.allowed.cumsum(1)
     drawn_bk = below(bits_bk, rank_bs[:, -1:]) + 1
-    # Where there is nothing to choose the search ends beyond the row.
+    # Without a candidate the search ends beyond the row.
     positions_bk = torch.searchsorted(rank_bs, drawn_bk)
     return torch.where(slot_k < counts_b[:, None], positions_bk, seq).sort(1).values
 
@@ -73,11 +73,11 @@ def drawn_again(
 def marked(
     chosen_bs: Bool[torch.Tensor, "b s"], predictions: int
 ) -> Int[torch.Tensor, "b {predictions}"]:
-    """Positions (b, k) of the marks of each row, of which there are at most k."""
+    """Positions (b, k) of the True entries of each row, at most k of them."""
     b, seq = chosen_bs.shape
     slot_bs = torch.where(chosen_bs, chosen_bs.cumsum(1), 0)
     lane_bs = torch.arange(seq, device=chosen_bs.device).expand(b, seq)
-    # Slot 0 takes in all that is not marked and is left behind.
+    # Slot 0 collects the unmarked positions and is dropped.
     positions = torch.full((b, predictions + 1), seq, device=chosen_bs.device)
     return positions.scatter_(1, slot_bs, lane_bs)[:, 1:]
 
@@ -85,9 +85,9 @@ def marked(
 def runs(
     positions_bk: Int[torch.Tensor, "b k"], used_bk: Bool[torch.Tensor, "b k"]
 ) -> tuple[Int[torch.Tensor, "b k"], Int[torch.Tensor, "b k"]]:
-    """For each slot the slots (b, k) of the first and last prediction of its unbroken run.
+    """For each slot, the slots (b, k) of the first and last prediction of its contiguous run.
 
-    Neighbouring positions are one run however they came to be chosen.
+    Adjacent positions form one run, however they were chosen.
     """
     predictions = positions_bk.shape[1]
     slot_k = torch.arange(predictions, device=positions_bk.device)

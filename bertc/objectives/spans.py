@@ -1,4 +1,4 @@
-"""Masking of spans of words.
+"""Masking of spans of whole words.
 
 Axes: b examples, s positions of a row, d draws (e: earlier draws).
 """
@@ -15,13 +15,15 @@ from bertc.objectives.words import Text, Words, next_stop
 
 
 def geometric(span: SpanUnit) -> tuple[float, ...]:
-    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised (SpanBERT 3.1)."""
+    """P(length <= i) for i = 1..max: p(1-p)^(i-1), truncated at max and normalised (SpanBERT
+    3.1).
+    """
     whole = 1 - (1 - span.p) ** span.max
     return tuple((1 - (1 - span.p) ** i) / whole for i in range(1, span.max + 1))
 
 
 def span_draws(span: SpanUnit, rate: float, predictions: int) -> int:
-    """Anchors tried in each row."""
+    """Number of span anchors drawn per row."""
     lengths = range(1, span.max + 1)
     mass = [later - earlier for earlier, later in pairwise((0.0, *geometric(span)))]
     mean = sum([i * p for i, p in zip(lengths, mass, strict=True)])
@@ -37,11 +39,12 @@ def span_keys(
     anchor_bits_bd: Int[torch.Tensor, "b d"],
     length_bits_bd: Int[torch.Tensor, "b d"],
 ) -> Int[torch.Tensor, "b s"]:
-    """Keys (b, s) that sort tokens as spans take them, ``LAST`` where none does (masking.py).
+    """Keys (b, s) that sort tokens in the order spans mask them, ``LAST`` if none does
+    (masking.py).
 
-    An anchor is any token, passed over if taken already; its span starts at the first token of
-    its word and has a drawn number of whole words, fewer before a special token. Taking the
-    lowest keys up to the budget may cut the last word.
+    An anchor is any token, skipped if masked already; its span starts at the first token of its
+    word and has a sampled number of whole words, fewer before a special token. Taking the lowest
+    keys up to the budget may cut the last word.
     """
     seq, draws = text.allowed.shape[1], anchor_bits_bd.shape[1]
     anchor_bd = below(anchor_bits_bd, lengths_b[:, None])
@@ -60,7 +63,7 @@ def span_keys(
     end_bd = torch.where(first_come(holds_bde), end_bd, 0)
 
     arrival_bs = earliest_cover(first_bd, end_bd, seq)
-    # Tokens of one draw come in the order of the text.
+    # Tokens of one span sort in text order.
     lane_s = torch.arange(seq, device=anchor_bd.device)
     keys_bs = (arrival_bs << seq.bit_length()) | lane_s
     return torch.where(arrival_bs < draws, keys_bs, LAST)

@@ -1,7 +1,7 @@
-"""What passes between the data, the encoder and the losses, as tuples of tensors.
+"""Tensors passed between data, encoder and losses: inputs, targets and vocabulary.
 
-Axes: b rows, s positions of a row, m examples of a row, k predictions of a row, v token ids.
-A row holds one example, several where rows are packed.
+Axes: b rows, s positions of a row, m examples of a row, k predictions of a row, v token ids. A row
+holds one example, or several if rows are packed.
 """
 
 from typing import Any, NamedTuple
@@ -15,18 +15,18 @@ from bertc.nn import EncoderInputs
 
 
 class Inputs(NamedTuple):
-    """A batch as the data room makes it, as tensors on the device."""
+    """A fetched batch as tensors on the device."""
 
     token_ids: Int[torch.Tensor, "b s"]  # padded at the end
     segment_ids: Int[torch.Tensor, "b s"]
-    lengths: Int[torch.Tensor, "b"]  # real tokens with specials
-    example_ids: Int[torch.Tensor, "b"]  # the address of a row
-    copies: Int[torch.Tensor, "b"]  # which masking of the row this is
-    starts: Int[torch.Tensor, "b m"]  # where each example begins, s in places not used
+    lengths: Int[torch.Tensor, "b"]  # number of real tokens, special ones included
+    example_ids: Int[torch.Tensor, "b"]  # keys the row's random numbers
+    copies: Int[torch.Tensor, "b"]  # the epoch-dependent copy of the row's masking
+    starts: Int[torch.Tensor, "b m"]  # start of each example; s in unused slots
     pair_labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
-    languages: Int[torch.Tensor, "b 2"]  # of the first text and of the second
-    following: Int[torch.Tensor, "b"]  # the token after the row; -1 where its text ends
-    backward: Int[torch.Tensor, "b"]  # 1 where the row reads its text from end to beginning
+    languages: Int[torch.Tensor, "b 2"]  # of the first and second text
+    following: Int[torch.Tensor, "b"]  # the token after the row; -1 at the end of its text
+    backward: Int[torch.Tensor, "b"]  # 1 where the row holds its text in reverse
 
 
 class Tables(NamedTuple):
@@ -37,43 +37,44 @@ class Tables(NamedTuple):
     cls: int
     sep: int
     mask: int
-    word_start: Bool[torch.Tensor, "v"]  # the token begins a word
+    word_start: Bool[torch.Tensor, "v"]  # True if the token begins a word
     special: Bool[torch.Tensor, "v"]
     unigram_cdf: Float[torch.Tensor, "v"]  # cumulative frequency in the training text
-    frequency: Float[torch.Tensor, "v"]  # that of the rarest for tokens that never stand there
+    frequency: Float[torch.Tensor, "v"]  # in the training text; the lowest for absent tokens
 
 
 class Predictions(NamedTuple):
-    """Tokens to predict, in the order of the text; slots not used hold position 0 and weight 0.
+    """Tokens to predict, in text order; unused slots hold position 0 and weight 0.
 
-    Terms that share a masking share these tensors; of some, each counts in rows of its own.
+    Terms that share a masking share these tensors; with ``translated`` each term counts in its own
+    rows.
     """
 
     positions: Int[torch.Tensor, "b k"]
     targets: Int[torch.Tensor, "b k"]
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
-    translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: none can be
+    translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: all 0
 
 
 class NextTokens(NamedTuple):
-    """The token after every token; weight 0 where it is not asked for."""
+    """The next token at every position; weight 0 where there is none."""
 
     targets: Int[torch.Tensor, "b s"]
     weights: Float[torch.Tensor, "b s"]  # 1 or 0
 
 
 class Boundaries(NamedTuple):
-    """For each prediction the tokens around its span; weight 0 where there is no such pair."""
+    """The boundary tokens of each prediction's span; weight 0 where one is missing."""
 
     left: Int[torch.Tensor, "b k"]  # position before the span
     right: Int[torch.Tensor, "b k"]  # position after the span
-    place: Int[torch.Tensor, "b k"]  # how far inside the span, from 0
+    place: Int[torch.Tensor, "b k"]  # distance from the start of the span, from 0
     targets: Int[torch.Tensor, "b k"]
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
 
 
 class Questions(NamedTuple):
-    """A question about each example of a row; places not used hold position 0 and weight 0."""
+    """The pair label of each example of a row; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b m"]  # the first token
     labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not
@@ -81,30 +82,30 @@ class Questions(NamedTuple):
 
 
 class Replacements(NamedTuple):
-    """Tokens that others stand in for; unused slots hold position 0 and weight 0."""
+    """Positions to replace; unused slots hold position 0 and weight 0."""
 
-    positions: Int[torch.Tensor, "b k"]  # in the order of the text
+    positions: Int[torch.Tensor, "b k"]  # in text order
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
-    chances: Float[torch.Tensor, "b k"]  # in [0, 1), what decides a guess
-    judged: Float[torch.Tensor, "b s_or_k"]  # where all tokens are asked about, else as ``weights``
+    chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
+    judged: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
 
 
 class Answers(NamedTuple):
-    """The examples of one task; weight 0 where nothing is asked."""
+    """Labels of the examples of one task; weight 0 in unused slots."""
 
     positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
-    targets: Float[torch.Tensor, "b k"]  # of spans (b, k, 2)
+    targets: Float[torch.Tensor, "b k"]  # for spans (b, k, 2): start and end
     weights: Float[torch.Tensor, "b k"]
-    passage: Bool[torch.Tensor, "b s"]  # where an answer may stand
-    examples: Int[torch.Tensor, "b s"]  # which of its row's a token is of, from 1; 0: padding
+    passage: Bool[torch.Tensor, "b s"]  # possible answer positions
+    examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
 
 
 class Columns(NamedTuple):
-    """What the networks read and what each term of the objective predicts.
+    """Inputs of the networks, and targets of the terms, for one batch.
 
-    ``reading`` has its token ids corrupted. A sampled network has a ``masked`` one of its own, and
-    the other then holds the originals until there are guesses. ``terms`` has the
-    targets of each term by its name; of tasks those of the one that the batch is of.
+    ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
+    ``reading`` then holds the originals until the guesses are there. ``terms`` maps each term's
+    name to its targets; a batch of tasks has those of one task.
     """
 
     reading: EncoderInputs
@@ -113,13 +114,13 @@ class Columns(NamedTuple):
     masked: EncoderInputs | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
-        """The reading of a network."""
+        """Inputs of a network."""
         found = self.masked if network.role == "sampled" else self.reading
-        assert found is not None, "where one is sampled there is a reading for it"
+        assert found is not None, "a sampled network has inputs of its own"
         return found
 
     def with_reading(self, network: Network, reading: EncoderInputs) -> "Columns":
-        """With another reading of a network."""
+        """The same with other inputs for a network."""
         if network.role == "sampled":
             return self._replace(masked=reading)
         return self._replace(reading=reading)
@@ -128,10 +129,10 @@ class Columns(NamedTuple):
 def put(
     token_ids_bs: Int[torch.Tensor, "b s"], where: Replacements, others_bk: Int[torch.Tensor, "b k"]
 ) -> Int[torch.Tensor, "b s"]:
-    """Token ids (b, s) with others in some places: not in the first, and once in any."""
+    """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape
     positions_bk = where.positions
-    # Two guesses about one token would race; the second, and slots not used, go beyond the row.
+    # Two ids for one position would race, so the second goes beyond the row, like unused slots.
     again_bk = F.pad(positions_bk.diff(dim=1) == 0, (1, 0), value=False)
     slots_bk = torch.where((positions_bk > 0) & ~again_bk, positions_bk, s)
     wider = token_ids_bs.new_empty(b, s + 1)

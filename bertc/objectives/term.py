@@ -1,14 +1,13 @@
-"""The tensor side of a term, which its node in ``ir/terms/`` is joined to by ``tensors_of``.
+"""Tensor side of a term; ``tensors_of`` joins it to its node in ``ir/terms/``.
 
-A batch goes through a term in this order: ``targets`` says what is asked of the text and how the
-text is changed for it; ``positions`` which states of the network it reads; ``score`` what its head
-makes of them, once for all terms of one head; ``loss`` sums that up. ``count`` is known before any
-loss is. ``take_guesses`` comes between two networks. The rest is for people: ``baseline`` in
-evaluations, ``marks``, ``turns``, ``explain`` and ``explain_example`` in previews, ``ask`` in
-``bertc fill``.
+A batch passes through a term in this order: ``targets`` makes the targets and changes the inputs;
+``positions`` selects states of the network; ``score`` applies the head, once for all terms that
+share it; ``loss`` sums up. ``count`` is known before any loss. ``take_guesses`` runs between two
+networks. The rest is for display: ``baseline`` in evaluations, ``marks``, ``turns``, ``explain``
+and ``explain_example`` in previews, ``ask`` in ``bertc fill``.
 
-Axes: b rows, s positions of a row, k predictions of a row, n = b*k or another number of them,
-v token ids, h hidden.
+Axes: b rows, s positions of a row, k predictions of a row, n = b*k or another number of
+predictions, v token ids, h hidden.
 """
 
 from abc import ABC, abstractmethod
@@ -34,34 +33,34 @@ HeadT = TypeVar("HeadT", bound=nn.Module)
 
 @dataclass(frozen=True)
 class TermLoss:
-    """One term over the rows given, as 0-d fp32 tensors, so that parts of a batch can be added.
+    """Loss of one term over some rows, as 0-d fp32 tensors that add up over parts of a batch.
 
-    The loss of a batch is the sum of the sums over that of the counts, to which
+    The loss of a batch is the total ``sum`` over the total ``count``, to which
     ``TermNode.divisor_extra`` is added once.
     """
 
     sum: torch.Tensor  # cross entropy in nats
-    count: torch.Tensor  # predictions made
-    correct: torch.Tensor  # predictions whose target scored highest
-    guesses: Int[torch.Tensor, "b k"] | None = None  # drawn as the scores have it, if asked for
-    yes: torch.Tensor | None = None  # of a question: predictions whose answer is 1
+    count: torch.Tensor  # number of predictions
+    correct: torch.Tensor  # number of predictions with the target on top
+    guesses: Int[torch.Tensor, "b k"] | None = None  # sampled from the scores, if requested
+    yes: torch.Tensor | None = None  # number of positive labels, of binary terms
 
 
 class Predicted(NamedTuple):
-    """Predictions of a head: loss, whether the target scored highest, and perhaps a guess."""
+    """Predictions of a head: loss, True where the target is on top, and perhaps a sampled guess."""
 
-    losses: Float[torch.Tensor, "n"]  # or as the weights of the term
-    hits: torch.Tensor  # the same
+    losses: Float[torch.Tensor, "n"]  # or shaped as the term's weights
+    hits: torch.Tensor  # the same shape, bool
     guesses: Int[torch.Tensor, "n"] | None = None
 
 
 class TextRows(NamedTuple):
-    """The rows of a batch of text, from which every term makes its targets."""
+    """A batch of text rows: the input of every term's ``targets``."""
 
     stage: Stage
     inputs: Inputs
-    real: Bool[torch.Tensor, "b s"]  # no padding
-    translated: Bool[torch.Tensor, "b"]  # the row is a text and its translation
+    real: Bool[torch.Tensor, "b s"]  # False at padding
+    translated: Bool[torch.Tensor, "b"]  # True if the row is a text and its translation
     hidden: Predictions | None  # the masking that the terms of the stage share
     tables: Tables
     key: int
@@ -69,9 +68,9 @@ class TextRows(NamedTuple):
 
 @dataclass(frozen=True)
 class RowView:
-    """One row of a batch for a person: ``token`` spells an id, ``seen`` is read, not ``original``.
+    """One row of a batch for previews: ``seen`` is the input, ``original`` the text.
 
-    ``length`` is without padding, and ``mask`` the id of the mask.
+    ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id.
     """
 
     columns: Columns
@@ -84,7 +83,7 @@ class RowView:
 
 
 class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
-    """What a term does with tensors; ``OwnT`` are its targets, ``HeadT`` the module of its head.
+    """Tensor functions of a term; ``OwnT`` is its targets, ``HeadT`` the module of its head.
 
     Targets are a tuple of tensors whose first axis is the batch, so that batches can be cut.
     """
@@ -94,11 +93,11 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
 
     @abstractmethod
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, OwnT]:
-        """Its targets, and what is read where the text is changed for it."""
+        """Inputs as changed for this term, and its targets."""
 
     @abstractmethod
     def positions(self, own: OwnT, columns: Columns) -> tuple[torch.Tensor, ...] | None:
-        """Positions (b, ...) of the states that it reads; None: all of the network's."""
+        """Positions (b, ...) of the states that the term reads; None: all of the network's."""
 
     @abstractmethod
     def score(
@@ -110,9 +109,10 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Its predictions from the states at its positions, with guesses where chances are given.
+        """Predictions from the states at the term's positions; guesses too if ``chances`` are
+        given.
 
-        Terms that share a head share this too: it is called for one of them.
+        It is called once for all terms that share a head.
         """
 
     @abstractmethod
@@ -120,7 +120,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """1 where a prediction counts for this term, else 0."""
 
     def labels(self, own: OwnT, columns: Columns) -> torch.Tensor | None:
-        """Answers 0 or 1 to a question of yes or no, shaped as its weights."""
+        """Binary labels, shaped as the weights; None if the term is not binary."""
         return None
 
     def loss(self, predicted: Predicted, own: OwnT, columns: Columns) -> TermLoss:
@@ -137,11 +137,13 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         )
 
     def count(self, own: OwnT) -> torch.Tensor:
-        """Number of predictions (0-d) that the summed loss is a mean over."""
+        """Number of predictions (0-d) to divide the summed loss by."""
         return self.weights(own).sum()
 
     def chances(self, own: OwnT) -> torch.Tensor | None:
-        """Numbers (b, k) in [0, 1) that decide the guesses that it wants of the network before."""
+        """Uniform numbers (b, k) in [0, 1) for sampling guesses from the network before; None: no
+        guesses.
+        """
         return None
 
     def take_guesses(
@@ -151,41 +153,43 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
-        """The reading of its network once another one's guesses are there."""
+        """Inputs of the term's network with the guesses (b, k) of another network."""
         return reading
 
     def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """Summed cost (0-d) of its targets under costs of tokens; None if it names no tokens."""
+        """Summed cost (0-d) of the targets under token costs ``nats_v``; None if targets are no
+        tokens.
+        """
         return None
 
     def marks(self, own: OwnT, row: int) -> set[int]:
-        """Positions of a row that previews show with the token before and after."""
+        """Positions of a row that previews show with input and original token."""
         return set()
 
     def turns(self, own: OwnT, columns: Columns, row: int) -> dict[int, int]:
-        """Positions of a row whose tokens are predicted one after another, and their turns."""
+        """Positions of a row to their rank, for targets predicted in an order."""
         return {}
 
     def explain(self, own: OwnT, view: RowView) -> list[tuple[str, str]]:
-        """Lines about a whole row, each a name and a text."""
+        """Preview lines about a whole row, each a name and a text."""
         return []
 
     def explain_example(self, own: OwnT, row: int, nth: int) -> list[tuple[str, str]]:
-        """Lines about one example of a row."""
+        """Preview lines about one example of a row."""
         return []
 
     def ask(
         self, reading: EncoderInputs, places_b: Int[torch.Tensor, "b"], mask: int
     ) -> tuple[EncoderInputs, torch.Tensor]:
-        """The reading and the positions (b,) of the states that tell the tokens at some places."""
+        """Inputs, and positions (b,) of the states that predict the tokens at ``places_b``."""
         return reading, places_b
 
 
 class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
-    """A term that names tokens: its targets have ``targets``, ids shaped as its weights."""
+    """A term that predicts tokens; its targets have ``targets``, ids shaped as its weights."""
 
     def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """By the cost of each target."""
+        """The sum of the targets' costs."""
         targets: torch.Tensor = own.targets  # type: ignore[attr-defined]
         return (exact(self.weights(own)) * nats_v[targets]).sum()
 
@@ -193,6 +197,6 @@ class TokenTensors(TermTensors[NodeT, OwnT, HeadT]):
 def marked(
     positions_bk: Int[torch.Tensor, "b k"], weights_bk: Float[torch.Tensor, "b k"], row: int
 ) -> set[int]:
-    """Positions of one row that have a weight."""
+    """Positions of one row with a nonzero weight."""
     pairs = zip(positions_bk[row].tolist(), weights_bk[row].tolist(), strict=True)
     return {at for at, weight in pairs if weight}

@@ -1,7 +1,7 @@
-"""The one match from a term's node to its tensors, and the walks over the terms of a network.
+"""The match from a term's node to its tensors, and walks over the terms of a network.
 
-A walk takes ``Network.scored`` in order: positions stand in it beside each other in the reading,
-and states are handed out by the same walk.
+A walk follows ``Network.scored``: output positions are concatenated in that order, and states are
+handed out in the same order.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ def tensors_of(objective: Objective) -> AnyTensors:
 
 
 class Joined(NamedTuple):
-    """An objective by the names of its loss and of its head, and its tensors."""
+    """An objective's tensors with the names of its loss and of its head."""
 
     name: str
     head: str
@@ -62,12 +62,12 @@ class Joined(NamedTuple):
 
 
 def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
-    """Objectives with their tensors, in their order."""
+    """Join objectives to their tensors, in order."""
     return tuple(Joined(one.title, one.head_name, tensors_of(one)) for one in objectives)
 
 
 def with_output_positions(stage: Stage, columns: Columns) -> Columns:
-    """With the positions at which each network's states are read, where those are few."""
+    """Add the output positions of every network that needs only some states."""
     for network in stage.networks():
         if network.asked is None:
             continue
@@ -81,7 +81,7 @@ def with_output_positions(stage: Stage, columns: Columns) -> Columns:
 def states_of(
     scored: tuple[Joined, ...], columns: Columns, reading: EncoderInputs, hidden: torch.Tensor
 ) -> dict[str, tuple[torch.Tensor, ...]]:
-    """The states that each head reads, by its name, of a network's states (b, ..., h)."""
+    """Split a network's states (b, ..., h) by head: head name to the states it reads."""
     each = _positions(scored, columns)
     if reading.output_positions is None:
         return {
@@ -103,7 +103,7 @@ def states_of(
 def _positions(
     scored: tuple[Joined, ...], columns: Columns
 ) -> dict[str, tuple[torch.Tensor, ...] | None]:
-    """The positions that each head reads, where the batch has targets for it."""
+    """Positions that each head reads, if the batch has targets for it."""
     return {
         one.head: one.tensors.positions(columns.terms[one.name], columns)
         for one in scored

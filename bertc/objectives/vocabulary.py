@@ -1,4 +1,4 @@
-"""From states to losses over the vocabulary, by whichever head an encoder has.
+"""Losses over the vocabulary from states, for every kind of token head.
 
 Axes: b rows, k predictions of a row, n = b*k, h hidden, e embedding, v token ids.
 """
@@ -22,10 +22,10 @@ def token_losses(
     network: BodyModule,
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
-    """The losses of tokens that a head predicts from states, and guesses where chances are."""
+    """Losses of tokens (n,) predicted from states; sampled guesses if ``chances_bk`` is given."""
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
-        assert chances_bk is None, "no guesses are drawn from an adaptive head"
+        assert chances_bk is None, "an adaptive head samples no guesses"
         token = network.embeddings.token
         return Predicted(
             *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
@@ -42,7 +42,7 @@ def feature_losses(
     network: BodyModule,
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
-    """The losses of tokens whose scores are features times the token table."""
+    """Losses of tokens (n,) whose scores are features times the token table."""
     table_ve = _table(network).to(features_ne.dtype)
     chances_n = None if chances_bk is None else chances_bk.reshape(-1)
     return Predicted(
@@ -53,7 +53,7 @@ def feature_losses(
 def token_logits(
     states_nh: Float[torch.Tensor, "n h"], head: nn.Module, network: BodyModule
 ) -> Float[torch.Tensor, "n v"]:
-    """Scores (n, v) of every token; log p of an adaptive head."""
+    """Scores (n, v) of every token; log p for an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.embeddings.token)
     assert isinstance(head, TokenHead), "the head of a language model"
@@ -62,5 +62,5 @@ def token_logits(
 
 def _table(network: BodyModule) -> Float[torch.Tensor, "v e"]:
     token = network.embeddings.token
-    assert isinstance(token, Embedding), "the checks see to one table"
+    assert isinstance(token, Embedding), "the checks allow one table only"
     return token.weight

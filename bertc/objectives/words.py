@@ -1,4 +1,4 @@
-"""Where words begin and end in rows of token ids, for any kind of tokenizer.
+"""Word boundaries in rows of token ids, for every kind of tokenizer.
 
 Axes: b examples, s positions of a row, m words considered.
 """
@@ -12,22 +12,22 @@ from jaxtyping import Bool, Int, Shaped
 from bertc.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
 from bertc.objectives.targets import Tables
 
-SPARE = 16  # words looked at beyond the budget: long ones are skipped once little of it is left
-ROUNDS = 4  # of taking words up to the first that does not fit; more change one row in 10,000
+SPARE = 16  # words drawn beyond the budget, since long ones are skipped near its end
+ROUNDS = 4  # of taking words up to the first that does not fit; more would change one row in 10,000
 
 
 class Text(NamedTuple):
-    """Which tokens are there, and which may be chosen."""
+    """Masks of the tokens that exist, and of those that may be chosen."""
 
     ordinary: Bool[torch.Tensor, "b s"]  # neither special nor padding
     allowed: Bool[torch.Tensor, "b s"]  # a candidate for prediction
 
 
 class Words(NamedTuple):
-    """The words of each row, numbered from 1. A special or padding token is a word by itself."""
+    """The words of each row, numbered from 1; a special or padding token is a word by itself."""
 
-    number: Int[torch.Tensor, "b s"]  # the word each token is in
-    begin: Int[torch.Tensor, "b s+2"]  # first position by number; s after the last word
+    number: Int[torch.Tensor, "b s"]  # the word number of each token
+    begin: Int[torch.Tensor, "b s+2"]  # start position by word number; s after the last word
     heads: Bool[torch.Tensor, "b s"]  # the first token of a word that may be chosen
 
 
@@ -44,13 +44,13 @@ def read_text(
     tables: Tables,
     specials: bool,
 ) -> Text:
-    """What may be chosen: ordinary tokens, and with ``specials`` every token but padding."""
+    """Masks of candidate tokens: ordinary ones, and with ``specials`` all but padding."""
     ordinary_bs = real_bs > look_up(tables.special, token_ids_bs)
     return Text(ordinary_bs, real_bs if specials else ordinary_bs)
 
 
 def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, tables: Tables) -> Words:
-    """Number the words. The first token after a special one begins a word whatever it is."""
+    """Number the words; a token after a special one always begins a word."""
     b, seq = token_ids_bs.shape
     apart_bs = ~text.ordinary
     after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
@@ -58,13 +58,13 @@ def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, tables: Table
     number_bs = begins_bs.cumsum(1)
     lane_bs = torch.arange(seq, device=token_ids_bs.device).expand(b, seq)
     begin = torch.full((b, seq + 2), seq, device=token_ids_bs.device)
-    # Entry 0 takes in the tokens that begin no word, and is never read.
+    # Entry 0 collects the tokens that begin no word, and is never read.
     begin.scatter_(1, torch.where(begins_bs, number_bs, 0), lane_bs)
     return Words(number_bs, begin, begins_bs & text.allowed)
 
 
 def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
-    """For each position the next one at or after it that may not be chosen, (b, s); s if none."""
+    """The next position at or after each that may not be chosen (b, s); s if there is none."""
     seq = text.allowed.shape[1]
     lane_s = torch.arange(seq, device=text.allowed.device)
     stops_bs = torch.where(text.allowed, seq, lane_s)
@@ -74,9 +74,9 @@ def next_stop(text: Text) -> Int[torch.Tensor, "b s"]:
 def first_words(
     words: Words, bits_bs: Int[torch.Tensor, "b s"], many: int
 ) -> tuple[Bool[torch.Tensor, "b m"], Int[torch.Tensor, "b m"], Int[torch.Tensor, "b m"]]:
-    """Up to ``many`` words of each row in random order: whether real, head position, number.
+    """Up to ``many`` words of each row in random order: valid, head position, number.
 
-    All are (b, m); a word that is not real has head 0 and number that of position 0.
+    All are (b, m); an invalid entry has head 0 and the number of position 0.
     """
     seq = bits_bs.shape[1]
     keys_bm = smallest(order_keys(bits_bs, words.heads), min(many, seq))
@@ -91,10 +91,10 @@ def choose_words(
     counts_b: Int[torch.Tensor, "b"],
     predictions: int,
 ) -> Bool[torch.Tensor, "b s"]:
-    """Whole words in random order while they fit, as marks (b, s) on their tokens.
+    """Whole words in random order up to the budget, as a mask (b, s) over their tokens.
 
-    A word longer than what is left of the budget is passed over, not cut (BERT,
-    create_pretraining_data.py). Each round takes the words up to the first misfit at once.
+    A word longer than the remaining budget is skipped, not cut (BERT, create_pretraining_data.py).
+    Each round takes all words up to the first that does not fit.
     """
     real_bm, head_bm, number_bm = first_words(words, bits_bs, predictions + SPARE)
     length_bm = words.begin.gather(1, number_bm + 1) - head_bm

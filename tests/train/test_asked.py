@@ -70,11 +70,11 @@ def test_what_learned_pairs_is_asked_with_pairs(files):
         with pytest.raises(UsageError) as refused:
             task_of(resolved, told)
     assert "other answers" in refused.value.message, "three labels, not two"
-    with pytest.raises(UsageError, match="learned from text and pair, and .* reads text") as told:
+    with pytest.raises(UsageError, match="learned from text and pair, but .* reads text") as told:
         task_of(resolved, "classify(text=one, pair='')")
     assert told.value.help == '--task "classify(text=COLUMN, pair=COLUMN)"'
     single = bertc.resolve(spec(files, f"classify('{files}/train.tsv', text=one)"))
-    with pytest.raises(UsageError, match="learned from text, and .* reads text and pair"):
+    with pytest.raises(UsageError, match="learned from text, but .* reads text and pair"):
         task_of(single, "classify(pair=two)")
     rte = bertc.resolve(spec(files, "glue(rte, 'RTE', examples=9)"))
     with pytest.raises(UsageError) as told:

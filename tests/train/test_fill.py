@@ -38,8 +38,8 @@ def test_a_generator_answers_and_the_discriminator_judges(run):
     assert "[MASK]" not in judged
     assert [token for token in judged if token in best]
     assert all(0 < verdict.replaced < 1 for verdict in found.verdicts)
-    assert "replaced, thinks the discriminator:" in found.summary()
-    assert "note: the generator tells the masks" in found.summary()
+    assert "probability of being replaced:" in found.summary()
+    assert "note: the generator predicts the masks" in found.summary()
     assert not fill(folder, "Hens cackle.").masks
 
 
@@ -48,7 +48,7 @@ def test_a_judge_alone_judges_and_tells_nothing(run):
     found = fill(folder, "Hens cackle. " * 20)
     assert len(found.verdicts) > 24  # more than one row holds
     assert not found.masks + found.notes
-    with pytest.raises(UsageError, match="not what stands in their place"):
+    with pytest.raises(UsageError, match="not to predict masked ones"):
         fill(folder, "Hens [MASK].")
 
 

@@ -27,7 +27,7 @@ def test_one_answer_to_everything_is_told(biased):
     report, run = biased
     assert report.evaluation.always == {"classify": {"dev": "no"}}
     assert report.evaluation.scores["classify"]["dev"]["accuracy"] == 0.5
-    assert "classify dev: every answer is `no`\n" in report.summary()
+    assert "classify dev: every example got the answer `no`\n" in report.summary()
     assert '"always": {"classify": {"dev": "no"}}' in (run / "metrics.jsonl").read_text()
     assert evaluate_files(run, "")[0].always == {"classify": {"dev": "no"}}
 
@@ -36,6 +36,6 @@ def test_no_answer_is_one_too():
     scores = {"squad": {"dev": {"em": 0.5}, "other": {"em": 0.25}}}
     found = Evaluation(1.0, {}, {}, 2, scores=scores, always={"squad": {"dev": ""}})
     assert score_lines(found) == [
-        "squad dev: em 0.5000 (every answer is that there is none)",
+        "squad dev: em 0.5000 (every example got no answer)",
         "squad other: em 0.2500",
     ]

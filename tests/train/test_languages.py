@@ -102,7 +102,7 @@ def test_masks_are_filled_in_a_language(data, tmp_path):
     )
     assert one.masks != other.masks != none.masks
     assert not one.notes
-    assert none.notes == ("read as text of no language; --language tells it one of de, en, fr, zh",)
+    assert none.notes == ("read without a language; set --language to one of de, en, fr, zh",)
     with pytest.raises(UsageError, match="does not know sw") as refused:
         fill(tmp_path / "run", "hens [MASK]", language="sw")
     assert refused.value.help == "it knows de, en, fr, zh"

@@ -43,8 +43,8 @@ def test_manners(read):
     assert one.loss == pytest.approx(other.loss, abs=1e-5)
     assert read(seq=8, memory=40, same_length=True, clamp=20).evaluation.loss > 0
     assert read(memory=0).evaluation.loss != read().evaluation.loss
-    assert read().notes == ("read on in rows of 24 tokens, with 24 remembered",)
-    assert "rows of 50 tokens, with none remembered" in read(seq=50, memory=0).summary()
+    assert read().notes == ("read as a stream in rows of 24 tokens, with a memory of 24 tokens",)
+    assert "rows of 50 tokens, without memory" in read(seq=50, memory=0).summary()
 
 
 def test_a_window_slides_over_the_text(read):

@@ -171,12 +171,12 @@ def test_every_kind_is_learned_judged_and_predicted(go, farm, tmp_path, kind):
 @pytest.mark.parametrize(
     ("kind", "right"),
     [
-        ("classify", r"right: (hens|ducks|geese)\n"),
-        ("regress", r"right: [012]\n"),
-        ("choose", r"right: this one\n"),
+        ("classify", r"label: (hens|ducks|geese)\n"),
+        ("regress", r"label: [012]\n"),
+        ("choose", r"label: this choice\n"),
         ("tag", r"the/O old/O (hens|ducks|geese)/B-BIRD sit/O in/O the/O \w+/B-PLACE\n"),
-        ("read", r"right: (hens|ducks|geese)\n"),
-        ("squad", r"right: no answer in this window\n"),
+        ("read", r"label: (hens|ducks|geese)\n"),
+        ("squad", r"label: no answer in this window\n"),
     ],
 )
 def test_a_preview_says_what_is_right(farm, tmp_path, kind, right):

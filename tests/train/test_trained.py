@@ -79,7 +79,7 @@ def numbers(value):
     ],
 )
 def test_a_row_of_another_shape_says_what_is_expected(runs, kind, row):
-    with pytest.raises(TypeError, match=r"row 0: .* expected, as \w+ reads; .* given"):
+    with pytest.raises(TypeError, match=r"row 0: \w+ expects .*, not "):
         bertc.load(runs / "runs" / kind).predict([row])
 
 

@@ -1,1 +1,1 @@
-"""Devices as figures: published ones, those of a file, and this CPU as it was measured."""
+"""Devices as figures: published ones, those of a device file, and this CPU as measured."""

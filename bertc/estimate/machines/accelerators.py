@@ -20,13 +20,13 @@ TERA, GIGA = 1e12, 1e9
 NVLINK = {"v100": 150e9, "a100": 300e9, "h100": 450e9, "b200": 900e9}
 PCIE_3, PCIE_4, PCIE_5 = 16e9, 32e9, 64e9
 BRIDGE = 300e9
-"""Two or three H100 PCIe or NVL cards, each way."""
+"""NVLink bridge between two or three H100 PCIe or NVL cards, bytes per second each way."""
 
 LAUNCH_SECONDS = 5e-6
-"""For a host to launch a kernel through torch; measured figures of PyTorch are 4 to 10 us."""
+"""Seconds per kernel launched through torch; published measurements of PyTorch are 4 to 10 us."""
 PRODUCTS_OF_A_STEP = 0.53
 PRODUCTS_ON_HOPPER = 0.464
-"""Of the dense peak, what the products of a step get."""
+"""Share of the dense peak that the matmuls of a step reach."""
 AMPERE = (
     "chosen so that BERT-large at 128 tokens gets the published 44.7% of an A100 (NVIDIA\n"
     "DeepLearningExamples, PyTorch BERT README); bytes beside them at 0.8 of the memory's bandwidth"
@@ -46,7 +46,7 @@ APPLE = (
 def _nvidia(
     name: str, gib: int, bf16: float, fp32: float, bandwidth: float, link: float, fp16: float = 0
 ) -> Device:
-    """TFLOP/s and GB/s."""
+    """An NVIDIA device; rates in TFLOP/s, bandwidth and link in GB/s, memory in GiB."""
     share, source = PRODUCTS_OF_A_STEP, AMPERE if name.startswith("a100") else UNMEASURED
     if name.startswith(("h", "gh", "b200")):
         share, source = PRODUCTS_ON_HOPPER, HOPPER
@@ -66,7 +66,7 @@ def _nvidia(
 
 
 def _apple(name: str, main_gb: int, fp32: float, bandwidth: float) -> Device:
-    """A GPU computes bf16 as fast as fp32, and Apple states TFLOP/s of few; 0 of the others."""
+    """An Apple GPU; bf16 runs at the fp32 rate. ``fp32`` in TFLOP/s, 0 where Apple states none."""
     return Device(
         name=name,
         kind="mps",
@@ -139,13 +139,15 @@ _TITLES = {
     "v100": "v100 (sxm2|sxm3) (16|32)gb",
     "t4": "t4",
 }
-"""Titles of drivers, without makers and ranges. Whatever more one says makes it another device:
-laptops' chips and parts of a GPU bear the names of large ones."""
+"""Regular expressions of driver titles, without maker and product range.
+
+A longer title is another device: laptop chips and partitions of a GPU carry the names of large
+ones."""
 _MAKERS = re.compile(r"\b(nvidia|tesla|geforce|apple)\b")
 
 
 def accelerator_called(title: str) -> Device | None:
-    """The accelerator that a driver, or a person, calls ``title``: ``NVIDIA A100-SXM4-80GB``."""
+    """The accelerator with this driver title or common name: ``NVIDIA A100-SXM4-80GB``."""
     words = _MAKERS.sub(" ", title.lower()).replace("-", " ").split()
     if (name := "-".join(words)) in ACCELERATORS:
         return ACCELERATORS[name]

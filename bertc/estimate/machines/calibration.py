@@ -1,4 +1,4 @@
-"""Measured rates of this machine, kept in the cache: written by ``bertc calibrate``, read here."""
+"""Measured rates of this machine, kept in the cache; ``bertc calibrate`` writes them."""
 
 import hashlib
 import os
@@ -15,12 +15,12 @@ from bertc.storage.paths import cache_folder, is_file
 
 MAX_FILE_BYTES = 2**20
 LIMITS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
-"""Environment variables that hold torch's libraries to older instructions."""
+"""Environment variables that restrict torch's libraries to older instructions."""
 CPU_INFO = Path("/proc/cpuinfo")
 
 
 class Calibration(BaseModel):
-    """Rates by the number of threads of a process; its JSON is the file in the cache."""
+    """Rates by number of threads per process; dumped as the JSON file in the cache."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -29,18 +29,18 @@ class Calibration(BaseModel):
     threads: Annotated[dict[int, Rates], Field(min_length=1)]
 
     def at(self, cores: float) -> Rates:
-        """Rates of so many cores: as measured, or in proportion to the nearest number."""
+        """Rates for this many cores: as measured, or scaled from the nearest measured number."""
         nearest = min(self.threads, key=lambda threads: abs(threads - cores))
         measured = self.threads[nearest]
         return measured if nearest == cores else measured.times(cores / nearest)
 
     def as_json(self) -> str:
-        """The content of the file."""
+        """The file's content."""
         return self.model_dump_json(by_alias=True, indent=1)
 
 
 def calibration_path() -> Path:
-    """Where rates of this machine lie: another processor has another file."""
+    """The calibration file of this machine; each processor model has its own."""
     model = cpu_info("model name") or platform.processor()
     limits = (os.environ.get(name, "").lower() for name in LIMITS)
     told = "\n".join((platform.machine(), model, *limits))
@@ -48,7 +48,7 @@ def calibration_path() -> Path:
 
 
 def calibration_here() -> Calibration | None:
-    """The rates of this machine, None if they were not measured or the file is damaged."""
+    """The rates of this machine; None if not measured or the file is damaged."""
     path = calibration_path()
     if not is_file(path):
         return None
@@ -59,7 +59,7 @@ def calibration_here() -> Calibration | None:
 
 
 def cpu_info(field: str) -> str:
-    """A field of the first processor, where the system tells them (Linux)."""
+    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
     try:
         text = CPU_INFO.read_text(encoding="utf-8", errors="replace")
     except OSError:

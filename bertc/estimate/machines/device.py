@@ -1,4 +1,4 @@
-"""One device as figures: of a data sheet, or measured and kept in a file."""
+"""One device as figures, from a data sheet or a device file."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,22 +11,22 @@ from bertc.ir.base import DeviceKind
 from bertc.storage.json_file import read_json
 
 BANDWIDTH_SHARE = 0.8
-"""Of what a memory promises, what kernels that only move are assumed to get."""
+"""Assumed share of nominal memory bandwidth that copying kernels reach."""
 MAX_FILE_BYTES = 2**20
 
 Rate = Annotated[float, Field(ge=0, lt=1e19, allow_inf_nan=False)]
 
 
 class Device(BaseModel):
-    """One accelerator, or all cores of a CPU; its JSON is a device file (docs/estimates.md).
+    """One accelerator, or all cores of a CPU; dumped as a device file (docs/estimates.md).
 
-    Rates are FLOP/s and bytes/s. ``bf16_flops`` is 0 where bf16 is not fast, ``fp16_flops`` what
-    units promise that know fp16 alone, which bertc does not use. ``fp32_flops`` 0: not known.
-    ``product_share`` is what products get of the peak, and ``source`` where that comes from.
+    Rates are dense FLOP/s and bytes/s; 0 means unknown. ``bf16_flops`` is 0 where bf16 is not fast;
+    ``fp16_flops`` is of devices that have only fp16, which bertc does not use. ``product_share`` is
+    the share of the peak that matmuls reach, ``source`` where that figure comes from.
 
-    Memory moves ``bandwidth_bytes`` at most, and the host takes ``launch_seconds`` for a kernel.
-    ``rates`` of a machine that was measured take the place of all these. ``link_bytes`` is what a
-    link to the other devices of a machine promises, each way: NVLink, PCIe, or the main memory.
+    ``bandwidth_bytes`` is the nominal memory bandwidth, ``launch_seconds`` the host's time per
+    kernel, ``link_bytes`` the nominal rate each way to the other devices of the machine: NVLink,
+    PCIe or main memory. Measured ``rates`` take precedence over all of these.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -47,7 +47,7 @@ class Device(BaseModel):
     source: str
 
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Literal["fp32", "bf16"]:
-        """The arithmetic of a run; auto is bf16 where that is fast."""
+        """Resolve ``auto``: bf16 where it is fast, else fp32."""
         if asked == "auto":
             return "bf16" if self.bf16_flops else "fp32"
         return asked
@@ -56,7 +56,7 @@ class Device(BaseModel):
         """FLOP/s; bf16 on a device without it runs as fp32.
 
         Raises:
-            UsageError: if nobody said.
+            UsageError: if the rate is unknown.
         """
         peak = self.bf16_flops or self.fp32_flops if precision == "bf16" else self.fp32_flops
         if not peak:
@@ -69,21 +69,21 @@ class Device(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _older(cls, found: Any) -> Any:
-        """Files of before 2026-11-23 have two figures more, of no use any longer."""
+        """Drop two unused figures of device files written before 2026-11-23."""
         if isinstance(found, dict):
             return {k: v for k, v in found.items() if k not in ("kept_seconds", "weight_seconds")}
         return found
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second that operations move."""
+        """Usable bytes per second of memory traffic."""
         if self.rates:
             return self.rates.bandwidth_bytes
         return BANDWIDTH_SHARE * self.bandwidth_bytes
 
     @property
     def seconds_a_start(self) -> float:
-        """Of the host, for a kernel."""
+        """Host seconds per kernel."""
         return self.rates.start_seconds if self.rates else self.launch_seconds
 
     def as_json(self) -> str:
@@ -92,11 +92,11 @@ class Device(BaseModel):
 
 
 def device_in(path: Path) -> Device:
-    """The device that a file describes.
+    """Read a device file.
 
     Raises:
-        MissingInputError: if it is not there.
-        DataError: if it is no device file.
+        MissingInputError: if it does not exist.
+        DataError: if it is not a valid device file.
     """
     found = read_json(path, MAX_FILE_BYTES)
     try:

@@ -1,4 +1,4 @@
-"""Devices by name: known ones, those whose figures are given, and the CPU that bertc runs on."""
+"""Devices by name: known accelerators, devices given as figures, and this machine's CPU."""
 
 import difflib
 import math
@@ -30,9 +30,9 @@ UNITS = {
     "bandwidth": ("bandwidth_bytes", GIGA),
     "link": ("link_bytes", GIGA),
 }
-"""The figures that one may give, and their units: TFLOP/s, GiB, GB/s."""
+"""Figures that a user may give, and their units: TFLOP/s, GiB, GB/s."""
 MOST = 1e6
-"""Of any unit, more than there will be."""
+"""Upper limit for a given figure, in its unit."""
 HOW_TO_GIVE = '--device "NAME,bf16=312,fp32=19.5,memory=79,bandwidth=2039" (TFLOP/s, GiB, GB/s)'
 
 UNCALIBRATED = (
@@ -43,13 +43,13 @@ CALIBRATED = "rates of {cores:.2g} cores that were measured here (bertc calibrat
 
 
 def device_named(name: str, processes: int = 1) -> Device:
-    """The device that is meant: a name, figures (``HOW_TO_GIVE``) or a device file (``.json``).
+    """Find a device: a known name, figures (``HOW_TO_GIVE``), or a device file (``.json``).
 
-    ``cpu`` is this machine's, shared by so many processes.
+    ``cpu`` is this machine's CPU, shared by ``processes``.
 
     Raises:
-        UsageError: if there is none of that name, or a figure is wrong or missing.
-        MissingInputError, DataError: if the file is not there, or is none.
+        UsageError: if the name is unknown, or a figure is wrong or missing.
+        MissingInputError, DataError: if the file is missing or invalid.
     """
     if name.endswith(".json"):
         return device_in(Path(name))
@@ -113,9 +113,9 @@ def _number(figure: str, text: str) -> float:
 
 
 def this_cpu(processes: int = 1) -> Device:
-    """What one of so many processes has of the CPU bertc runs on: cores, memory, fast bf16 or not.
+    """One process's share of this CPU: cores, memory, fast bf16 or not.
 
-    ``OMP_NUM_THREADS`` says how many cores one may use, as it does to torch.
+    ``OMP_NUM_THREADS`` limits the cores, as it does for torch.
     """
     flags = set((cpu_info("flags") or cpu_info("Features")).split())
     fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
@@ -144,5 +144,5 @@ def this_cpu(processes: int = 1) -> Device:
 
 
 def _fastest(rates: Rates, precision: str) -> float:
-    """FLOP/s of the products that are fastest, which stand for the peak of a CPU."""
+    """FLOP/s of the fastest measured matmul, used as a CPU's peak."""
     return max(point.rate for point in rates.products[precision])

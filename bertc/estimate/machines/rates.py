@@ -1,4 +1,4 @@
-"""What a machine was measured to do, operation by operation: what ``bertc calibrate`` writes."""
+"""Measured rates of a machine by operation; ``bertc calibrate`` writes them."""
 
 import math
 from typing import Annotated
@@ -9,7 +9,7 @@ Rate = Annotated[float, Field(gt=0, lt=1e19, allow_inf_nan=False)]
 
 
 class Point(BaseModel):
-    """A rate, measured at some sizes."""
+    """A rate measured at one size or combination of sizes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -21,11 +21,12 @@ Points = Annotated[tuple[Point, ...], Field(min_length=1)]
 
 
 class Rates(BaseModel):
-    """Each for forward and backward together, by all threads of a process.
+    """Rates of forward and backward together, for all threads of a process.
 
-    Under ``fp32`` and ``bf16``: ``products`` in FLOP/s at the narrower of two widths, ``attention``
-    in scores/s at keys and head width, where it has dropout under ``bf16 dropout``; ``elements`` by
-    function and precision (``gelu bf16``), ``optimizers`` in weights/s, one ``start`` in seconds.
+    Keys are ``fp32`` and ``bf16``. ``products``: FLOP/s by the narrower of the two matrix widths.
+    ``attention``: scores/s by number of keys and head width, with dropout under ``bf16 dropout``.
+    ``elements``: elements/s by function and precision (``gelu bf16``). ``optimizers``: weights/s.
+    ``start_seconds``: seconds per operation.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -38,7 +39,7 @@ class Rates(BaseModel):
     start_seconds: Rate
 
     def times(self, factor: float) -> "Rates":
-        """The same work by ``factor`` as many cores, a start as ever."""
+        """Rates with ``factor`` times the cores; the start cost stays."""
 
         def faster(points: Points) -> Points:
             return tuple(Point(at=p.at, rate=p.rate * factor) for p in points)
@@ -54,7 +55,7 @@ class Rates(BaseModel):
 
 
 def rate_at(points: Points, *sizes: int) -> float:
-    """The rate between measured sizes: a mean of logarithms, the nearer the more it counts."""
+    """Interpolate between measured sizes: a mean of logarithms weighted by nearness."""
     total = weight = 0.0
     for point in points:
         apart = sum(math.log2(a / b) ** 2 for a, b in zip(point.at, sizes, strict=True))

@@ -1,4 +1,4 @@
-"""Rates of one core of a server CPU (AMD EPYC, 2026), where a machine was not measured itself."""
+"""Rates of one core of a server CPU (AMD EPYC, 2026), for machines that were not measured."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from bertc.estimate.machines.rates import Rates
 
 GIGA = 1e9
 START_SECONDS = 3e-6
-# In thousands of millions a second, as ``Rates`` has them.
+# In billions per second, in the structure of ``Rates``.
 # fmt: off
 AVX512: dict[str, Any] = {
  "products": {"fp32": [[[64], 52.4], [[128], 69.9], [[256], 84.7], [[768], 88.2]],
@@ -83,7 +83,7 @@ AVX2: dict[str, Any] = {
 
 
 def reference(*, wide: bool) -> Rates:
-    """With AVX-512 and its bf16 instructions, or with AVX2 alone."""
+    """Rates with AVX-512 and its bf16 instructions (``wide``), or with AVX2 only."""
     found = AVX512 if wide else AVX2
     points = {
         group: {

@@ -1,1 +1,1 @@
-"""Random draws with an address: keyed numbers, and the order in which draws arrive."""
+"""Keyed random numbers, and sequential draws resolved in parallel."""

@@ -1,4 +1,4 @@
-"""Draws that come one after another and exclude each other, settled all at once.
+"""Sequential draws that exclude each other, resolved in parallel.
 
 Axes: b examples, d draws (e: earlier draws), s positions of a row.
 """
@@ -8,14 +8,14 @@ import math
 import torch
 from jaxtyping import Bool, Int
 
-ROUNDS = 5  # odd, so that what is not settled by then counts as excluded
+ROUNDS = 5  # odd, so that unresolved draws count as excluded
 
 
 def draws_needed(rate: float, mean: float, square: float, predictions: int) -> int:
-    """Draws that fill all but about one row in 1000, even if every word is a single token.
+    """Number of draws that fills all but about one row in 1000, even if every word is one token.
 
-    ``mean`` and ``square`` are the moments of the words in a draw. About ``rate`` of the draws
-    meet tokens already taken and add nothing.
+    ``mean`` and ``square`` are the first two moments of the words per draw. About ``rate`` of the
+    draws hit masked tokens and add nothing.
     """
     free = max(0.2, 1 - rate)
     gain, spread = free * mean, math.sqrt(free * square - (free * mean) ** 2)
@@ -25,11 +25,11 @@ def draws_needed(rate: float, mean: float, square: float, predictions: int) -> i
 
 
 def first_come(bars_bde: Bool[torch.Tensor, "b d e"]) -> Bool[torch.Tensor, "b d"]:
-    """Which draws (b, d) stand, if draw e bars the later draw d from standing with it.
+    """Draws (b, d) that stand, where ``bars_bde`` says that draw e excludes the later draw d.
 
-    Only what ``bars_bde`` says of earlier draws counts. A round judges every draw by the verdicts
-    of the round before; chains of draws that bar each other are settled from the front, one link a
-    round. Long ones hardly occur, and cost a draw.
+    Only entries about earlier draws count. A round re-evaluates every draw by the results of the
+    round before, so chains of exclusions resolve from the front, one link per round. Long chains
+    are rare, and cost one draw.
     """
     draws = bars_bde.shape[1]
     place_d = torch.arange(draws, device=bars_bde.device)
@@ -43,10 +43,11 @@ def first_come(bars_bde: Bool[torch.Tensor, "b d e"]) -> Bool[torch.Tensor, "b d
 def earliest_cover(
     first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
 ) -> Int[torch.Tensor, "b {seq}"]:
-    """The earliest draw whose interval holds each position, (b, s) long; ``draws`` where none does.
+    """The earliest draw whose interval covers each position (b, s) int64; ``draws`` if none does.
 
-    An interval is two blocks of a power of two, which may overlap. Marks are set for whole blocks
-    and handed down to blocks half as long until each is a position. Empty where end <= first.
+    An interval is covered by two blocks of a power of two, which may overlap. Blocks are marked
+    whole, and marks are passed down to blocks half as long, to single positions. Empty if end <=
+    first.
     """
     b, draws = first_bd.shape
     levels = seq.bit_length()
@@ -72,9 +73,9 @@ def earliest_cover(
 def union(
     first_bd: Int[torch.Tensor, "b d"], end_bd: Int[torch.Tensor, "b d"], seq: int
 ) -> Bool[torch.Tensor, "b {seq}"]:
-    """Marks (b, s) on the positions of all intervals, of which no two begin at one place.
+    """Mask (b, s) of the union of all intervals, which must begin at distinct positions.
 
-    Empty where end <= first.
+    Empty if end <= first.
     """
     reach = torch.zeros(len(first_bd), seq + 1, dtype=torch.long, device=first_bd.device)
     reach.scatter_(1, torch.where(end_bd > first_bd, first_bd, seq), end_bd)

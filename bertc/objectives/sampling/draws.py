@@ -1,7 +1,7 @@
-"""Random numbers with an address: a hash of (key, copy, example, lane), the same on every device.
+"""Keyed random numbers: a hash of (key, copy, example, lane), the same on every device.
 
-Nothing is drawn in sequence, so a number does not depend on the batch an example is in, on the
-rows beside it, or on what was drawn before. Suffixes: b examples, n lanes.
+Nothing is drawn in sequence, so a number does not depend on the batch, on other rows, or on earlier
+draws. Suffixes: b examples, n lanes.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 
 LAST = 2**63 - 1
-"""The largest key: sorts after every key of a token that may be chosen."""
+"""The largest key; sorts after every key of an allowed token."""
 
 
 def _wrapped(value: int) -> int:
-    """An unsigned 64-bit constant as the signed one with the same bits."""
+    """An unsigned 64-bit constant as the signed integer with the same bits."""
     return value - 2**64 if value >= 2**63 else value
 
 
@@ -44,7 +44,7 @@ def _mix(x: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
 def bits(
     key: int, copies_b: Int[torch.Tensor, "b"], example_ids_b: Int[torch.Tensor, "b"], lanes: int
 ) -> Int[torch.Tensor, "b {lanes}"]:
-    """Uniform int64 (b, lanes), addressed by key, copy, example and lane. Use the high bits."""
+    """Uniform int64 (b, lanes), keyed by key, copy, example and lane. Use the high bits."""
     row_b = torch.add(example_ids_b * _EXAMPLE + key, copies_b, alpha=_COPY)
     row_b = row_b.bitwise_xor_(row_b >> 32).mul_(_FIRST)
     row_b = row_b ^ (row_b >> 29)
@@ -54,7 +54,7 @@ def bits(
 
 
 def another(bits: Int[torch.Tensor, "*any"]) -> Int[torch.Tensor, "*any"]:
-    """Second numbers of the same addresses, whose high bits know nothing of the first's."""
+    """Second numbers for the same keys; their high bits are independent of the first's."""
     return bits * _ANOTHER
 
 
@@ -71,7 +71,7 @@ def unit64(bits: Int[torch.Tensor, "*any"]) -> Float[torch.Tensor, "*any"]:
 def below(
     bits: Int[torch.Tensor, "*any"], limit: Int[torch.Tensor, "..."] | int
 ) -> Int[torch.Tensor, "*any"]:
-    """Uniform int64 in [0, limit), for limits below 2^31; the top 32 bits decide."""
+    """Uniform int64 in [0, limit), for limits below 2^31; uses the top 32 bits."""
     return (((bits >> 32) & 0xFFFFFFFF) * limit) >> 32
 
 
@@ -83,7 +83,7 @@ def happens(bits: Int[torch.Tensor, "*any"], probability: float) -> Bool[torch.T
 def order_keys(
     bits_bn: Int[torch.Tensor, "b n"], allowed_bn: Bool[torch.Tensor, "b n"]
 ) -> Int[torch.Tensor, "b n"]:
-    """Keys (b, n) that sort the allowed lanes in random order and all others last, as ``LAST``.
+    """Keys (b, n) that sort the allowed lanes in random order, and all others last as ``LAST``.
 
     The low bits of a key hold its lane, so keys never tie; ``lane_of`` reads them.
     """
@@ -98,7 +98,7 @@ def weighted_keys(
     scarcity_bn: Float[torch.Tensor, "b n"],
     allowed_bn: Bool[torch.Tensor, "b n"],
 ) -> Int[torch.Tensor, "b n"]:
-    """As ``order_keys``, lanes coming first with odds 1 / scarcity (> 0, float64).
+    """Keys like those of ``order_keys``, with lanes first in proportion to 1 / scarcity (float64).
 
     The keys are exponential draws of those rates: the k smallest are k lanes drawn one after
     another without replacement (Efraimidis and Spirakis 2006). Positive numbers sort as their bits.
@@ -108,7 +108,7 @@ def weighted_keys(
 
 
 def lane_of(keys: Int[torch.Tensor, "*any"], lanes: int) -> Int[torch.Tensor, "*any"]:
-    """The lane a key of ``order_keys`` over that many lanes stands for; any shape."""
+    """The lane in the low bits of a key of ``order_keys``, given the number of lanes; any shape."""
     return keys & ((1 << lanes.bit_length()) - 1)
 
 
@@ -116,7 +116,7 @@ def smallest(values_bn: Int[torch.Tensor, "b n"], many: int) -> Int[torch.Tensor
     """The ``many`` smallest integers of each row, ascending (b, many)."""
     if values_bn.device.type != "cpu" or torch.compiler.is_compiling():
         return values_bn.topk(many, dim=1, largest=False, sorted=True).values
-    # Sorting is most of the work on a CPU, and numpy does it with vector instructions.
+    # Sorting dominates on a CPU, and numpy does it with vector instructions.
     found = values_bn.numpy()
     if many < found.shape[1]:
         found = np.partition(found, many - 1, axis=1)[:, :many]
