@@ -21,13 +21,13 @@ def calibrate(
     from bertc.estimate.machines.calibration import calibration_path
     from bertc.estimate.units import bytes_text, flops_text
     from bertc.planning.cores import available_cores
-    from bertc.storage.durable import replace
+    from bertc.storage.durable import make_folder, replace
 
     counts = sorted(set(threads or (1, available_cores())))
     typer.echo("measuring; other work on this machine makes the figures worse ...", err=True)
     calibration = calibrated(tuple(counts), Sizes())
     path = calibration_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     replace(path, calibration.as_json().encode(), elsewhere="set BERTC_CACHE to another folder")
     for count, rates in calibration.threads.items():
         best = {name: max(p.rate for p in points) for name, points in rates.products.items()}

@@ -32,14 +32,13 @@ def replacing(folder: Path) -> Iterator[Path]:
     folder = folder.absolute()
     fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"
     with durable.writing(folder, elsewhere=ELSEWHERE):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder.parent)
         try:
             durable.remove(fresh)
             fresh.mkdir()
             yield fresh
             _refuse_to_lose(folder, fresh)
-            for path in (*fresh.rglob("*"), fresh):
-                durable.sync(path)
+            durable.sync_all(fresh)
             _take_place(folder, fresh)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -70,8 +69,7 @@ def _take_place(folder: Path, fresh: Path) -> None:
         old = fresh.with_suffix(".old")
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
-        fresh.rename(folder)
+        durable.rename(fresh, folder)
         shutil.rmtree(old, ignore_errors=True)
     else:
-        fresh.rename(folder)
-    durable.sync(folder.parent)
+        durable.rename(fresh, folder)

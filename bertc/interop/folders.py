@@ -12,7 +12,9 @@ from bertc.storage.paths import is_file, is_folder
 
 RESOLVED = "resolved.json"
 MAX_JSON_BYTES = 16 * 2**20
-_STEP = re.compile(r"step-(\d{8,18})")
+REPLACED = ".replaced"
+"""The end of a checkpoint's name while another of its step takes its place."""
+_STEP = re.compile(rf"step-(\d{{8,18}})({re.escape(REPLACED)})?")
 
 
 def read_resolved(path: Path) -> Resolved:
@@ -31,12 +33,18 @@ def read_resolved(path: Path) -> Resolved:
         ) from None
 
 
+def checkpoint_name(step: int) -> str:
+    """The name of the folder of a checkpoint after so many steps."""
+    return f"step-{step:08d}"
+
+
 def checkpoint_folders(parent: Path) -> list[tuple[int, Path]]:
     """All that is named as checkpoints are, with their steps, the newest first."""
     if not is_folder(parent):
         return []
     found = ((_STEP.fullmatch(path.name), path) for path in parent.iterdir())
-    return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
+    named = [(int(match[1]), not match[2], path) for match, path in found if match]
+    return [(step, path) for step, _, path in sorted(named, reverse=True)]
 
 
 def refuse_several(folder: Path) -> None:

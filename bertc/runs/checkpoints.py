@@ -9,7 +9,8 @@
         manifest.json            size and sha256 of the others, and what they belong to
 
 A checkpoint is written under another name, synced, and renamed. Older ones go only after
-the new one has been read back. Nothing is pickled.
+the new one has been read back; one of the same step is called ``step-00001234.replaced`` until
+then, and found under that name. Nothing is pickled.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import checkpoint_folders
+from bertc.interop.folders import REPLACED, checkpoint_folders, checkpoint_name
 from bertc.ir.base import Weight
 from bertc.storage import durable
 from bertc.storage.json_file import parse_json, read_json
@@ -81,18 +82,17 @@ def save(
     Raises:
         CannotWriteError: if the disk has no room; checkpoints that were there stay.
     """
-    parent.mkdir(parents=True, exist_ok=True)
-    final, temporary = parent / f"step-{step:08d}", parent / f"{_TEMPORARY}step-{step:08d}"
+    final, temporary = parent / checkpoint_name(step), parent / f"{_TEMPORARY}{step:08d}"
     parts = {WEIGHTS: weights, OPTIMIZER: moments, MEMORY: memory, BEST: best}
     content = {name: tensors for name, tensors in parts.items() if tensors}
     needed = 65_536 + sum(t.nbytes for tensors in content.values() for t in tensors.values())
     with durable.writing(final, needed):
+        durable.make_folder(parent)
         durable.remove(temporary)
         temporary.mkdir()
         try:
             _write(temporary, step, content, progress, facts)
-            # A folder of this name is a damaged one, or of the same step before its evaluation.
-            _remove(final)
+            _put_aside(final)
             durable.rename(temporary, final)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -132,32 +132,36 @@ def _manifest(step: int, files: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     return _render({"content": content, "sha256": digest})
 
 
+def _put_aside(folder: Path) -> None:
+    """Free the name of a checkpoint, which may be damaged or of the step before its evaluation."""
+    if is_taken(folder):
+        aside = folder.with_name(f"{folder.name}{REPLACED}")
+        durable.remove(aside)
+        durable.rename(folder, aside)
+
+
 def _prune(parent: Path, newest: Checkpoint, keep: int) -> None:
-    """Remove all but the newest ``keep``; damaged ones count like any other."""
-    others = [folder for folder in _folders(parent) if folder != newest.folder]
-    for folder in others[keep - 1 :]:
+    """Remove what ``newest`` replaced, and all but the newest ``keep``, damaged or not."""
+    others = [pair for pair in checkpoint_folders(parent) if pair[1] != newest.folder]
+    replaced = [folder for step, folder in others if step == newest.step]
+    older = [folder for step, folder in others if step != newest.step]
+    for folder in (*replaced, *older[keep - 1 :]):
         _remove(folder)
 
 
 def _remove(folder: Path) -> None:
     """Rename, then remove: a kill in between leaves nothing that looks like a checkpoint."""
-    if is_taken(folder):
-        doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
-        durable.remove(doomed)
-        folder.rename(doomed)
-        durable.remove(doomed)
-
-
-def _folders(parent: Path) -> list[Path]:
-    return [folder for _, folder in checkpoint_folders(parent)]
+    doomed = folder.with_name(f"{_TEMPORARY}old-{folder.name}")
+    durable.remove(doomed)
+    folder.rename(doomed)
+    durable.remove(doomed)
 
 
 def how_to_resume(parent: Path) -> str:
     """The help of a run that ended without saving."""
-    steps = [folder.name.removeprefix("step-") for folder in _folders(parent)]
-    if not steps:
-        return "nothing was saved yet; --resume begins again"
-    return f"--resume goes on from step {int(steps[0]):,}, the last checkpoint"
+    for step, _ in checkpoint_folders(parent):
+        return f"--resume goes on from step {step:,}, the last checkpoint"
+    return "nothing was saved yet; --resume begins again"
 
 
 def remove_unfinished(parent: Path) -> None:
@@ -173,7 +177,7 @@ def newest(parent: Path, *runs: str) -> tuple[Checkpoint | None, tuple[Damage, .
     ``runs`` are the identities that the run has had.
     """
     damaged = []
-    for folder in _folders(parent):
+    for _, folder in checkpoint_folders(parent):
         try:
             checkpoint = verify(folder)
         except DataError as error:
@@ -214,7 +218,7 @@ def _faults(folder: Path) -> Iterator[str]:
         except (ValueError, KeyError, TypeError, RecursionError, DataError):
             yield f"{MANIFEST} is damaged"
             return
-        if folder.name != f"step-{content['step']:08d}":
+        if folder.name.removesuffix(REPLACED) != checkpoint_name(content["step"]):
             yield f"{MANIFEST} is of step {content['step']}"
         for name in sorted({*content["files"]} ^ (names - {MANIFEST})):
             yield f"{name} is " + ("missing" if name in content["files"] else "not of it")

@@ -67,7 +67,7 @@ class RunFolder:
             CannotWriteError: if it cannot be made.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            durable.make_folder(self.path)
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise CannotWriteError(

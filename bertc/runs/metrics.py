@@ -117,6 +117,7 @@ class Metrics:
         """The length of the file in bytes, after fsync."""
         with durable.writing(self._path, 0):
             os.fsync(self._file.fileno())
+            durable.sync(self._path.parent)
         return self._path.stat().st_size
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, CannotWriteError
-from bertc.storage.paths import existing_folder
+from bertc.storage.paths import existing_folder, working_folder
 from bertc.storage.plain_file import opened
 
 TOO_LITTLE_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -38,6 +38,21 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_all(folder: Path) -> None:
+    """Wait until the disk has a folder and all in it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, if it is not there, and those above it; the disk then has their names."""
+    above, folder = existing_folder(path), working_folder() / path
+    path.mkdir(parents=True, exist_ok=True)
+    while folder != above:
+        folder = folder.parent
+        sync(folder)
 
 
 def rename(source: Path, target: Path) -> None:

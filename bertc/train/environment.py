@@ -49,6 +49,7 @@ def write_or_check_lock(
     else:
         with durable.writing(folder.tokenizer):
             corpus.vocabulary.save(folder.tokenizer)
+            durable.sync_all(folder.tokenizer)
         _lock(resolved, plan, corpus, source).write(folder.lock)
     for text in source.lines() if source else ():
         display.note(text)

@@ -1,9 +1,12 @@
 import json
+import os
 import random
 import resource
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -75,44 +78,82 @@ def test_one_of_another_run_is_passed_over(tmp_path):
     assert "another run" in damaged[0].reason
 
 
-DISK_CALLS = ("save_file", "sync", "write", "rename")
+class Cut(BaseException):
+    """The power is cut."""
 
 
-@pytest.mark.parametrize("failing", range(12))
-def test_a_save_that_dies_at_any_write_leaves_the_last_good_one(tmp_path, monkeypatch, failing):
-    """Every write, fsync and rename of a save in turn is the last thing that happens."""
-    save(tmp_path, 1)
-    calls = 0
+SYSTEM_CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync")
 
-    def dying(real: Callable[..., None]) -> Callable[..., None]:
-        def call(*arguments: object) -> None:
-            nonlocal calls
-            real(*arguments)
-            calls += 1
-            if calls > failing:
-                raise KeyboardInterrupt
+
+def cut_at(
+    monkeypatch: pytest.MonkeyPatch, limit: int, act: Callable[[], object]
+) -> tuple[bool, list[str]]:
+    """Let so many calls of the file system happen and none after; whether it ended, and them."""
+    done: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if len(done) == limit:
+                raise Cut  # so do all that follow: nothing is cleaned up
+            done.append(name)
+            return real(*arguments, **options)
 
         return call
 
-    for name in ("sync", "write", "rename"):
-        monkeypatch.setattr(durable, name, dying(getattr(durable, name)))
-    monkeypatch.setattr(checkpoints, "save_file", dying(checkpoints.save_file))
-    # A killed process cleans up nothing.
-    real_remove = shutil.rmtree
-    monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *a, **k: None)
-    interrupted = False
-    try:
-        save(tmp_path, 2)
-    except KeyboardInterrupt:
-        interrupted = True
-    monkeypatch.undo()
-    monkeypatch.setattr(checkpoints.shutil, "rmtree", real_remove)
-    assert interrupted == (failing < calls)
-    assert newest_step(tmp_path) in ((1, 2) if interrupted else (2,))
-    checkpoints.remove_unfinished(tmp_path)
-    assert not list(tmp_path.glob(".tmp-*"))
-    save(tmp_path, 2)
-    assert newest_step(tmp_path) == 2
+    with monkeypatch.context() as patched:
+        for name in SYSTEM_CALLS:
+            patched.setattr(os, name, counted(name, getattr(os, name)))
+        patched.setattr(checkpoints, "save_file", counted("save_file", checkpoints.save_file))
+        try:
+            act()
+        except Cut:
+            return False, done
+    return True, done
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+@pytest.mark.parametrize("step", [1, 2], ids=["the same step", "the next step"])
+def test_a_save_cut_at_any_call_leaves_a_good_checkpoint(tmp_path, monkeypatch, step, keep):
+    ended, limit = False, 0
+    while not ended:
+        parent = tmp_path / str(limit)
+        save(parent, 1, keep)
+        ended, done = cut_at(monkeypatch, limit, partial(save, parent, step, keep))
+        limit += 1
+        assert newest_step(parent) in ((step,) if ended else (1, step)), done
+        checkpoints.remove_unfinished(parent)
+        assert newest_step(parent) in (1, step), done
+        save(parent, step, keep)
+        left = ["step-00000001", "step-00000002"][-keep:] if step == 2 else ["step-00000001"]
+        assert sorted(path.name for path in parent.iterdir()) == left
+    # The new name is on the disk before anything of the old one goes.
+    removed = done.index("unlink") if "unlink" in done else len(done)
+    renamed = [at for at in range(removed) if done[at] == "rename"]
+    assert all(done[at + 1] == "fsync" for at in renamed[: 1 + (step == 1)]), done
+
+
+def test_folders_that_are_made_are_named_on_the_disk(tmp_path, monkeypatch):
+    synced: list[Path] = []
+    monkeypatch.setattr(durable, "sync", synced.append)
+    durable.make_folder(tmp_path / "a" / "b")
+    durable.make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path / "a", tmp_path]
+    monkeypatch.chdir(tmp_path)
+    durable.make_folder(Path("a/c"))
+    assert synced[2:] == [tmp_path / "a"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        durable.make_folder(tmp_path / "file")
+
+
+def test_a_checkpoint_that_was_put_aside_is_found_until_another_is_there(tmp_path):
+    aside = save(tmp_path, 3, keep=1).rename(tmp_path / "step-00000003.replaced")
+    found, damaged = checkpoints.newest(tmp_path, FACTS["run"])
+    assert found is not None
+    assert (found.folder, found.step, damaged) == (aside, 3, ())
+    assert checkpoints.how_to_resume(tmp_path).endswith("step 3, the last checkpoint")
+    folder = save(tmp_path, 3, keep=2)
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def damage(folder: Path, draw: random.Random) -> str:

@@ -47,7 +47,7 @@ def obtain(
     if (facts := _intact(folder)) is not None:
         return facts
     with durable.writing(folder, expected_bytes, OTHER_CACHE_HELP):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(folder.parent)
         return _made_under_lock(folder, make, progress)
 
 
@@ -85,9 +85,9 @@ def verify_folder(folder: Path) -> Facts:
 
 def _seal(folder: Path, facts: Facts) -> None:
     """Write the manifest and sync everything to the disk."""
+    durable.sync_all(folder)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        durable.sync(path)
         files[path.relative_to(folder).as_posix()] = [path.stat().st_size, durable.digest(path)]
     content = json.dumps({"facts": facts, "files": files}, sort_keys=True)
     digest = hashlib.sha256(content.encode()).hexdigest()
