@@ -124,8 +124,7 @@ def evaluate(
     seed: int,
     ranks: ProcessGroup,
 ) -> Evaluation:
-    """Evaluate on all of ``batches``, each of one language; every process takes its share of the
-    rows.
+    """Evaluate on all batches, each of one language; every process takes its share of the rows.
 
     Masks are keyed by example, so every evaluation uses the same ones. A term without held-out
     examples has no loss. The memory of a stage is emptied before the first batch of a language and
@@ -134,9 +133,8 @@ def evaluate(
     Raises:
         StoppedError: if a stop was requested meanwhile.
     """
-    totals: dict[
-        str, Tensor
-    ] = {}  # per language (5, t): loss sums, correct, positives, counts, unigram losses
+    # Per language (5, t): loss sums, correct, positives, counts, unigram losses.
+    totals: dict[str, Tensor] = {}
     memories: dict[str, list[Memory | None]] = {}
     examples, device = 0, nats_v.device
     prepared = preparing(device)
