@@ -51,6 +51,7 @@ class Sizes:
         self.weights = (8, (1 << 20) // scale)
         self.copied = (1 << 25) // scale
         self.starts = 200
+        self.others = (1 << 26) // scale  # more than most caches hold
 
 
 def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = None) -> Calibration:
@@ -74,29 +75,32 @@ def _clock(threads: int) -> Clock:
 
 def rates(sizes: Sizes, clock: Clock) -> Rates:
     """Rates with as many threads as torch has now."""
-    timer = _Timer(clock)
+    warm, cold = _Timer(clock), _Timer(clock, sizes.others)
     elements: dict[str, float] = {}
     for precision, dtype in DTYPES.items():
-        new_rates = _elements(timer, sizes, dtype)
+        new_rates = _elements(cold, sizes, dtype)
         elements |= {f"{name} {precision}": rate for name, rate in new_rates.items()}
     attention = {
-        precision + (" dropout" if rate else ""): _attention(timer, sizes, dtype, rate)
+        precision + (" dropout" if rate else ""): _attention(warm, sizes, dtype, rate)
         for precision, dtype in DTYPES.items()
         for rate in (0.0, RATE)
     }
     return Rates(
-        products={name: _products(timer, sizes, dtype) for name, dtype in DTYPES.items()},
+        products={name: _products(warm, sizes, dtype) for name, dtype in DTYPES.items()},
         attention=attention,
         elements=elements,
-        optimizers=_optimizers(timer, sizes),
-        bandwidth_bytes=_bandwidth(timer, sizes),
-        start_seconds=_start(timer, sizes),
+        optimizers=_optimizers(warm, sizes),
+        bandwidth_bytes=_bandwidth(warm, sizes),
+        start_seconds=_start(warm, sizes),
     )
 
 
 class _Timer:
-    def __init__(self, clock: Clock) -> None:
+    """``others``: elements read before each call, so that its inputs lie in main memory alone."""
+
+    def __init__(self, clock: Clock, others: int = 0) -> None:
         self._clock = clock
+        self._others = torch.zeros(others)
 
     def best(self, function: Callable[[], object]) -> float:
         """Seconds of the quickest of several calls after a first one, fewer of slow ones."""
@@ -112,6 +116,7 @@ class _Timer:
         return self.best(lambda: torch.autograd.grad(function(), inputs, upstream))
 
     def _once(self, function: Callable[[], object]) -> float:
+        self._others.sum()
         started = self._clock()
         function()
         return max(self._clock() - started, 1e-9)
@@ -122,13 +127,16 @@ def _random(dtype: torch.dtype, *shape: int) -> Tensor:
 
 
 def _products(timer: _Timer, sizes: Sizes, dtype: torch.dtype) -> tuple[Point, ...]:
-    """FLOPs a second of products, by the narrower width; the other is as in layers of encoders."""
+    """FLOPs a second of products as in layers of encoders, and as in heads over a vocabulary."""
+    layers = [(sizes.rows // 2, width, 3 * width) for width in sizes.widths]
+    heads = [(sizes.predicted, width, sizes.vocab) for width in sizes.widths[:3]]
     points = []
-    for width in sizes.widths:
-        x, weight = _random(dtype, sizes.rows // 2, width), _random(dtype, 3 * width, width)
-        bias = _random(dtype, 3 * width)
+    for rows, inner, columns in layers + heads:
+        x, weight, bias = (
+            _random(dtype, *of) for of in ((rows, inner), (columns, inner), (columns,))
+        )
         seconds = timer.both_ways(partial(F.linear, x, weight, bias), x, weight, bias)
-        points.append(Point(at=(width,), rate=6 * x.numel() * len(weight) / seconds))
+        points.append(Point(at=(inner, columns), rate=6 * rows * inner * columns / seconds))
     return tuple(points)
 
 

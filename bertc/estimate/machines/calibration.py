@@ -24,7 +24,7 @@ class Calibration(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    format_version: Annotated[Literal[1], Field(alias="schema")] = 1
+    format_version: Annotated[Literal[2], Field(alias="schema")] = 2
     torch: str
     threads: Annotated[dict[int, Rates], Field(min_length=1)]
 

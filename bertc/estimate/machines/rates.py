@@ -23,7 +23,7 @@ Points = Annotated[tuple[Point, ...], Field(min_length=1)]
 class Rates(BaseModel):
     """Rates of forward and backward together, for all threads of a process.
 
-    Keys are ``fp32`` and ``bf16``. ``products``: FLOP/s by the narrower of the two matrix widths.
+    Keys are ``fp32`` and ``bf16``. ``products``: FLOP/s by the narrower matrix width and the wider.
     ``attention``: scores/s by number of keys and head width, with dropout under ``bf16 dropout``.
     ``elements``: elements/s by function and precision (``gelu bf16``). ``optimizers``: weights/s.
     ``start_seconds``: seconds per operation.
