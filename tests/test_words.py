@@ -31,7 +31,7 @@ ROOMS = (
     "train",
 )
 
-DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "objectives")
+DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "interop", "objectives")
 """Rooms in which every docstring begins with its main clause."""
 
 CLAUSES = re.compile(

@@ -222,7 +222,7 @@ def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match=r"has no tokenizer\.json"):
         import_run(tmp_path / "hf", run)
     write_tokenizer(tmp_path / "hf")
-    with pytest.raises(UsageError, match="is there already and holds checkpoints"):
+    with pytest.raises(UsageError, match="exists and holds checkpoints"):
         import_run(tmp_path / "hf", run)
 
 
