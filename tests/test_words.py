@@ -31,7 +31,7 @@ ROOMS = (
     "train",
 )
 
-DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "interop", "objectives")
+DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "interop", "objectives", "passes")
 """Rooms in which every docstring begins with its main clause."""
 
 CLAUSES = re.compile(

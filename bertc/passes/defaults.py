@@ -1,4 +1,4 @@
-"""The pass that makes every constant default visible."""
+"""Constant defaults of settings."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.program.settings import Settings, default_source
@@ -12,15 +12,15 @@ CONSTANT = {
 
 
 def defaults(program: Program, diagnostics: Diagnostics) -> Program:
-    """Give each setting that has a constant default that default, with its source.
+    """Give each unset setting its constant default, with the source of that default.
 
-    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. Rows are no longer than written
-    positions allow.
+    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. The default of ``seq`` is at
+    most the number of written positions.
     """
     complete = program.with_settings({**CONSTANT, **program.settings})
     positions, seq = program.settings.get("positions"), complete.settings["seq"]
     room = positions.value.room if positions else None
     if room is not None and "seq" not in program.settings and room < seq.value:
-        shorter = Given(room, Origin("derived", source="as many tokens as there are positions"))
+        shorter = Given(room, Origin("derived", source="limited by positions"))
         return complete.with_settings({"seq": shorter})
     return complete
