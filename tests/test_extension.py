@@ -169,8 +169,8 @@ def test_a_new_family_refuses_with_a_reason(
     ("changed", "message"),
     [
         ({"twist": 3}, 'unknown setting "twist" = 3'),
-        ({"sideways": True}, "cannot compute sideways = true"),
-        ({"width": "wide"}, 'cannot compute width = "wide"'),
+        ({"sideways": True}, "unsupported sideways = true"),
+        ({"width": "wide"}, 'unsupported width = "wide"'),
         ({"colour": "red", "sideways": False}, ""),
     ],
 )
