@@ -157,8 +157,7 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
     elif table.cutoffs[-1] >= vocab:
         problem = f"the last cluster begins at {table.cutoffs[-1]}, but there are {vocab} tokens"
     elif not narrowest:
-        divisions = len(table.cutoffs)
-        problem = f"the last cluster has width 0: {embedding} / {table.div}^{divisions}"
+        problem = f"the last cluster has width 0: E = {embedding} is divided too often"
     elif embedding != hidden:
         problem = f"an adaptive table needs embedding = hidden = {hidden}, not {embedding}"
         rule = f"embedding={hidden}"
@@ -166,10 +165,9 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
         problem = f"head = {head.kind} needs one table, but every cluster has its own"
         rule = "head=adaptive"
     elif program.generator.kind == "network":
-        problem = "a generator samples from one softmax, but an adaptive table has several"
-        rule = whole
+        problem, rule = "a generator needs one softmax, but an adaptive table has several", whole
     elif any(t.objective.kind == "sbo" for s in program.stages for t in s.objective):
-        problem, rule = "sbo predicts by one softmax, but an adaptive table has several", whole
+        problem, rule = "sbo needs one softmax, but an adaptive table has several", whole
     else:
         return
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")

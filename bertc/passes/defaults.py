@@ -21,6 +21,6 @@ def defaults(program: Program, diagnostics: Diagnostics) -> Program:
     positions, seq = program.settings.get("positions"), complete.settings["seq"]
     room = positions.value.room if positions else None
     if room is not None and "seq" not in program.settings and room < seq.value:
-        shorter = Given(room, Origin("derived", source="limited by positions"))
+        shorter = Given(room, Origin("derived", source="as many tokens as there are positions"))
         return complete.with_settings({"seq": shorter})
     return complete

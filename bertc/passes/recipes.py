@@ -148,6 +148,6 @@ def _followed(
                 else None,
             )
         count = max(1, math.ceil(known["epochs"].value * examples / known["batch"].value))
-        rule = f"{known['epochs'].value:g} epochs of {examples:,} examples"
+        rule = f"{known['epochs'].value:g} passes over {examples:,} examples"
         own["steps"] = Given(count, Origin("derived", source=rule))
     return own
