@@ -168,9 +168,9 @@ def test_a_new_family_refuses_with_a_reason(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"twist": 3}, 'does not know the setting "twist" = 3'),
-        ({"sideways": True}, "cannot compute sideways = true"),
-        ({"width": "wide"}, 'cannot compute width = "wide"'),
+        ({"twist": 3}, 'unknown setting "twist" = 3'),
+        ({"sideways": True}, "unsupported sideways = true"),
+        ({"width": "wide"}, 'unsupported width = "wide"'),
         ({"colour": "red", "sideways": False}, ""),
     ],
 )

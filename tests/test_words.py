@@ -31,7 +31,16 @@ ROOMS = (
     "train",
 )
 
-DOCUMENTED = (*ROOMS, "estimate", "evaluation", "inference", "objectives")
+DOCUMENTED = (
+    *ROOMS,
+    "estimate",
+    "evaluation",
+    "inference",
+    "interop",
+    "ir",
+    "objectives",
+    "passes",
+)
 """Rooms in which every docstring begins with its main clause."""
 
 CLAUSES = re.compile(

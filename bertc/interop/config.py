@@ -1,8 +1,8 @@
-"""``config.json`` of the Hugging Face families, read through closed lists.
+"""``config.json`` of the Hugging Face families, validated against closed lists of settings.
 
 Every setting is handled (a field of the family's class), ignored for a stated reason, or accepted
-at the one value that bertc computes. Any other setting is refused by name. The lists here hold for
-all families; a setting in the lists of one is no other's, so those hold for all folders too.
+at the one value that bertc computes. Any other setting is refused by name. The lists here apply to
+all families, and so do those of single families, since no two use a name differently.
 """
 
 from collections.abc import Mapping
@@ -56,11 +56,10 @@ IGNORED = {
     ),
     **dict.fromkeys(OF_SPANS, "belongs to conditioned spans"),
 }  # fmt: skip
-"""Settings that change nothing bertc imports, and why."""
+"""Settings that do not affect an import, and why."""
 
 KEPT = frozenset({*TOKENS, *OF_TASKS, *OF_SPANS, "hidden_act", "use_cache"})
-"""Settings that an import passes on to its exports: of those that are ignored all but what says
-where the folder comes from, or how results are returned."""
+"""Ignored settings that an export copies: all but those on origin and return format."""
 
 ONLY: dict[str, Any] = {
     "is_decoder": False,
@@ -72,36 +71,36 @@ ONLY: dict[str, Any] = {
     "pruned_heads": {},
     "per_layer_config": {},
 }
-"""Settings with one value that bertc computes."""
+"""Settings accepted at a single value."""
 
 CODE = ("auto_map", "attn_implementation", "_attn_implementation", "experts_implementation",
         "_attn_implementation_internal", "custom_pipelines", "trust_remote_code")  # fmt: skip
-"""Settings that can name somebody's code; transformers has run it (CVE-2026-4372)."""
+"""Settings that can name code; transformers used to run it (CVE-2026-4372)."""
 
 
 def ignored() -> dict[str, str]:
-    """The settings that change nothing, of all families."""
+    """Settings without effect, over all families."""
     return IGNORED | {k: why for f in families.FAMILIES for k, why in f.config.ignored.items()}
 
 
 def only() -> dict[str, Any]:
-    """The settings with one value, of all families."""
+    """Settings with a single accepted value, over all families."""
     return ONLY | {k: value for f in families.FAMILIES for k, value in f.config.only.items()}
 
 
 def read_config(path: Path) -> HfConfig:
-    """The configuration in a ``config.json``.
+    """Read a ``config.json``.
 
     Raises:
-        MissingInputError: if there is none.
-        DataError: if it is broken, or says something that bertc cannot compute.
+        MissingInputError: if it does not exist.
+        DataError: if it is broken, or describes something that bertc cannot compute.
         UnsafeError: if it names code to be run.
     """
     given = read_json(path, MAX_BYTES)
     model_type = given.get("model_type")
     if not isinstance(model_type, str) or model_type not in families.model_types():
         raise DataError(
-            f"{path}: model_type is {shown(model_type)}",
+            f"{path}: unsupported model_type {shown(model_type)}",
             help=f"bertc imports the layouts {', '.join(families.model_types())}",
         )
     family = families.family_named(model_type)
@@ -121,10 +120,10 @@ def read_config(path: Path) -> HfConfig:
 def _common_names(
     path: Path, family: Family[Any], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The settings by the names of BertConfig, and the names that the file has for them.
+    """Settings by BertConfig's names, and for each the name that the file uses.
 
     Raises:
-        DataError: if two that mean one thing differ, or one is of another layout.
+        DataError: if two settings with one meaning differ, or one belongs to another layout.
     """
     settings: dict[str, Any] = {}
     spelled: dict[str, str] = {}
@@ -133,7 +132,7 @@ def _common_names(
         if name in family.config.missing:
             if value is not None:
                 raise DataError(
-                    f"{path}: bertc does not know the setting {name} of an {family.title} = "
+                    f"{path}: unknown setting of the {family.title} layout: {name} = "
                     f"{shown(value)}",
                     help="it may change what the network computes; remove it if it does not",
                 )
@@ -141,7 +140,7 @@ def _common_names(
         if common in settings and settings[common] != value:
             raise DataError(
                 f"{path}: {spelled[common]} = {shown(settings[common])}, {name} = {shown(value)}",
-                help="they are one setting; remove one of them",
+                help="both name the same setting; remove one of them",
             )
         settings[common], spelled[common] = value, name
     return settings, spelled
@@ -160,12 +159,12 @@ def _check_unhandled(path: Path, name: str, value: Any) -> None:
     allowed = only()
     if name not in allowed:
         raise DataError(
-            f"{path}: bertc does not know the setting {shown(name)} = {shown(value)}",
+            f"{path}: unknown setting {shown(name)} = {shown(value)}",
             help="it may change what the network computes; remove it if it does not",
         )
     if value != allowed[name] or type(value) is not type(allowed[name]):
         raise DataError(
-            f"{path}: bertc cannot compute {name} = {shown(value)}",
+            f"{path}: unsupported {name} = {shown(value)}",
             help=f"only {name} = {shown(allowed[name])} is imported",
         )
 
@@ -173,14 +172,14 @@ def _check_unhandled(path: Path, name: str, value: Any) -> None:
 def _refused(
     path: Path, error: ValidationError, settings: Mapping[str, Any], spelled: Mapping[str, str]
 ) -> DataError:
-    """The first mistake, by the name that the file has for the setting."""
+    """The first validation error, under the name that the file uses."""
     first = error.errors()[0]
-    if not first["loc"]:  # settings that do not fit together: the class says how, and the remedy
+    if not first["loc"]:  # a check across settings: the class gives message and remedy
         message, remedy = first["ctx"]["error"].args
         return DataError(f"{path}: {message}", help=remedy)
     name = str(first["loc"][0])
     return DataError(
-        f"{path}: bertc cannot compute {spelled.get(name, name)} = {shown(settings.get(name))}",
+        f"{path}: unsupported {spelled.get(name, name)} = {shown(settings.get(name))}",
         help=_allowed(name),
     )
 

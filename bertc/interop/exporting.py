@@ -1,4 +1,4 @@
-"""A model as a folder for others: a Hugging Face layout where one fits, bertc's own where not."""
+"""Export of a model: a Hugging Face layout if one fits, else bertc's own."""
 
 import json
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 
 BESIDE = "bertc_heads.safetensors"
-"""Weights that the folder's class has no place for, by their bertc names."""
+"""Weights that the folder's class cannot hold, by their bertc names."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A folder as written: in a family's ``layout`` or ``bertc``'s own.
+    """An exported folder; ``layout`` is a family's or ``bertc``.
 
-    ``architecture`` names the class of transformers that loads it, if any.
+    ``architecture`` is the class of transformers that loads it, empty if none does.
     """
 
     folder: Path
@@ -39,11 +39,11 @@ class Exported:
     notes: tuple[str, ...]
 
     def at(self, folder: Path) -> "Exported":
-        """This export in its final place."""
+        """The same export at another path."""
         return replace(self, folder=folder)
 
     def summary(self) -> str:
-        """A fact a line: the folder, the class that loads it, the notes."""
+        """Lines: the folder, the class that loads it, the notes."""
         loads = f"transformers.{self.architecture}" if self.architecture else "bertc.load"
         first = f"{self.folder}: {self.layout} layout, for {loads}"
         return "\n".join([first, *(f"note: {note}" for note in self.notes)])
@@ -61,14 +61,13 @@ def export_model(
 ) -> Exported:
     """Write a model folder; ``tensors`` are named as in the weight table, heads may be absent.
 
-    Weights that the layout's class does not hold (SpanBERT's boundary head) are kept beside in
-    ``bertc_heads.safetensors``, networks beside the main one in folders of their names. Where no
-    layout fits, bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout
-    that the model came in, ``kept`` the settings that it came with and that the layout's class may
-    have.
+    Weights that the layout's class cannot hold (SpanBERT's boundary head) go to
+    ``bertc_heads.safetensors``, other networks to folders of their names. If no layout fits,
+    bertc's own is written, with a note, unless ``strict``. ``prefer`` is the layout that the model
+    was imported from, ``kept`` settings of its original ``config.json`` to copy.
 
     Raises:
-        DataError: with ``strict``, naming the setting that no layout can say.
+        DataError: with ``strict``, naming the setting that no layout supports.
         UsageError: if ``folder`` holds something else already.
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
@@ -103,7 +102,7 @@ def _write_own(
     fresh: Path,
     obstacle: Obstacle,
 ) -> Exported:
-    note = f"{obstacle}; this folder is in bertc's own layout, for bertc.load"
+    note = f"{obstacle}; written in bertc's own layout, for bertc.load"
     write_tensors(fresh / "model.safetensors", tensors)
     (fresh / "resolved.json").write_text(resolved.model_dump_json(indent=1), encoding="utf-8")
     (fresh / "note.txt").write_text(note + "\n", encoding="utf-8")
@@ -112,13 +111,13 @@ def _write_own(
 
 
 def _check_complete(resolved: Resolved, tensors: Mapping[str, Tensor]) -> None:
-    """Every tensor is in the weight table, and all of each part that is there at all."""
+    """Refuse tensors outside the weight table, and parts of which only some tensors are given."""
     parts = parts_of(tensors) | {"body"}
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) in parts}
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if shapes != table:
         wrong = sorted(n for n in {*table, *shapes} if table.get(n) != shapes.get(n))
-        raise ValueError(f"these tensors are not as the weight table says: {', '.join(wrong)}")
+        raise ValueError(f"tensors that differ from the weight table: {', '.join(wrong)}")
 
 
 def _write_hf(
@@ -147,5 +146,5 @@ def _write_hf(
         write_tensors(fresh / BESIDE, beside)
     vocabulary.save(fresh)
     others = ", ".join(sorted(parts_of(beside)))
-    note = f"{chosen.name} has no place for {others}: kept beside, in {BESIDE}, which bertc reads"
+    note = f"{chosen.name} cannot hold {others}: written to {BESIDE}, for bertc alone"
     return Exported(fresh, family.model_type, chosen.name, (note,) if beside else ())

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all."""
+"""Atomic replacement of an output folder."""
 
 import os
 import shutil
@@ -12,18 +12,21 @@ from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
 SIGNS = ("config.json", "resolved.json")
-"""One of them is in every folder that an export or an import left."""
+"""Files of which every exported or imported folder has at least one."""
 EXPORTED = frozenset(
     {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
 )
-"""Files that an earlier export may have left and a new one may drop."""
+"""Files of an earlier export that a new one may drop."""
 
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside ``folder`` that takes its place when the block ends well.
+    """Yield a temporary folder that replaces ``folder`` when the block ends without error.
 
     An earlier export at ``folder`` is replaced; anything else there is left alone.
+    Raises:
+        UsageError: if ``folder`` holds files that the new one does not have.
+        CannotWriteError: if the disk is full or the path cannot be written.
 
     Raises:
         UsageError: if ``folder`` holds files that the new one does not have.
@@ -48,19 +51,19 @@ def _refuse_to_lose(folder: Path, fresh: Path) -> None:
     if not is_taken(folder):
         return
     if not is_folder(folder):
-        raise UsageError(f"{folder} is a file", help="name a folder that is not there yet")
+        raise UsageError(f"{folder} is a file", help="name a new folder")
     new = {path.name for path in fresh.iterdir()} | EXPORTED
     strangers = sorted(path.name for path in folder.iterdir() if path.name not in new)
     if strangers:
         raise UsageError(
-            f"{folder} is there already and holds {', '.join(strangers[:3])}",
-            help="name a folder that is not there yet",
+            f"{folder} exists and holds {', '.join(strangers[:3])}",
+            help="name a new folder",
         )
-    # A tokenizer's folder has no name that is strange here, and yet it is no earlier export.
+    # A tokenizer's folder has only names that an export has, and yet it is none.
     if any(folder.iterdir()) and not any(is_taken(folder / name) for name in SIGNS):
         raise UsageError(
-            f"{folder} is there already and holds no exported model",
-            help="name a folder that is not there yet",
+            f"{folder} exists and holds no exported model",
+            help="name a new folder",
         )
 
 

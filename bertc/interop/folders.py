@@ -1,4 +1,4 @@
-"""Kinds of folders, told apart by the names in them; loads nothing heavy."""
+"""Kinds of model and run folders, by the names of their files; no torch."""
 
 import re
 from pathlib import Path
@@ -18,18 +18,18 @@ _STEP = re.compile(rf"step-(\d{{8,18}})({re.escape(REPLACED)})?")
 
 
 def read_resolved(path: Path) -> Resolved:
-    """The program in a ``resolved.json``.
+    """Read the program in a ``resolved.json``.
 
     Raises:
-        MissingInputError: if it is not there, or no plain file.
-        DataError: if it is none.
+        MissingInputError: if it does not exist, or is no plain file.
+        DataError: if it is not a resolved program.
     """
     try:
         return Resolved.model_validate(read_json(path, MAX_JSON_BYTES))
     except (ValidationError, RecursionError):
         raise DataError(
             f"{path} is not a resolved program of this version of bertc",
-            help="restore a copy of it, or take the folder from its source again",
+            help="restore a copy of it, or copy the folder from its source again",
         ) from None
 
 
@@ -39,7 +39,7 @@ def checkpoint_name(step: int) -> str:
 
 
 def checkpoint_folders(parent: Path) -> list[tuple[int, Path]]:
-    """All that is named as checkpoints are, with their steps, the newest first."""
+    """Checkpoint folders with their steps, newest first."""
     if not is_folder(parent):
         return []
     found = ((_STEP.fullmatch(path.name), path) for path in parent.iterdir())
@@ -48,14 +48,14 @@ def checkpoint_folders(parent: Path) -> list[tuple[int, Path]]:
 
 
 def refuse_several(folder: Path) -> None:
-    """A grid's folder holds its points.
+    """Refuse the folder of a grid, which holds several runs.
 
     Raises:
-        MissingInputError: it is one; names some of them.
+        MissingInputError: if it is one; names some of its runs.
     """
     runs = sorted(path.parent for path in folder.glob(f"*/{RESOLVED}"))
     if runs and not is_file(folder / "config.json"):
         raise MissingInputError(
-            f"{folder} is a folder of {len(runs)} runs",
+            f"{folder} holds {len(runs)} runs",
             help=f"name one: {', '.join(map(str, runs[:3]))}",
         )

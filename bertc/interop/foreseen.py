@@ -1,4 +1,4 @@
-"""A remark, before the first step, on a model that will be no Hugging Face folder."""
+"""Remark R108, before training: the model will not fit a Hugging Face layout."""
 
 import re
 from typing import assert_never
@@ -16,9 +16,10 @@ from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiec
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
-    """Remark that no layout can say the trained model, which setting is why, and what would do.
+    """Remark that no layout supports the trained model, naming the setting and a value that would
+    fit.
 
-    Nothing is said of what a shipped spec sets: its system has no layout.
+    Settings of a shipped spec are exempt: its system has no layout.
     """
     encoder = alone(resolved)
     names = [weight.name for weight in model_weights(encoder)]
@@ -31,7 +32,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
         return
     diagnostics.remark(
         "R108",
-        "the trained model will be in bertc's own layout and no Hugging Face one: "
+        "the trained model fits no Hugging Face layout and will be saved in bertc's own: "
         f"{found.setting} stands in the way",
         own[0] if own else None,
         label=found.why,
@@ -40,7 +41,7 @@ def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagno
 
 
 def padding(resolved: Resolved) -> int:
-    """The id that the vocabulary will pad with; that of the layout where a file brings its own."""
+    """The id of the padding token; the layout's if the tokenizer is read from a file."""
     match resolved.vocabulary:
         case ByteBpe():
             return 1
@@ -53,7 +54,7 @@ def padding(resolved: Resolved) -> int:
 
 
 def _settings(program: Complete, obstacle: Obstacle) -> list[Origin]:
-    """Where the settings come from that an obstacle names, that in the way first."""
+    """Origins of the settings that an obstacle names, its own setting first."""
     last, texts = program.stages[-1], f"{obstacle.setting} {obstacle.instead}"
     names = re.findall(r"[a-z_]+", re.sub(r"=\S*|\.\S*", "", re.sub(r"\(.*?\)", "", texts)))
     settings = (aliases().get(name, name) for name in names)

@@ -1,4 +1,4 @@
-"""The ``config.json`` of a network in the layout of a family."""
+"""Writing ``config.json`` in the layout of a family."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from bertc.storage.json_file import read_json
 def hf_config(
     family: Family[Any], encoder: Encoder, tokens: Tokens, chosen: HfClass
 ) -> dict[str, Any]:
-    """The settings of ``config.json``."""
+    """The settings of ``config.json``, in order."""
     return {
         "architectures": [chosen.name],
         "model_type": family.model_type,
@@ -25,17 +25,17 @@ def hf_config(
 
 
 def kept_settings(path: Path) -> dict[str, Any]:
-    """The settings of a ``config.json`` that an export of its model has as well.
+    """Settings of a ``config.json`` that an export of its model copies.
 
     Raises:
-        MissingInputError, DataError: if it is not there, or broken.
+        MissingInputError, DataError: if the file does not exist, or is broken.
     """
     kept = KEPT.union(*(family.config.kept for family in families.FAMILIES))
     return {name: value for name, value in read_json(path, MAX_BYTES).items() if name in kept}
 
 
 def as_it_came(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that go out as they came: a function may have two names, a token two roles."""
+    """Settings to copy unchanged: an activation may have two names, a token two roles."""
     spellings = (each.config.spelling for each in families.FAMILIES)
     names = {
         theirs for one in spellings for theirs, common in one.items() if common == "hidden_act"

@@ -1,4 +1,4 @@
-"""A Hugging Face folder becomes a program in our language and tensors named as in its table."""
+"""Import of a Hugging Face folder as a program and tensors."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ RTD_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 
 @dataclass(frozen=True)
 class Imported:
-    """A folder as read. ``tensors`` lacks the heads that the folder lacks; ``notes`` say so."""
+    """An imported folder; heads missing in it are missing in ``tensors``, and ``notes`` say so."""
 
     config: HfConfig
     program: Program
@@ -53,7 +53,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class _File:
-    """A weights file and its header; ``stored`` maps a key in today's form to the file's own."""
+    """A weights file with its header; ``stored`` maps current keys to the file's own."""
 
     path: Path
     header: Mapping[str, Entry]
@@ -67,12 +67,12 @@ class _File:
 
 
 def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
-    """Read the model of a folder; the vocabulary of its program is at ``tokenizer`` or there.
+    """Read the model of a folder; the vocabulary is at ``tokenizer``, or in the folder.
 
     Raises:
-        MissingInputError: if a file is not there.
-        DataError: if a file is damaged, the files do not belong together, or the network is one
-            that bertc cannot compute; the setting or tensor is named.
+        MissingInputError: if a file does not exist.
+        DataError: if a file is damaged, if files do not belong together, or if bertc cannot compute
+        the network; names the setting or tensor.
         UnsafeError: if the weights are pickled or the configuration names code.
     """
     if not is_folder(folder):
@@ -84,7 +84,7 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
 
 
 def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imported:
-    """The program of both networks, tied where their tables are the same."""
+    """Combine both networks into one program, tying tables that are equal."""
     other, mine, theirs = generator.resolved.encoder, encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
     same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
@@ -108,15 +108,15 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
     resolved = resolve(program)
     if alone(resolved, "generator").encoder != other:
         raise DataError(
-            f"{folder / GENERATOR} is no generator of the network beside it",
-            help="but for widths and depth the two have the same settings; import each by itself",
+            f"{folder / GENERATOR} does not match the discriminator beside it",
+            help="both must have the same settings but for widths and depth; import each by itself",
         )
     tensors = joined(resolved, mine, theirs)
     return Imported(encoder.config, program, resolved, tensors, encoder.notes + generator.notes)
 
 
 def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
-    """One network with its heads."""
+    """Import one network with its heads."""
     config = read_config(folder / "config.json")
     family = family_named(config.model_type)
     main = _open(find_weights(folder), family)
@@ -165,7 +165,7 @@ def _open(path: Path, family: Family[Any]) -> _File:
             continue
         if today in stored:
             raise DataError(
-                f"{path}: {shown_name(stored[today])} and {shown_name(key)} are one tensor",
+                f"{path}: {shown_name(stored[today])} and {shown_name(key)} name the same tensor",
                 help="save the model again with one of them",
             )
         stored[today] = key
@@ -173,7 +173,7 @@ def _open(path: Path, family: Family[Any]) -> _File:
 
 
 def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
-    """Let a copy stand in for an original that is not there; the other copies are returned."""
+    """Rename a copy to its original if that is missing; return the remaining copies."""
     present = {}
     for copy, original in family.copies.items():
         if copy in file.stored and original in file.stored:
@@ -184,14 +184,14 @@ def _adopt_copies(file: _File, family: Family[Any]) -> dict[str, str]:
 
 
 def _parts(file: _File, family: Family[Any], named: Mapping[str, str]) -> frozenset[str]:
-    """The pooler and heads that a file has a tensor of."""
+    """Pooler and heads of which the file has a tensor."""
     known = {**family.names, **named}
     modules = file.modules()
     return parts_of(f"{ours}.weight" for ours, theirs in known.items() if theirs in modules)
 
 
 def _unread(file: _File, family: Family[Any], placed: Collection[str]) -> frozenset[str]:
-    """Keys of a file that its task's class does not read."""
+    """Keys that the class of the folder's task does not read."""
     return (family.unread & file.stored.keys()).difference(placed)
 
 
@@ -202,22 +202,22 @@ def _shapes(header: Mapping[str, Entry]) -> dict[str, tuple[int, ...]]:
 def check_names(
     path: Path, found: set[str], expected: set[str], spelling: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse a file that lacks a tensor, or has one that would be lost.
+    """Refuse a file with missing or unexpected tensors.
 
-    ``spelling`` gives the names that the file itself uses.
+    ``spelling`` maps names to those that the file uses.
 
     Raises:
-        DataError: with the first names.
+        DataError: naming the first few.
     """
     if missing := sorted(expected - found):
         raise DataError(
             f"{path} lacks {_named(missing)}",
-            help="the file does not belong to the configuration beside it",
+            help="the file does not match the config.json beside it",
         )
     if unexpected := sorted((spelling or {}).get(name, name) for name in found - expected):
         raise DataError(
-            f"{path} has {_named(unexpected)}, which the network has not",
-            help="bertc imports encoders, the heads of pretraining, and that of a task whose class "
+            f"{path} has {_named(unexpected)}, which the network does not have",
+            help="bertc imports encoders, pretraining heads, and the task head whose class "
             "config.json names; save the model without the rest, as BertModel.save_pretrained does",
         )
 
@@ -228,29 +228,28 @@ def _named(names: list[str]) -> str:
 
 
 def _check_copies(file: _File, copies: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
-    """Tied tensors that are stored twice have to be equal: bertc has them once."""
+    """Check that tied tensors stored twice are equal, since bertc stores them once."""
     for copy, original in copies.items():
         name = file.stored[copy]
         check_entry(file.path, name, file.entry(copy), tuple(tensors[original].shape))
         if not torch.equal(read_tensors(file.path, {name: name})[name], tensors[original]):
             raise DataError(
                 f"{file.path}: {name} differs from {file.stored[original]}",
-                help="bertc ties the two; a model with an output table of its own is not imported",
+                help="bertc ties the two; a model with a separate output table cannot be imported",
             )
 
 
 def _notes_on_heads(fresh: frozenset[str]) -> list[str]:
-    return [f"the folder has no {part} head; a new, untrained one stands in" for part in fresh]
+    return [f"the folder has no {part} head: it is initialised, untrained" for part in fresh]
 
 
 def _notes_on_tasks(
     tuned: TaskOfFolder | None, others: tuple[AnyTask, ...], unread: frozenset[str]
 ) -> list[str]:
     held = [tuned.note] if tuned else []
-    left = [f"{tuned.held.name} reads no {name}: left out" for name in sorted(unread) if tuned]
+    left = [f"{tuned.held.name} does not use {name}: dropped" for name in sorted(unread) if tuned]
     kept = [
-        f"the head of {task.title} is kept beside, and nobody says what it tells: {task.kind} "
-        "stands in for its task"
+        f"the task of the head {task.title} is unknown: {task.kind} stands in for its task"
         for task in others
     ]
     return [*held, *left, *kept]

@@ -1,4 +1,4 @@
-"""Weights by their names in bertc's table and in the files of a Hugging Face family."""
+"""Weight names in bertc's table and in files of a Hugging Face family."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from bertc.interop.families.family import Family, HfClass, weight_numbers
 from bertc.ir.network.encoder import Encoder
 
 BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids", "position_ids"})
-"""Counters that older files carry along; no weights, never read."""
+"""Index buffers in older files; not weights, never read."""
 
 
 def part_of(name: str) -> str:
@@ -25,9 +25,9 @@ def parts_of(names: Iterable[str]) -> frozenset[str]:
 def keys(
     family: Family[Any], encoder: Encoder, names: Iterable[str], named: Mapping[str, str]
 ) -> dict[str, str]:
-    """bertc weight names and their keys, unprefixed; names without a place are left out.
+    """Map bertc weight names to keys without prefix; names that the layout lacks are left out.
 
-    ``named`` are modules with another name than the layout's.
+    ``named`` overrides the layout's names of some modules.
     """
     numbers, known = weight_numbers(encoder), {**family.names, **named}
     placed = {name: _key(known, numbers, name) for name in names}
@@ -45,13 +45,13 @@ def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str
 
 
 def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
-    """The key of a weight in the folder of a class: the encoder of a model with heads is named."""
+    """The key of a weight in a folder of this class: prefixed, unless it has the encoder alone."""
     own = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
     return key if own or chosen.bare else f"{family.prefix}.{key}"
 
 
 def plain(family: Family[Any], key: str) -> str:
-    """A key of any file in today's form: no prefix, and norms of TensorFlow's time renamed."""
+    """A key in current form: no prefix, and norms renamed from TensorFlow's names."""
     key = key.removeprefix(f"{family.prefix}.")
     module, _, leaf = key.rpartition(".")
     if module.endswith("LayerNorm") or module.endswith("layer_norm"):

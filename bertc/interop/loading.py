@@ -1,4 +1,4 @@
-"""Weights with their program, from a run folder or a model folder of either layout."""
+"""Loading weights and program from a run folder or a model folder of either layout."""
 
 from pathlib import Path
 
@@ -23,9 +23,9 @@ WEIGHTS = "weights.safetensors"
 
 
 def load(folder: Path) -> Model:
-    """The module in evaluation mode; a head that the folder lacks has its initial weights.
+    """Load a module in evaluation mode; heads missing in the folder have initial weights.
 
-    The module's ``untrained`` names such heads.
+    The module's ``untrained`` names those heads.
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``.
@@ -38,9 +38,9 @@ def load(folder: Path) -> Model:
 
 
 def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
-    """The program and tensors of a run (its newest sound checkpoint) or of a model folder.
+    """Read program and tensors of a run (newest valid checkpoint) or of a model folder.
 
-    The program is that of the network which the run has reached: as deep as its tensors.
+    The program is cut to the stage that the run has reached, so it is as deep as its tensors.
 
     Raises:
         MissingInputError: if there is no model.
@@ -48,7 +48,7 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         UnsafeError: if the weights are pickled or the configuration names code.
     """
     if not is_folder(folder):
-        raise MissingInputError(f"{folder} is no folder", help="name a run or a model folder")
+        raise MissingInputError(f"there is no folder {folder}", help="name a run or a model folder")
     if not is_taken(folder / RESOLVED):
         refuse_several(folder)
         imported = import_model(folder)
@@ -67,12 +67,12 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
         if any(shapes.get(name) != tuple(tensor.shape) for name, tensor in tensors.items()):
             raise DataError(
                 f"{model} does not hold the weights of {folder / RESOLVED}",
-                help="one of the two was changed; take the folder from its source again",
+                help="one of the two was changed; copy the folder from its source again",
             )
         return resolved, tensors
     if model == folder and not any(folder.glob("model.*")):
         raise MissingInputError(
-            f"{folder} has no checkpoint and no model yet", help="train it first, or go on with it"
+            f"{folder} has no checkpoint and no model yet", help="train it first, or --resume it"
         )
     return resolved, _read_own(find_weights(model), resolved)
 
@@ -89,14 +89,14 @@ def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:
 
 
 def _newest_checkpoint(parent: Path) -> tuple[int, Path] | None:
-    """The newest checkpoint whose weights have the checksum that its manifest states."""
+    """The newest checkpoint whose weights match the checksum in its manifest."""
     steps = checkpoint_folders(parent)
     for step, folder in steps:
         if _is_sound(folder):
             return step, folder
     if steps:
         raise DataError(
-            f"no checkpoint in {parent} is sound", help="start the run again, or restore a copy"
+            f"no checkpoint in {parent} is undamaged", help="start the run again, or restore a copy"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""A program of several networks as several of one, for layouts of one network a folder."""
+"""Splitting a program of several networks into one per network, for one-network layouts."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GENERATOR = "generator"
-"""The folder beside a model's files that holds its generator."""
+"""Subfolder of an exported model that holds its generator."""
 
 
 def names_beside(resolved: Resolved) -> tuple[str, ...]:
-    """The networks beside the main one, each exported to a folder of its name."""
+    """Names of the networks besides the main one, each exported to a subfolder of its name."""
     return tuple(network.name for network in resolved.allocated if network.name != MAIN)
 
 
 def alone(resolved: Resolved, name: str = MAIN) -> Resolved:
-    """The program of one network, the main one in it, with the terms that it learns."""
+    """The program of one network, as its main network, with the terms it learns."""
     return resolved.model_copy(
         update={
             "stages": tuple(
@@ -59,7 +59,7 @@ def tensors_alone(
 def joined(
     resolved: Resolved, main: Mapping[str, "Tensor"], other: Mapping[str, "Tensor"]
 ) -> dict[str, "Tensor"]:
-    """The tensors of a program of two networks from those of each alone."""
+    """Merge the tensors of two one-network programs into those of one program."""
     (second,) = names_beside(resolved)
     renamed = {name.replace(f"{MAIN}.", f"{second}.", 1): t for name, t in other.items()}
     found = {**renamed, **main}

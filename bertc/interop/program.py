@@ -1,4 +1,4 @@
-"""The program that says what a Hugging Face configuration says."""
+"""Translation of a Hugging Face configuration to a program."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,15 +31,16 @@ def to_program(
     tokenizer: Path,
     tasks: tuple[AnyTask, ...] = (),
 ) -> Program:
-    """The architecture, each setting written; a folder without heads is to learn ``mlm``.
+    """The program of a configuration, every setting written; without heads its objective is
+    ``mlm``.
 
-    Where there are ``tasks`` and heads of pretraining too, each have a stage.
+    With both ``tasks`` and pretraining heads there is a stage for each.
 
-    ``beside`` holds the shapes of weights kept beside, ``tokenizer`` is where the vocabulary of
-    ``folder`` is to be found.
+    ``beside`` holds the shapes of weights in bertc_heads.safetensors, ``tokenizer`` is the path of
+    the vocabulary for ``folder``.
 
     Raises:
-        DataError: naming the setting of ``config.json`` that bertc cannot say.
+        DataError: naming the setting of ``config.json`` that bertc does not support.
     """
     family = family_named(config.model_type)
     _check(family, config, parts, folder / "config.json")
@@ -68,7 +69,7 @@ def _network(family: Family[Any], config: HfConfig, parts: frozenset[str]) -> di
     return {
         **family.settings(config),
         "pooler": bool(parts & {"pooler", *PAIR_HEADS}),
-        # A discriminator's folder has no generator; one beside it takes this one's place.
+        # A discriminator's folder has no generator; one in a subfolder replaces this default.
         "generator": UnigramGenerator() if "rtd" in parts else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
@@ -79,7 +80,9 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def _tuning(family: Family[Any], tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
-    """The settings of a stage of tasks: steps stand for examples, which are not there to count."""
+    """Settings of a task stage; a number of steps, since there are no examples to count epochs
+    by.
+    """
     return {
         "objective": tuple(Term(objective=task) for task in tasks),
         "steps": STEPS,
@@ -91,18 +94,18 @@ def _check(family: Family[Any], config: HfConfig, parts: frozenset[str], path: P
     if config.max_position_embeddings - config.offset < SHORTEST_ROW:
         raise DataError(
             f"{path}: max_position_embeddings = {config.max_position_embeddings}",
-            help=f"bertc's rows have {SHORTEST_ROW} tokens or more",
+            help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
         )
     pairs = sorted(parts & PAIR_HEADS)
     if len(pairs) > 1:
         raise DataError(
             f"{path.parent} has both an nsp and a sop head",
-            help="they ask different questions about the same pair; remove one",
+            help="both classify the same pairs; remove one",
         )
     if pairs and config.type_vocab_size == 1:
         raise DataError(
-            f"{path}: type_vocab_size = 1, and {pairs[0]} asks about two segments",
-            help="bertc needs two token types for that",
+            f"{path}: type_vocab_size = 1, but {pairs[0]} classifies pairs of segments",
+            help="save the model without its {pairs[0]} head",
         )
     always = family.head_activation
     if always and "mlm" in parts and MEANING[config.hidden_act] != always:
@@ -116,7 +119,7 @@ def _check(family: Family[Any], config: HfConfig, parts: frozenset[str], path: P
 def _objectives(
     parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
 ) -> tuple[Objective, ...]:
-    """The objectives of the pretraining heads that there are."""
+    """The objectives of the pretraining heads in the folder."""
     found: list[Objective] = []
     if "sbo" in parts:
         found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]
@@ -140,15 +143,15 @@ def _boundary(table: tuple[int, ...]) -> Sbo:
     except ValueError:
         raise DataError(
             f"heads.sbo.position.weight has shape {list(table)}",
-            help="the table of a boundary head has at most 200 rows",
+            help="a boundary head has at most 200 positions",
         ) from None
 
 
 def _vocabulary(family: Family[Any], size: int, folder: Path, tokenizer: Path) -> Vocabulary:
-    """The folder's own; without one, a new one of the same size and the family's kind."""
+    """The folder's vocabulary; without one, a new one of the same size and the family's kind."""
     if not any(is_file(folder / name) for name in FILE_NAMES):
         return family.vocabulary(size=size)
     lower = True
-    with suppress(BertcError):  # weights are read also where the vocabulary is refused
+    with suppress(BertcError):  # weights are read even if the vocabulary is refused
         lower = read_facts(folder).lower
     return TokenizerFile(path=str(tokenizer), lower=lower, size=size)

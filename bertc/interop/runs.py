@@ -1,4 +1,4 @@
-"""``bertc export`` and ``bertc import``: from a run folder, and to one."""
+"""``bertc export`` and ``bertc import``: run folder to Hugging Face folder and back."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ class ImportedRun:
     imported: Imported
 
     def summary(self) -> str:
-        """A fact a line: the new folder, the network in it, the notes."""
+        """Lines: the new folder, its network, the notes."""
         count = sum(tensor.numel() for tensor in self.imported.tensors.values())
         config = self.imported.config
         first = (
@@ -34,10 +34,10 @@ class ImportedRun:
 
 
 def export_run(run: Path, folder: Path) -> Exported:
-    """Write a run's model in the Hugging Face layout that can say it.
+    """Export a run's model to the Hugging Face layout that fits it.
 
     Raises:
-        DataError: naming the setting that no layout can say, or a damaged file.
+        DataError: naming the setting that no layout supports, or a damaged file.
         MissingInputError: if the run has no model.
         UsageError, CannotWriteError: as ``export_model``.
     """
@@ -54,7 +54,7 @@ def export_run(run: Path, folder: Path) -> Exported:
 
 
 def import_run(folder: Path, run: Path) -> ImportedRun:
-    """Make a run folder of a Hugging Face folder: spec, program, tokenizer and model.
+    """Make a run folder from a Hugging Face folder: spec, program, tokenizer and model.
 
     Raises:
         MissingInputError, DataError, UnsafeError: as ``import_model``.

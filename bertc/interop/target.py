@@ -1,4 +1,4 @@
-"""The Hugging Face family and class that a model is written in; loads nothing heavy."""
+"""The Hugging Face family and class for exporting a model; no torch."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,15 +11,15 @@ from bertc.interop.task_classes import held_task, task_class
 from bertc.ir.program.resolved import Resolved
 
 Target = tuple[Family[Any], HfClass]
-"""The family of a folder and the class that reads it."""
+"""A family and its class for the exported folder."""
 
 
 def target_of(
     program: Resolved, names: Iterable[str], pad: int, prefer: str | None = None
 ) -> Target | Obstacle:
-    """The family of one network and its class, or what stands in the way.
+    """Find the family and class for one network, or the obstacle to an export.
 
-    ``names`` are those of its weights, of which heads may be absent.
+    ``names`` are the names of its weights; whole heads may be absent.
     """
     learned = {term.objective.head_name for term in program.terms()} | {"pooler"}
     parts = parts_of(names) & learned
@@ -35,7 +35,9 @@ def target_of(
 
 
 def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
-    """The program without the terms whose heads are not there: they stand in nobody's way."""
+    """The program without the terms whose heads are absent, since they need no place in a
+    layout.
+    """
     stages = (
         stage.model_copy(
             update={
@@ -50,6 +52,6 @@ def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
 def _no_class(found: Family[Any]) -> Obstacle:
     return Obstacle(
         "pooler=false",
-        f"without a masked-LM head too, no class of the {found.title} layout is so bare",
+        f"no class of the {found.title} layout lacks a masked-LM head",
         "pooler=true",
     )

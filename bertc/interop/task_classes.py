@@ -1,4 +1,4 @@
-"""The class of a Hugging Face family for the head of a task, and what its folder says of it."""
+"""The class of a Hugging Face family for a task's head, and its settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,18 +11,18 @@ from bertc.ir.program.resolved import Resolved
 
 
 def held_task(program: Resolved, parts: frozenset[str]) -> AnyTask | None:
-    """The task whose head a class is to hold: the first of the last stage, if its head is there."""
+    """The task whose head is exported: the first of the last stage, if its head is there."""
     tasks = program.stages[-1].tasks
     return next((task for task in tasks if task.title in parts), None)
 
 
 def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Obstacle:
-    """The class for a task on an encoder with a pooler or without, or what stands in the way."""
+    """The class for a task on an encoder with or without pooler, or the obstacle."""
     answer = task.answer
     if isinstance(answer, Span) and answer.head.kind == "conditioned":
         return Obstacle(
             "head=conditioned",
-            "the classes that hold a span score both its ends by themselves",
+            "the classes for spans score start and end independently",
             f"task={task.kind}(..., head=plain)",
         )
     heads = family.tasks
@@ -30,17 +30,15 @@ def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Ob
     if found is None:
         return Obstacle(f"task={task.kind}", heads.otherwise)
     if found.pooler == "read" and not pooled:
-        return Obstacle("pooler=false", f"{found.name} scores a pooled state", "pooler=true")
+        return Obstacle("pooler=false", f"{found.name} reads the pooler", "pooler=true")
     if found.pooler == "refused" and pooled:
-        return Obstacle(
-            "pooler=true", f"{found.name} scores the first state itself", "pooler=false"
-        )
+        return Obstacle("pooler=true", f"{found.name} has no pooler", "pooler=false")
     chosen = found.holding(task.title, pooled)
     return chosen.saying({**told(task), heads.dropout: task.dropout, **chosen.settings})
 
 
 def told(task: AnyTask) -> Mapping[str, Any]:
-    """The settings of ``config.json`` for a task: its title and its labels."""
+    """Settings of ``config.json`` for a task: title and labels."""
     title = {"finetuning_task": task.title}
     match task.answer:
         case Labels(names=names):

@@ -1,4 +1,4 @@
-"""The task of a Hugging Face folder, as its ``config.json`` tells it."""
+"""The task of a Hugging Face folder, from its ``config.json``."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -23,13 +23,13 @@ MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _UNNAMED = re.compile(r"LABEL_(\d+)")
 PRETRAINED = frozenset({"pooler", "mlm", "plm", "nsp", "sop", "sbo", "rtd"})
-"""Parts of a model that no task is called by."""
+"""Parts of a model that cannot be the name of a task."""
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
-"""The defaults of what makes one state of a row, where a family has no others."""
+"""Defaults of the pooling settings (SequenceSummary), unless a family has others."""
 
 
 class _HfTask(BaseModel):
-    """The settings that say what a head answers, as PretrainedConfig names and defaults them."""
+    """Settings about the task head, with the names and defaults of PretrainedConfig."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -49,20 +49,20 @@ class _HfTask(BaseModel):
 
 @dataclass(frozen=True)
 class TaskOfFolder:
-    """A task without files, and the class that holds its head."""
+    """The task of an imported head (without files), and the class that held it."""
 
     task: AnyTask
     held: HfClass
 
     @property
     def note(self) -> str:
-        """A remark on the task that the head now belongs to."""
+        """A remark on the task assigned to the head."""
         answer = self.task.answer
         names = answer.names if isinstance(answer, Labels | Tags) else ()
         shown = ", ".join(map(shown_name, names[:MOST_SHOWN]))
         more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-        labels = f", which tells {shown}{more}" if names else ""
-        return f"the head of {self.held.name} is that of {_called(self.task)}{labels}"
+        labels = f" with labels {shown}{more}" if names else ""
+        return f"the head of {self.held.name} becomes the task {_called(self.task)}{labels}"
 
 
 def _called(task: AnyTask) -> str:
@@ -72,10 +72,10 @@ def _called(task: AnyTask) -> str:
 def read_task(
     path: Path, family: Family[Any], config: HfConfig, modules: Collection[str]
 ) -> TaskOfFolder | None:
-    """The task that ``config.json`` names a class for, if its head is among a file's modules.
+    """The task of the class that ``config.json`` names, if the file has that class's head.
 
     Raises:
-        DataError: if the class answers what no task of bertc asks, or reads other states.
+        DataError: if no task of bertc has such answers, or the head reads other states.
     """
     given = read_json(path, MAX_BYTES)
     names = given.get("architectures")
@@ -101,7 +101,7 @@ def read_task(
 
 
 def _dropout(heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
-    """The dropout before the head: the file's, else the family's, else the encoder's."""
+    """The dropout before the head: the file's, else the family's default, else the encoder's."""
     own: float | None = getattr(told, heads.dropout)
     if own is not None:
         return own
@@ -109,7 +109,7 @@ def _dropout(heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
 
 
 def _task(path: Path, found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:
-    """The task in files of one's own that asks the same."""
+    """The equivalent task for a user's own files."""
     common: dict[str, Any] = {"dropout": dropout}
     if _is_name(told.finetuning_task):
         common["name"] = told.finetuning_task
@@ -142,7 +142,7 @@ def _is_name(title: str | None) -> bool:
 
 
 def _labels(path: Path, told: _HfTask) -> tuple[str, ...]:
-    """In their order; the numbers of those that nobody named."""
+    """Labels by index; their indices if the file names none."""
     if told.id2label is None:
         return tuple(str(n) for n in range(told.num_labels or 2))
     count = len(told.id2label)
@@ -158,7 +158,7 @@ def _labels(path: Path, told: _HfTask) -> tuple[str, ...]:
 
 
 def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
-    """A task for each other head that a folder keeps, whose labels only have numbers."""
+    """A task for each head in bertc_heads.safetensors, with numbers for labels."""
     found: list[AnyTask] = []
     for title in dict.fromkeys(part_of(name) for name in shapes if name.count(".") > 1):
         if not _is_name(title):
@@ -176,7 +176,7 @@ def tasks_beside(shapes: Mapping[str, tuple[int, ...]]) -> tuple[AnyTask, ...]:
 
 
 def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditioned:
-    """The head of those weights; as many units as the encoder has are not counted."""
+    """A conditioned span head with these weights; units equal to hidden are left out."""
     width, both = shapes.get(f"{name}.dense.weight", (0, 0))
     return Conditioned(
         width=0 if 2 * width == both else width,
@@ -186,7 +186,7 @@ def _conditioned(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Conditione
 
 def _refused(path: Path, name: str, value: Any) -> DataError:
     return DataError(
-        f"{path}: bertc has no task for {name} = {shown(value)}",
-        help="it imports heads that tell one of several labels for a text or a word, a number, a "
+        f"{path}: no task of bertc fits {name} = {shown(value)}",
+        help="bertc imports heads for labels of texts or words, for numbers, for a "
         "choice or a span; save the model without its head",
     )

@@ -1,4 +1,4 @@
-"""Safetensors files, read only after their header has been checked; nothing is unpickled."""
+"""Safetensors files, with the header checked before any tensor is read; nothing is unpickled."""
 
 import struct
 from collections.abc import Mapping
@@ -24,18 +24,18 @@ FLOATS = ("F32", "F16", "BF16")
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor as a header describes it."""
+    """Dtype and shape of one tensor."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 def find_weights(folder: Path, name: str = "model.safetensors") -> Path:
-    """The weights file of a folder.
+    """Find the weights file of a folder.
 
     Raises:
-        UnsafeError: if the folder has pickled weights only.
-        DataError: if the weights are spread over several files.
+        UnsafeError: if the folder has only pickled weights.
+        DataError: if the weights are split over several files.
         MissingInputError: if there are no weights.
     """
     path = folder / name
@@ -45,13 +45,13 @@ def find_weights(folder: Path, name: str = "model.safetensors") -> Path:
     for file in files:
         if file.name == f"{name}.index.json":
             raise DataError(
-                f"{file} spreads the weights over several files",
+                f"{file}: the weights are split over several files",
                 help=f"save the model again as one {name}, max_shard_size='100GB'",
             )
         if file.suffix in PICKLED:
             raise UnsafeError(
-                f"{file} is a pickle: reading it could run somebody's code",
-                help="convert it to safetensors where you trust it, and import that",
+                f"{file} is a pickle, and reading it can run code",
+                help="if you trust it, convert it to safetensors and import that",
             )
     raise MissingInputError(f"{folder} has no {name}", help="name a folder that has one")
 
@@ -75,7 +75,7 @@ def read_header(path: Path) -> dict[str, Entry]:
         raise MissingInputError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise DataError(
-            f"{path} is no sound safetensors file: it {error}", help="copy or save it again"
+            f"{path} is not a valid safetensors file: it {error}", help="copy or save it again"
         ) from None
 
 
@@ -84,11 +84,11 @@ def _entry(name: str, fields: Any) -> Entry:
         case {"dtype": str(dtype), "shape": list(shape)} if all(type(n) is int for n in shape):
             return Entry(dtype, tuple(shape))
         case _:
-            raise ValueError(f"says nothing sensible about {name[:80]!r}")
+            raise ValueError(f"has an invalid entry for {name[:80]!r}")
 
 
 def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> None:
-    """Refuse a tensor of the wrong shape, or of a dtype that is not narrower than fp32.
+    """Refuse a tensor of the wrong shape, or of a dtype other than fp32, fp16 and bf16.
 
     Raises:
         DataError: naming the tensor and both shapes.
@@ -96,17 +96,17 @@ def check_entry(path: Path, key: str, entry: Entry, shape: tuple[int, ...]) -> N
     if entry.shape != shape:
         raise DataError(
             f"{path}: {key} has shape {_shape(entry.shape)}, config.json asks for {_shape(shape)}",
-            help="the two files do not belong together",
+            help="the weights file does not match its config.json",
         )
     if entry.dtype not in FLOATS:
         raise DataError(
             f"{path}: {key} has dtype {entry.dtype}",
-            help=f"bertc reads {', '.join(FLOATS)}",
+            help=f"supported dtypes: {', '.join(FLOATS)}",
         )
 
 
 def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
-    """Tensors by new name, in fp32; ``wanted`` maps keys of the file to new names.
+    """Read tensors as fp32 under new names; ``wanted`` maps the file's keys to them.
 
     Raises:
         DataError: if the file is damaged.
@@ -116,13 +116,13 @@ def read_tensors(path: Path, wanted: Mapping[str, str]) -> dict[str, Tensor]:
             return {name: file.get_tensor(key).to(torch.float32) for key, name in wanted.items()}
     except (SafetensorError, OSError, ValueError, RuntimeError):
         raise DataError(
-            f"{path} is damaged: its tensors do not lie where its header says",
+            f"{path} is damaged: its tensors do not match its header",
             help="copy or save it again",
         ) from None
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as transformers does; each is stored once, contiguous, on its own.
+    """Write tensors as transformers does: each once, contiguous.
 
     Raises:
         CannotWriteError: if the disk is full or the folder cannot be written.
@@ -132,7 +132,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         path.touch()
         mode = path.stat().st_mode
         save_file(ready, path, metadata={"format": "pt"})
-        path.chmod(mode)  # safetensors would leave the file to its owner alone
+        path.chmod(mode)  # safetensors creates files that only the owner can read
 
 
 def _shape(shape: tuple[int, ...]) -> str:

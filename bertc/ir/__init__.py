@@ -1,1 +1,1 @@
-"""Programs as values: frozen nodes, closed unions by kind."""
+"""Programs as values: frozen nodes, and closed unions of kinds."""

@@ -1,4 +1,4 @@
-"""Randomness has an address: a choice is keyed by what it is for, never by what came before."""
+"""Keys of random choices: a function of the seed and the purpose, never of earlier draws."""
 
 import hashlib
 

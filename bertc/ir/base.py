@@ -1,4 +1,4 @@
-"""The base of IR nodes, and the plain facts that they state: weights, matmuls, memory kept.
+"""The base class of IR nodes, and the weight table's entries.
 
 The axes used by every weight table, once for the whole project:
 
@@ -28,13 +28,13 @@ Count = Annotated[int, Field(ge=0, le=10**12)]
 
 
 class Node(BaseModel):
-    """A frozen value of the IR. Equal fields mean equal nodes; unknown fields are errors.
+    """A frozen value of the IR; equal fields mean equal nodes, and unknown fields are errors.
 
     ``positional`` names the fields that unnamed arguments fill, in order. ``bare_number`` and
-    ``bare_string`` name the fields that a value written without its kind fills
-    (``vocab=30k``, ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written
-    alone, stand for the whole node (``objective=span``). ``others`` names the field that takes
-    every argument whose name is no field's, as (name, text) (``pairs(en="a.en", fr="a.fr")``).
+    ``bare_string`` name the fields that a value written without its kind fills (``vocab=30k``,
+    ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written alone, stand for
+    the whole node (``objective=span``). ``others`` names the field that collects all arguments with
+    unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -51,20 +51,21 @@ def _of_that_kind(value: object) -> object:
 
 
 ONCE_A_NAME = BeforeValidator(_of_that_kind)
-"""The name of a kind is that kind: older run folders have no more of it than that."""
+"""Validator that accepts the bare name of a kind, as older run folders have it."""
 
 
 class Glorot(Node):
-    """Uniform draws within sqrt(6 / (inputs + outputs)), as of TensorFlow that is told nothing."""
+    """Uniform within sqrt(6 / (inputs + outputs)), TensorFlow's default initializer."""
 
     kind: Literal["glorot"] = "glorot"
 
 
 class TruncatedNormal(Node):
-    """Normal draws cut at two standard deviations (BERT, modeling.py create_initializer).
+    """Normal, truncated at two standard deviations (BERT, modeling.py create_initializer).
 
-    ``glorot``: by that rule the map from embeddings of another width, the last map of ``rtd`` and
-    the vector of what is unseen (ELECTRA modeling.py and run_pretraining.py; XLNet modeling.py).
+    ``glorot`` uses that rule for the projection between embeddings and layers of different widths,
+    the last layer of ``rtd``'s head and the query-stream embedding (ELECTRA modeling.py and
+    run_pretraining.py; XLNet modeling.py).
     """
 
     kind: Literal["truncated-normal"] = "truncated-normal"
@@ -74,11 +75,11 @@ class TruncatedNormal(Node):
 
 
 class Normal(Node):
-    """Normal draws (fairseq init_bert_params, Hugging Face ports).
+    """Normal (fairseq init_bert_params, Hugging Face ports).
 
-    ``norms``: the scales of norms are drawn around 1 with this deviation (Transformer-XL, train.py
-    weights_init). ``positions``: that of the table of positions, 0: as of all (GPT-2, model.py).
-    ``glorot``: as of ``truncated-normal``.
+    ``norms``: standard deviation around 1 of the norms' scales (Transformer-XL, train.py
+    weights_init). ``positions``: standard deviation of the position table, 0: ``std`` (GPT-2,
+    model.py). ``glorot``: as for ``truncated-normal``.
     """
 
     kind: Literal["normal"] = "normal"
@@ -90,16 +91,16 @@ class Normal(Node):
 
 
 class FanIn(Node):
-    """Scaled by the width that is read: tables normal with std width^-1/2, matrices uniform.
+    """Scaled by the input width: tables normal with std width^-1/2, matrices uniform.
 
-    The bounds of the latter are inputs^-1/2 (XLM transformer.py, Embedding; torch.nn.Linear).
+    The bounds of matrices are +-inputs^-1/2 (XLM transformer.py, Embedding; torch.nn.Linear).
     """
 
     kind: Literal["fan-in"] = "fan-in"
 
 
 class Constant(Node):
-    """One value everywhere, or draws around it: biases 0, norm scales 1."""
+    """A constant (biases 0, norm scales 1), or normal around it with ``std``."""
 
     kind: Literal["constant"] = "constant"
     value: float = 0.0
@@ -112,15 +113,15 @@ Initializer = Annotated[Drawn, Field(discriminator="kind")]
 
 
 def unstated(init: Drawn) -> Drawn | Glorot:
-    """Values of those weights for which ELECTRA and XLNet state none."""
+    """The initializer of weights for which ELECTRA and XLNet set none."""
     return Glorot() if not isinstance(init, FanIn) and init.glorot else init
 
 
 @dataclass(frozen=True)
 class Weight:
-    """One trainable tensor, as a fact: ``nn`` allocates it, ``estimate`` counts it.
+    """One trainable tensor as a fact: ``nn`` allocates it, ``estimate`` counts it.
 
-    ``name`` is its address in the module tree; ``role`` tells an optimiser what decays.
+    ``name`` is its path in the module tree; ``role`` decides whether an optimiser decays it.
     """
 
     name: str
@@ -156,7 +157,7 @@ def matrix(
 
 
 def bias(name: str, outputs: tuple[Axis, int], part: Part) -> Weight:
-    """Bias (outputs) that is added to scores or states."""
+    """Bias (outputs,), added to scores or states."""
     axis, width = outputs
     return Weight(f"{name}.bias", (width,), (axis,), ZEROS, part, "bias")
 

@@ -1,4 +1,4 @@
-"""Sources of text, row formats, and how texts and tasks take turns."""
+"""Sources of text, row formats, and the mixing of languages."""
 
 from typing import Annotated, Literal
 
@@ -7,11 +7,13 @@ from pydantic import Field, model_validator
 from bertc.ir.base import ONCE_A_NAME, Node, Probability
 
 Sentences = Literal["split", "lines", "whole"]
-"""``split``: a library finds them; ``lines``: one a line, blank lines between documents; ``whole``:
-text stays as it is, white space and all."""
+"""Sentence boundaries.
+
+``split``: found by a library; ``lines``: one sentence per line, blank lines between documents;
+``whole``: text stays unchanged, white space included."""
 
 Language = Annotated[str, Field(max_length=40)]
-"""A name of one's own for the language of a text, such as ``en``; empty where it has none."""
+"""The user's name for the language of a text, such as ``en``; empty for none."""
 
 
 class Docstrings(Node):
@@ -34,8 +36,8 @@ class Docstrings(Node):
 class Files(Node):
     """Files that match a glob: text, and .jsonl, .csv, .tsv, .parquet, each also .gz or .zst.
 
-    In those four each row is a document, its text in ``column``. Any other file is text: one
-    document (or several, parted by blank lines, with ``sentences=lines``).
+    In those four formats each row is a document, its text in ``column``. Any other file is plain
+    text: one document, or with ``sentences=lines`` several, separated by blank lines.
     """
 
     kind: Literal["files"] = "files"
@@ -90,9 +92,9 @@ class Parallel(Node):
     def _two_sides(self) -> "Parallel":
         if len(self.sides) != 2:
             named = " and ".join(language for language, _ in self.sides) or "none"
-            raise ValueError(f"two languages are paired, not {named}", _TWO)
+            raise ValueError(f"pairs has two languages, not {named}", _TWO)
         if not all(where for _, where in self.sides):
-            raise ValueError("a side without a file or column", _TWO)
+            raise ValueError("pairs has a language without a file or column", _TWO)
         return self
 
     @property
@@ -114,7 +116,7 @@ class Share(Node):
 class SegmentPair(Node):
     """[CLS] A [SEP] B [SEP], A and B runs of sentences (BERT, RoBERTa 4.2 SEGMENT-PAIR).
 
-    ``short`` is the chance of a shorter target length, drawn once a document, or for each example.
+    ``short`` is the probability of a shorter target length, drawn once per document or per example.
     """
 
     kind: Literal["segment-pair"] = "segment-pair"
@@ -130,22 +132,22 @@ class SentencePair(Node):
 
 
 class FullSentences(Node):
-    """As many whole sentences as fit, across documents with a separator between (RoBERTa 4.2)."""
+    """Whole sentences, as many as fit, across documents with a separator between (RoBERTa 4.2)."""
 
     kind: Literal["full-sentences"] = "full-sentences"
 
 
 class Blocks(Node):
-    """Running text in blocks of equal length, which begin and end anywhere (XLM dataset.py).
+    """Running text in blocks of equal length, which start and end anywhere (XLM dataset.py).
 
-    Documents follow each other, a separator after each.
+    Documents follow each other, with a separator after each.
     """
 
     kind: Literal["blocks"] = "blocks"
 
 
 class DocSentences(Node):
-    """As many whole sentences of one document as fit (RoBERTa 4.2, SpanBERT as released)."""
+    """Whole sentences of one document, as many as fit (RoBERTa 4.2, SpanBERT as released)."""
 
     kind: Literal["doc-sentences"] = "doc-sentences"
 
@@ -159,21 +161,22 @@ class SingleSegment(Node):
 
 
 class Stream(Node):
-    """Text as it runs on: row r of a batch goes on where row r of the batch before ended.
+    """A stream of text: row r of a batch continues where row r of the batch before ended.
 
-    Documents follow each other, a separator after each; rows have no special tokens of their own.
+    Documents follow each other, with a separator after each; rows have no special tokens of their
+    own.
     """
 
     kind: Literal["stream"] = "stream"
 
 
 class StreamPair(Node):
-    """Text as it runs on, then two segments: x A [SEP] B [SEP] [CLS] (XLNet data_utils.py).
+    """A stream of text, then two segments: x A [SEP] B [SEP] [CLS] (XLNet data_utils.py).
 
-    x is ``reuse`` tokens, 0: half of a row. In the next batch the row goes on where x ended, so
-    that A begins with what is x there. A ends with a sentence; B is the text after it, or as often
-    text from anywhere. x sees nothing of what follows it in a row. ``both_ways``: every other row
-    reads the text from its end to its beginning, and distances are turned round there.
+    x has ``reuse`` tokens, 0: half of a row. In the next batch the row continues after x, so A
+    starts with the next row's x. A ends with a sentence; B is the following text or, with
+    probability 1/2, text from elsewhere. x does not attend to the rest of its row. With
+    ``both_ways`` every other row reads the text in reverse, and its distances are negated.
     """
 
     kind: Literal["stream-pair"] = "stream-pair"
@@ -182,7 +185,7 @@ class StreamPair(Node):
     positional = ("reuse",)
 
     def parts(self, seq: int) -> tuple[int, int]:
-        """Tokens of a row that the next batch goes on after, and those of its segments."""
+        """Numbers of tokens of the two parts of a row: x, and the segments."""
         reused = self.reuse or seq // 2
         return reused, seq - reused
 
@@ -200,15 +203,15 @@ Format = Annotated[
 ]
 PAIRED = ("segment-pair", "sentence-pair")
 RUNNING = ("stream", "stream-pair")
-"""Formats in which rows read on from batch to batch."""
+"""Formats in which rows continue from batch to batch."""
 FULL = ("blocks", *RUNNING)
 """Formats whose rows have no padding."""
 FILLED = ("full-sentences", *FULL)
-"""Formats whose rows go on from one document to the next, which leaves nothing to pack."""
+"""Formats whose rows continue across documents, so that packing would gain nothing."""
 
 
 class Turns(Node):
-    """How languages take turns, and translations with text of one language."""
+    """Mixing of languages, and of translations with monolingual text."""
 
     translations: Annotated[float, Field(ge=0, lt=1)] = 0.0
     both_orders: bool = False
@@ -216,17 +219,18 @@ class Turns(Node):
 
 
 class MixedRows(Turns):
-    """Any row of any language.
+    """Rows of any language in a batch.
 
-    ``translations`` is the part of the rows that are a text and its translation, where both are
-    read; 0: as much as there is of it. ``both_orders``: each pair in either order, as often.
+    ``translations`` is the fraction of rows that are translation pairs, if there is monolingual
+    text too; 0: in proportion to the data. ``both_orders``: each pair is read in both orders,
+    equally often.
     """
 
     kind: Literal["rows"] = "rows"
 
 
 class MixedBatches(Turns):
-    """A whole batch of one language, or one direction (XLM trainer.py, mlm_step)."""
+    """Batches of one language, or of one translation direction (XLM trainer.py, mlm_step)."""
 
     kind: Literal["batches"] = "batches"
 

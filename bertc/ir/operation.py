@@ -1,6 +1,6 @@
-"""Operations of one forward pass, as plain data; ``estimate/`` says what each of them costs.
+"""Operations of a forward pass, as plain data; ``estimate/`` has the cost of each.
 
-A node states them for a ``Call``. Sizes are of all rows of the call together.
+A node states its operations for a ``Call``. Sizes are totals over all rows of the call.
 """
 
 from dataclasses import dataclass, replace
@@ -10,22 +10,21 @@ from bertc.ir.base import Part
 
 Function = Literal["gelu", "gelu-tanh", "relu", "silu", "tanh", "add"]
 Mask = Literal["keys", "causal", "pairs", "targets", "scores"]
-"""Who attends to whom.
+"""The attention mask.
 
-``keys``: every query to the same keys of its row; ``causal``: to earlier ones; ``pairs``: a mask of
-queries by keys says so; ``targets``: the same where a query may have no key at all; ``scores``: so
-do numbers for every head that are added to the scores and have a gradient.
-"""
+``keys``: all queries of a row share its keys; ``causal``: earlier keys only; ``pairs``: a mask
+(queries, keys); ``targets``: such a mask in which a query may have no key; ``scores``: a bias per
+head is added to the scores and has a gradient."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One application of a network, or of a layer of it, to a batch.
+    """One application of a network, or of a layer, to a batch.
 
-    Of each of ``rows`` with so many ``tokens`` it makes the states of ``queries``. ``memory``
-    positions stand before each row; ``targets`` of its tokens have a state in the query stream; it
-    is read in 1 or 2 ``directions``. ``sequences`` lie in it end to end at most, 0: it is one.
-    ``pooled`` states of it go through the pooler.
+    ``rows`` rows of ``tokens`` tokens each; states are computed for ``queries`` positions per row.
+    ``memory``: cached positions before each row. ``targets``: tokens per row with a second state in
+    the query stream. ``directions``: 1, or 2 if some rows are reversed. ``sequences``: most packed
+    sequences per row, 0: unpacked. ``pooled``: states per row that go through the pooler.
     """
 
     rows: int
@@ -40,12 +39,12 @@ class Call:
 
     @property
     def keys(self) -> int:
-        """Positions a row that queries attend to."""
+        """Number of positions per row that queries attend to."""
         return self.memory + self.tokens
 
     @property
     def selects(self) -> bool:
-        """Whether queries are other states than those attended to."""
+        """True if queries are a subset of the states attended to."""
         return self.queries != self.keys
 
     @property
@@ -55,11 +54,11 @@ class Call:
 
     @property
     def context(self) -> int:
-        """Positions attended to of all rows."""
+        """Number of attended positions over all rows."""
         return self.rows * self.keys
 
     def of_all_states(self) -> "Call":
-        """The same where nothing is left out, as in all layers but the last."""
+        """The same call with all states computed, as in all layers but the last."""
         return replace(self, queries=self.tokens + self.targets)
 
 
@@ -74,17 +73,17 @@ class Widths:
 
     @property
     def inner(self) -> int:
-        """Of all heads together."""
+        """Width of all heads together."""
         return self.heads * self.head_dim
 
 
 @dataclass(frozen=True)
 class Product:
-    """``times`` products of (rows, inner) by (inner, columns).
+    """``times`` matrix products (rows, inner) x (inner, columns).
 
-    ``maps``: the columns are so many weight matrices side by side; 0: both factors are activations.
-    ``constant``: the rows are no function of weights, so that backward makes one product, not two.
-    Not ``keeps_rows``: another operation keeps them for backward.
+    ``maps``: number of weight matrices side by side in the columns; 0: both factors are
+    activations. ``constant``: the rows depend on no weights, so backward has one product instead of
+    two. ``keeps_rows=False``: another operation saves the rows for backward.
     """
 
     rows: int
@@ -98,9 +97,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Attention:
-    """softmax(Q K^T / sqrt(head_dim)) V in every head, and dropout on its probabilities.
+    """softmax(Q K^T / sqrt(head_dim)) V in every head, with dropout on the probabilities.
 
-    Of ``rows``, or of so many ``sequences`` end to end in each (0: a row is one).
+    ``rows`` sequences, or up to ``sequences`` packed ones in each row (0: unpacked).
     """
 
     rows: int
@@ -115,7 +114,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Lookup:
-    """``rows`` vectors picked from a table of ``table_rows``, or added to others picked before."""
+    """``rows`` vectors looked up in a table (table_rows, width), or added to earlier ones."""
 
     rows: int
     width: int
@@ -124,9 +123,9 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm over ``width``; a ``residual`` one is of x + y, with ``dropout`` on y.
+    """A norm over ``width``; with ``residual`` of x + y, with ``dropout`` on y.
 
-    Not ``keeps_input``: it is there for backward already.
+    ``keeps_input=False``: its input is saved for backward by another operation.
     """
 
     rows: int
@@ -138,9 +137,9 @@ class Norm:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """A function of every element by itself.
+    """An elementwise function.
 
-    ``kept`` numbers of its input are needed for backward that no other operation keeps.
+    ``kept`` input elements are saved for backward, beyond what other operations save.
     """
 
     function: Function
@@ -150,7 +149,7 @@ class Pointwise:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Dropout of (rows, width)."""
+    """Dropout on (rows, width)."""
 
     rows: int
     width: int
@@ -158,7 +157,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Copy:
-    """Numbers put in another place or type; ``kept`` for backward or not."""
+    """A copy or cast of elements; ``kept``: the copy is saved for backward."""
 
     elements: int
     kept: bool = False
@@ -166,7 +165,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class VocabularyLoss:
-    """The cross entropy of (rows, vocab) scores that a product made."""
+    """Cross entropy of (rows, vocab) logits, the output of a product."""
 
     rows: int
     vocab: int
@@ -174,7 +173,7 @@ class VocabularyLoss:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss of few scores in fp32, of which backward needs ``kept`` numbers."""
+    """A loss over few scores in fp32, with ``kept`` numbers saved for backward."""
 
     scores: int
     kept: int
@@ -189,7 +188,7 @@ Operations = tuple[Operation, ...]
 class Block:
     """Operations of one part, whose weights get their gradients together.
 
-    Blocks of one ``owner`` apply the same ``weights``, so many numbers.
+    Blocks with the same ``owner`` apply the same weights, ``weights`` numbers in all.
     """
 
     part: Part
@@ -200,13 +199,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Forward:
-    """A forward pass in order: a layer is several blocks, and what recomputing does again."""
+    """A forward pass in order; a layer is several blocks, and the unit of recomputation."""
 
     embeddings: Operations
     layers: tuple[tuple[Block, ...], ...]
     last: Operations
 
     def operations(self) -> Operations:
-        """All of it."""
+        """All operations in order."""
         layers = (block.operations for layer in self.layers for block in layer)
         return (*self.embeddings, *(each for found in layers for each in found), *self.last)

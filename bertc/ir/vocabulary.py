@@ -7,16 +7,16 @@ from pydantic import Field, model_validator
 from bertc.ir.base import Node
 
 Size = Annotated[int, Field(ge=16, le=10_000_000)]
-"""Tokens of a vocabulary."""
+"""Number of tokens of a vocabulary."""
 Smoothing = Annotated[float, Field(ge=0, le=1)]
-"""The exponent S of q ~ p^S: 1 leaves the shares of languages, 0 makes them equal."""
+"""The exponent S of q ~ p^S: 1 keeps the shares of languages, 0 equalises them."""
 
 
 class WordPiece(Node):
     """WordPiece with BERT's normaliser and pre-tokeniser, trained on the corpus.
 
-    ``alphabet`` is how many single characters have tokens, the commonest first; 0: up to 1,000 as
-    bert-base-uncased has, and more where so many leave out more than 1 in 2,000 of the text.
+    ``alphabet`` is the number of single characters with tokens, the most frequent ones; 0: 1,000
+    like bert-base-uncased, or more if those cover less than 1,999 in 2,000 of the text.
     """
 
     kind: Literal["wordpiece"] = "wordpiece"
@@ -29,7 +29,7 @@ class WordPiece(Node):
 
     @model_validator(mode="after")
     def _alphabet_fits(self) -> "WordPiece":
-        # Each stands in it twice, at the beginning of a word and within; five tokens are special.
+        # Each has two tokens, at the start of a word and inside; five tokens are special.
         if self.alphabet > (room := (self.size - 5) // 2):
             raise ValueError(f"{self.size} tokens have room for an alphabet of {room} characters")
         return self
@@ -56,9 +56,9 @@ class Unigram(Node):
 
 
 class Words(Node):
-    """The commonest words of the corpus, as white space parts them, the most frequent first.
+    """The most frequent words of the corpus, split at white space.
 
-    All others are one token (Transformer-XL, vocabulary.py).
+    All other words are one token (Transformer-XL, vocabulary.py).
     """
 
     kind: Literal["words"] = "words"
@@ -68,7 +68,7 @@ class Words(Node):
 
 
 class Bytes(Node):
-    """The commonest bytes of the corpus; of 261 tokens all of them and five special ones."""
+    """The most frequent bytes of the corpus; with size 261 all of them and five special tokens."""
 
     kind: Literal["bytes"] = "bytes"
     size: Annotated[int, Field(ge=16, le=261)] = 261
@@ -79,9 +79,9 @@ class Bytes(Node):
 class TokenizerFile(Node):
     """An existing vocabulary: a folder of a tokenizer's files, or one of them.
 
-    They are ``tokenizer.json``, ``vocab.txt``, ``spiece.model`` and ``vocab.json`` with
-    ``merges.txt``. ``lower=false`` keeps capitals where the files say nothing.
-    ``size`` 0 means the number of tokens in the file; the dimensions pass fills it in.
+    The files are ``tokenizer.json``, ``vocab.txt``, ``spiece.model``, or ``vocab.json`` with
+    ``merges.txt``. ``lower=false`` keeps capitals if the files do not say. ``size`` 0 means the
+    number of tokens in the file, which a pass fills in.
     """
 
     kind: Literal["tokenizer"] = "tokenizer"

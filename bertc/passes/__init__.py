@@ -1,4 +1,4 @@
-"""From a program as written to one with nothing left open: functions, in order, in one tuple."""
+"""Passes: functions, run in one order, that complete and check a program."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.program.complete import Complete
@@ -19,28 +19,28 @@ from bertc.passes.tasks import tasks
 from bertc.passes.vocabulary import vocabulary
 
 FILLING = (
-    extends,  # first of all: what the base says is written too
-    recipes,  # before the defaults, which would hide what a task leaves open
+    extends,  # first, since settings of the base count as written
+    recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
-    vocabulary,  # reads files; after the defaults, for init has its own
-    generator_widths,  # from the encoder's, which has a default
+    vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
+    generator_widths,  # derived from the encoder's widths, which have defaults
 )
-"""Each takes a program and the findings so far, and returns a program with more settings."""
+"""Passes from a program to a program with more settings."""
 CHECKS = (
     sharing,
     generator,
-    growth,  # looks at nothing where owners and widths are wrong already
+    growth,  # skipped where owners or widths are wrong already
     tasks,
     checks,
-    remarks,  # last: only on what is sound
+    remarks,  # last: only about programs without errors
 )
-"""Each reports what it finds in a complete program, of which the order is that of the findings."""
+"""Checks of a complete program; findings are reported in this order."""
 PASSES = (*FILLING, dimensions, *CHECKS)
-"""All of them in their order. ``dimensions`` stands between the two: it derives what is open."""
+"""All passes in order; ``dimensions``, in the middle, derives the last open settings."""
 
 
 def complete(program: Program, diagnostics: Diagnostics) -> Complete:
-    """Run every pass: the result gives every setting a value and an origin."""
+    """Run every pass, so that every setting has a value and an origin."""
     for fill in FILLING:
         program = fill(program, diagnostics)
     finished = dimensions(program, diagnostics)
@@ -50,10 +50,10 @@ def complete(program: Program, diagnostics: Diagnostics) -> Complete:
 
 
 def resolve(program: Program, diagnostics: Diagnostics | None = None) -> Resolved:
-    """Check a program and leave nothing open in it.
+    """Check a program and resolve it completely.
 
     Raises:
-        SpecError: with everything found, what ``diagnostics`` brought along included.
+        SpecError: with all errors found, those already in ``diagnostics`` included.
     """
     findings = diagnostics or Diagnostics()
     finished = complete(program, findings)

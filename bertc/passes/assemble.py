@@ -1,4 +1,4 @@
-"""The last arrow: a complete, checked program becomes a ``Resolved``."""
+"""From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.data import FULL, PAIRED
 from bertc.ir.learning.objective import Plm
@@ -14,7 +14,7 @@ from bertc.passes.stages import has_tasks, reads_on
 
 
 def assemble(program: Complete) -> Resolved:
-    """Build the resolved program; the passes have left nothing that could fail here."""
+    """Build the resolved program; the passes have refused everything that could fail here."""
     return Resolved(
         name=program.name,
         stages=_stages(program),
@@ -29,7 +29,7 @@ def assemble(program: Complete) -> Resolved:
 
 
 def _permutes(program: Complete) -> bool:
-    """Whether any stage tells tokens in a random order."""
+    """True if any stage has a plm objective."""
     terms = (term for stage in program.stages for term in stage.objective)
     return any(isinstance(term.objective, Plm) for term in terms)
 
@@ -64,7 +64,7 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
 
 
 def _generator(stage: StageSettings) -> Encoder | None:
-    """As the encoder, but for its widths, and its depth where one is written.
+    """Like the encoder except for widths, and for depth if one is written.
 
     Tied tables have the encoder's width.
     """
@@ -82,13 +82,13 @@ def _generator(stage: StageSettings) -> Encoder | None:
 
 def _stages(program: Complete) -> tuple[Stage, ...]:
     first, counted_from, stages = 0, 0, list[Stage]()
-    # The checks have seen that all stages agree.
+    # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
     for stage in program.stages:
         networks = _encoder(stage, causal, two_streams), _generator(stage)
         begins = isinstance(stage.init, FromRun)
         if stages:
-            # A task's optimiser knows nothing of what was learned before.
+            # A task stage begins with a new optimiser.
             tuned = has_tasks(stage.objective)
             other = (stages[-1].encoder, stages[-1].generator) != networks
             begins = other or stage.begins_told or tuned
@@ -136,13 +136,13 @@ def _stage(
         schedule_steps=schedule_steps,
         counted_from=counted_from,
         freeze=stage.freeze,
-        # Written for the whole of a run, it is meant for its tasks.
+        # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
     )
 
 
 def _pairs(stage: StageSettings) -> Pairs:
-    """How pairs are made, which follows from the objective."""
+    """The construction of segment pairs, as the objective requires."""
     if stage.format.kind not in PAIRED:
         return "none"
     made = (term.objective.pairs for term in stage.objective)

@@ -1,4 +1,4 @@
-"""The pass of cross-checks: settings that are each right and cannot work together."""
+"""Cross-checks: settings that are valid one by one but contradict each other."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
@@ -19,7 +19,7 @@ LARGEST_MODEL = 10**15
 
 
 def checks(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report every pair of settings that contradict each other.
+    """Report settings that contradict each other.
 
     ``hidden=512 heads=10`` is E201.
     """
@@ -61,18 +61,18 @@ def _heads_divide(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The numbers of a setting that is one for all layers, or one a layer."""
+    """The values of a setting that is one number, or one per layer."""
     return (value,) if isinstance(value, int) else value
 
 
 def _biases_fit(program: Complete, diagnostics: Diagnostics) -> None:
-    """What all layers add to their queries is as wide as the queries of each."""
+    """Check that biases shared by all layers fit the query width of each."""
     attention, written = program.attention, program.origins["attention"]
     tied = attention.kind == "relative" and not attention.untie
     if tied and len(set(_each(program.heads))) > 1:
         diagnostics.error(
             "E223",
-            "layers differ in heads, and attention = relative has biases that all of them share",
+            "layers differ in heads, but attention = relative shares its biases between all layers",
             program.span("heads"),
             notes=note("attention is set here", written.span),
             **argument("attention", written, "untie", "true"),
@@ -104,23 +104,23 @@ def _objective_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
             "E207",
             f"the objective has {kind} {kinds.count(kind)} times",
             span,
-            label="each kind of objective may stand once",
+            label="each kind may occur once",
         )
     if "nsp" in kinds and "sop" in kinds:
         diagnostics.error(
             "E206",
-            "nsp and sop ask different questions about the same pair",
+            "nsp and sop make pairs in different ways",
             span,
-            label="a pair is made in one way only",
+            label="a row is made in one way only",
             help="objective=mlm+sop or objective=mlm+nsp",
         )
     if "clm" in kinds and len(kinds) > 1:
         other = next(kind for kind in kinds if kind != "clm")
         diagnostics.error(
             "E217",
-            f"clm reads text from left to right as it is, and {other} asks for something else",
+            f"clm needs a causal encoder and unchanged text, which {other} does not allow",
             span,
-            label="clm stands alone",
+            label="clm cannot be combined",
             help=f"objective=clm or objective={other}",
             fix=fix(stage.origins["objective"], "objective=clm"),
         )
@@ -130,7 +130,7 @@ def _objective_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if any(isinstance(term.objective, Sbo) for term in terms) and not spans:
         diagnostics.error(
             "E205",
-            "sbo predicts masked spans, and nothing here masks spans",
+            "sbo predicts masked spans, but no term masks spans",
             span,
             label="needs an mlm term with span units",
             help="objective=span+sbo",
@@ -141,33 +141,33 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
     table, head = program.table, program.head
     span, hidden = program.span("table"), program.hidden
     vocab, embedding = program.vocab.size, program.embedding
-    whole = "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
+    rule, whole = "", "table=whole" + " head=linear" * (program.origins["head"].kind != "derived")
     if table.kind != "adaptive":
         if head.kind == "adaptive":
             diagnostics.error(
                 "E220",
-                "an adaptive head reads the clusters of an adaptive table, and there is none",
+                "head = adaptive needs the clusters of an adaptive table, but table = whole",
                 program.span("head"),
                 help=f"table=adaptive([{vocab // 2}]) or head=linear",
             )
         return
     narrowest = table.clusters(vocab, embedding)[-1].width
     if list(table.cutoffs) != sorted(set(table.cutoffs)):
-        problem, rule = "the cutoffs do not ascend", "write them in order, each once"
+        problem, rule = "the cutoffs are not in ascending order", "write them in order, each once"
     elif table.cutoffs[-1] >= vocab:
-        problem, rule = f"the last cluster begins at {table.cutoffs[-1]} of {vocab} tokens", ""
+        problem = f"the last cluster begins at {table.cutoffs[-1]}, but there are {vocab} tokens"
     elif not narrowest:
-        problem, rule = f"{embedding} divided {len(table.cutoffs)} times by {table.div} is 0", ""
+        problem = f"the last cluster has width 0: E = {embedding} is divided too often"
     elif embedding != hidden:
-        problem = f"the first cluster is as wide as the layers, {hidden}, and E = {embedding}"
+        problem = f"an adaptive table needs embedding = hidden = {hidden}, not {embedding}"
         rule = f"embedding={hidden}"
     elif table.narrows and head.kind != "adaptive":
-        problem = f"a {head.kind} head reads one table, and there is one a cluster"
+        problem = f"head = {head.kind} needs one table, but every cluster has its own"
         rule = "head=adaptive"
     elif program.generator.kind == "network":
-        problem, rule = "a generator draws from one softmax, and there are several", whole
+        problem, rule = "a generator needs one softmax, but an adaptive table has several", whole
     elif any(t.objective.kind == "sbo" for s in program.stages for t in s.objective):
-        problem, rule = "sbo tells tokens by one softmax, and there are several", whole
+        problem, rule = "sbo needs one softmax, but an adaptive table has several", whole
     else:
         return
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
@@ -179,22 +179,22 @@ def _causal_throughout(program: Complete, diagnostics: Diagnostics) -> None:
     if other is not None:
         diagnostics.error(
             "E218",
-            "some stages train a causal encoder, others one that sees both sides",
+            "some stages train a causal encoder, others a bidirectional one",
             other.span("objective"),
             label=f"stage {other.name}",
             notes=note(f"stage {stages[0].name}", stages[0].span("objective")),
-            help="clm in every stage or in none; else a run that begins from this one",
+            help="use clm in every stage or in none; or start a second run with init",
         )
 
 
 def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> None:
     span, paired = stage.span("objective"), stage.format.kind in PAIRED
     asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
-    begin = "have one" if len(stage.parts) == 1 else "begin with text before them"
+    begin = "have one" if len(stage.parts) == 1 else "begin with other text"
     if asking and not paired:
         diagnostics.error(
             "E204",
-            f"{asking[0]} asks about two segments, and {stage.format.kind} rows {begin}",
+            f"{asking[0]} classifies pairs of segments, but {stage.format.kind} rows {begin}",
             span,
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             help="format=segment-pair",
@@ -203,7 +203,7 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
     if asking and not stage.pooler:
         diagnostics.error(
             "E215",
-            f"{asking[0]} reads the pooler, and pooler = false",
+            f"{asking[0]} needs the pooler, but pooler = false",
             span,
             notes=note("the pooler is switched off here", stage.span("pooler")),
             help="pooler=true",
@@ -212,17 +212,17 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
     if stage.pack and filled and stage.memory:
         diagnostics.error(
             "E216",
-            f"{stage.format.kind} rows go on from document to document, and pack = true",
+            f"pack = true needs rows with room left, but {stage.format.kind} rows are always full",
             stage.span("pack"),
             notes=note(f"memory = {stage.memory}", stage.span("memory")),
-            label="a memory goes on from such rows alone",
+            label="memory needs such rows",
             help="pack=false",
             fix=fix(stage.origins["pack"], "pack=false"),
         )
     elif stage.pack and filled:
         diagnostics.error(
             "E216",
-            f"{stage.format.kind} rows go on from document to document, and pack = true",
+            f"pack = true needs rows with room left, but {stage.format.kind} rows are always full",
             stage.span("pack"),
             notes=note(f"format = {stage.format.kind}", stage.span("format")),
             label="" if stage.memory else "rows of doc-sentences end with their document",
@@ -244,10 +244,10 @@ def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
         number = {2: "two", 3: "three"}[many]
         diagnostics.error(
             "E211",
-            f"{rows} rows have {number} segments, and segments = {segments}",
+            f"{rows} rows have {number} segments, but segments = {segments}",
             origin.span or stage.span("format"),
             notes=note(f"format = {kind}", stage.span("format")) if origin.span else (),
-            label="without any, separators alone tell the segments apart",
+            label="with segments = 0 only separators distinguish them",
             help=f"segments={many} or segments=0",
             fix=fix(origin, f"segments={many}"),
         )
@@ -259,11 +259,11 @@ def _row_fits_positions(stage: StageSettings, program: Complete, diagnostics: Di
     if room is not None and seq > room:
         more_rows = f"positions={program.longest_seq}"
         written = stage.origins["positions"]
-        # Those of another network are as many as it has.
+        # The positions of a network from init cannot be changed.
         fixed = positions.offset or isinstance(stage.init, FromRun)
         diagnostics.error(
             "E203",
-            f"rows of {seq} tokens need {seq} positions, and there are {room}",
+            f"rows of {seq} tokens need {seq} positions, but there are {room}",
             stage.span("seq") or stage.span("positions"),
             notes=note(f"positions = {positions.rows} rows", stage.span("positions")),
             help=f"seq={room}" if fixed else more_rows,
@@ -277,7 +277,7 @@ def _batch_divides(stage: StageSettings, diagnostics: Diagnostics) -> None:
         near = largest_divisor(batch, microbatch)
         diagnostics.error(
             "E208",
-            f"a batch of {batch} cannot be cut into micro-batches of {microbatch}",
+            f"microbatch = {microbatch} does not divide the batch of {batch}",
             stage.span("microbatch"),
             notes=note(f"batch = {batch}", stage.span("batch")),
             help=f"microbatch={near}",
@@ -293,7 +293,7 @@ def _warmup_fits(stage: StageSettings, program: Complete, diagnostics: Diagnosti
     if warmup > length:
         diagnostics.error(
             "E209",
-            f"warm-up takes {warmup} steps of a schedule of {length}",
+            f"warm-up takes {warmup} steps, but the schedule has {length}",
             written,
             notes=note(f"steps = {steps}", stage.span("steps")),
             **argument("optimizer", stage.origins["optimizer"], "warmup", "1%"),

@@ -1,4 +1,4 @@
-"""The pass that makes every constant default visible."""
+"""Constant defaults of settings."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.program.settings import Settings, default_source
@@ -12,10 +12,10 @@ CONSTANT = {
 
 
 def defaults(program: Program, diagnostics: Diagnostics) -> Program:
-    """Give each setting that has a constant default that default, with its source.
+    """Give each unset setting its constant default, with the source of that default.
 
-    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. Rows are no longer than written
-    positions allow.
+    ``hidden=256`` becomes ``hidden=256 layers=12 share=none ...``. The default of ``seq`` is at
+    most the number of written positions.
     """
     complete = program.with_settings({**CONSTANT, **program.settings})
     positions, seq = program.settings.get("positions"), complete.settings["seq"]

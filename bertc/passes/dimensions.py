@@ -1,4 +1,4 @@
-"""The pass that computes what follows from other settings, and so leaves none open."""
+"""Settings derived from other settings."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bertc.passes.stages import default_format, has_tasks, reads_on, reads_poole
 
 
 def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
-    """Derive every setting that is still open.
+    """Derive every setting that is still unset.
 
     ``hidden=256`` becomes ``hidden=256 heads=4 head_dim=64 ffn=1024 embedding=256 ...``.
     """
@@ -27,7 +27,7 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
 
 
 def languages(program: Complete) -> tuple[str, ...]:
-    """The languages that any stage reads, sorted; text without one is of none."""
+    """The languages of all stages' data, sorted; text without a language adds none."""
     found = {name for s in program.stages for share in s.data for name in share.corpus.languages}
     return tuple(sorted(found - {""}))
 
@@ -45,7 +45,7 @@ def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
 
 
 def _now_and_then(program: Complete) -> int:
-    """A task is short, and has been learned after a few passes."""
+    """Default interval for a short stage of tasks, whose network converges within a few epochs."""
     tasks = all(has_tasks(stage.objective) for stage in program.stages)
     return min(1000, math.ceil(program.total_steps / (3 if tasks else 10)))
 
@@ -69,4 +69,4 @@ DERIVED: dict[str, Callable[[Complete], object]] = {
     "eval_every": _now_and_then,
     "log_every": lambda p: max(1, min(100, p.total_steps // 100)),
 }
-"""How each derived setting is computed from those before it and from the constant defaults."""
+"""The formula of each derived setting, from constant defaults and settings derived before it."""

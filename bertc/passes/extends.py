@@ -1,4 +1,4 @@
-"""The pass that merges the base a spec extends, and lets the command line win over stages."""
+"""Merging of the base that a spec extends, and precedence of ``--set``."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,12 +8,12 @@ from bertc.ir.program.written import Given, Program, StageGiven
 
 
 def extends(program: Program, diagnostics: Diagnostics) -> Program:
-    """Settings of the base hold unless the program gives its own; its stages replace the base's.
+    """Merge a base: settings of the program win, and its stages replace those of the base.
 
-    ``extends bert-base  layers=6`` becomes ``layers=6 hidden=768 ...``. What the program writes
-    outside its stages also wins over the stages of the base, and ``--set`` over every stage:
-    ``extends bert-base  seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of
-    the run: ``extends bert-base  steps=1000`` has stages of 900 and 100 steps, as 9 : 1 before.
+    ``extends bert-base  layers=6`` becomes ``layers=6 hidden=768 ...``. Settings outside stages
+    also override the base's stages, and ``--set`` overrides every stage: ``extends bert-base
+    seq=64`` has two stages with rows of 64 tokens. ``steps`` is the length of the run: ``extends
+    bert-base  steps=1000`` has stages of 900 and 100 steps, in the base's ratio of 9 : 1.
     """
     from_command_line = {n: g for n, g in program.settings.items() if g.origin.kind == "set"}
     stages = _overruled(program.stages, from_command_line)
@@ -34,7 +34,9 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
 def _overruled(
     stages: tuple[StageGiven, ...], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
-    """The stages without what ``settings`` overrule; ``steps`` is shared out in proportion."""
+    """The stages without the settings that ``settings`` override; ``steps`` is split in
+    proportion.
+    """
     overruled = set(settings)
     if "steps" in settings and all("steps" in stage.settings for stage in stages):
         stages = _shared_out(stages, settings["steps"])
@@ -46,7 +48,7 @@ def _overruled(
 
 
 def _shared_out(stages: tuple[StageGiven, ...], steps: Given) -> tuple[StageGiven, ...]:
-    """The stages with ``steps`` in all, each with its share of before and at least one."""
+    """The stages with ``steps`` in total, in the old proportions and at least one step each."""
     before = sum(stage.settings["steps"].value for stage in stages)
     first, reached, shared = 0, 0, []
     for stage in stages:

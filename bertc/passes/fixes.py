@@ -1,4 +1,4 @@
-"""What a finding of the passes says beside its message: the other place, and what to write."""
+"""Notes and machine-applicable fixes of diagnostics."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,24 +9,24 @@ from bertc.ir.program.complete import StageSettings
 from bertc.ir.program.written import Origin
 
 Place = tuple[str | int, ...]
-"""The address of a piece of a value, as in ``Origin.parts``."""
+"""The path of a part of a value, as in ``Origin.parts``."""
 
 
 def note(message: str, span: Span | None) -> tuple[Note, ...]:
-    """A note on another place, where that was written."""
+    """A note at another setting, if that is written."""
     return (Note(message, span),) if span else ()
 
 
 def fix(origin: Origin | None, instead: str) -> Fix | None:
-    """Write a setting anew, where this spec or ``--set`` writes it."""
+    """Replace a setting, if this spec or ``--set`` writes it."""
     span = written(origin)
     return Fix(span, instead) if span else None
 
 
 def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> Fix | None:
-    """Write one argument of a kind anew, or put it behind the others; all else stays.
+    """Replace one argument of a kind, or append it; all else stays.
 
-    ``place`` is where the kind stands in the value: () for a kind by itself.
+    ``place`` is the path of the kind in the value; () for the value itself.
     """
     span = written(origin)
     kind = origin.parts.get(place) if origin else None
@@ -41,7 +41,7 @@ def fix_argument(origin: Origin | None, place: Place, name: str, value: str) -> 
 
 
 def fix_settings(stage: StageSettings, beside: Origin | None, settings: str) -> Fix | None:
-    """Write several settings anew, ``a=1 b=2``; those that are not there yet beside another."""
+    """Replace several settings, ``a=1 b=2``; unwritten ones are added after ``beside``."""
     anchor = written(beside)
     if anchor is None:
         return None
@@ -56,21 +56,23 @@ def fix_settings(stage: StageSettings, beside: Origin | None, settings: str) -> 
 
 
 class Way(TypedDict):
-    """The way out of a finding: what to write, in the words of its fix where it has one."""
+    """The remedy of a diagnostic: a help text, and the fix that it describes if there is one."""
 
     help: str
     fix: Fix | None
 
 
 def argument(setting: str, origin: Origin | None, name: str, value: str, place: Place = ()) -> Way:
-    """Another value of an argument; of a setting that stands elsewhere, that it be written here."""
+    """A remedy by another argument; if the setting is written elsewhere, advice to write it
+    here.
+    """
     edit = fix_argument(origin, place, name, value)
     help = f"{name}={value}" if edit else f"write {setting} anew, with {name} {value}"
     return {"help": help, "fix": edit}
 
 
 def fix_kind(origin: Origin | None, kind: str) -> Fix | None:
-    """Write another kind of the same arguments."""
+    """Replace a kind and keep its arguments."""
     span = written(origin)
     value = origin.parts.get(()) if origin else None
     if span is None or value is None:
@@ -80,12 +82,12 @@ def fix_kind(origin: Origin | None, kind: str) -> Fix | None:
 
 
 def terms_written(origin: Origin, wanted: Callable[[int], bool]) -> str:
-    """The terms of a sum as they are written, those that are wanted; empty if none is written."""
+    """The wanted terms of a sum as they are written; empty if the sum is not written."""
     tops = (place[0] for place in origin.parts if len(place) == 1)
     terms = sorted(at for at in tops if isinstance(at, int) and wanted(at))
     return " + ".join(origin.parts[(at,)].text for at in terms)
 
 
 def written(origin: Origin | None) -> Span | None:
-    """Where this spec, or ``--set``, writes a setting, if one does."""
+    """The span of a setting in this spec or ``--set``, if written there."""
     return origin.span if origin and origin.kind in ("written", "set") else None

@@ -1,4 +1,4 @@
-"""The pass over the generator: its widths are filled in, and what cannot use it is refused."""
+"""Widths of the generator, and checks of its use."""
 
 from bertc.diagnostics import Diagnostics, Fix
 from bertc.ir.learning.objective import Rtd
@@ -10,14 +10,14 @@ from bertc.ir.terms.masked import Masked
 from bertc.passes.fixes import argument, fix, fix_argument, note
 
 WIDEST = 16.0
-"""The largest ``size`` that can be written."""
+"""The largest ``size`` that a spec may give."""
 
 
 def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
-    """Complete a generator network from the encoder.
+    """Complete a generator network from the encoder's widths.
 
     ``hidden=256 objective=rtd+mlm generator=0.25`` becomes ``generator=network(size=0.25,
-    hidden=64, heads=1, ffn=256)``. Its depth is the encoder's of each stage, unless one is written.
+    hidden=64, heads=1, ffn=256)``. Unless written, its depth in each stage is the encoder's.
     """
     given, hidden = program.settings["generator"], program.settings["hidden"]
     if not isinstance(given.value, GeneratorNetwork):
@@ -28,7 +28,7 @@ def generator_widths(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def generator(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report a generator that no objective has a use for, and one that cannot be.
+    """Report a generator that no objective uses, and one that cannot exist.
 
     ``generator=0.25`` is E231 beside ``objective=mlm``.
     """
@@ -41,13 +41,13 @@ def generator(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
-    """A generator of an encoder that is so wide."""
+    """A generator for an encoder of this hidden width."""
     by_size = max(1, round(encoder * node.size))
     hidden = node.hidden or by_size
     size = node.size if hidden == by_size else min(hidden / encoder, WIDEST)
     return node.model_copy(
         update={
-            "size": size,  # as wide as it is, so that what is printed of it reads back
+            "size": size,  # of the actual width, so that the printed setting reads back
             "hidden": hidden,
             "heads": node.heads or max(1, hidden // 64),
             "ffn": node.ffn or 4 * hidden,
@@ -56,16 +56,16 @@ def _complete(node: GeneratorNetwork, encoder: int) -> GeneratorNetwork:
 
 
 def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
-    """Its width is written in one way, or twice the same."""
+    """Check that ``size`` and ``hidden`` agree if both are written."""
     node: GeneratorNetwork = given.value
     hidden, origin = encoder.value, given.origin
     by_size = max(1, round(hidden * node.size))
     if node.hidden and "size" in node.model_fields_set and node.hidden != by_size:
         diagnostics.error(
             "E235",
-            f"the generator is {node.hidden} wide, and size={node.size:g} of {hidden} is {by_size}",
+            f"hidden={node.hidden} contradicts size={node.size:g}, which is {by_size} of {hidden}",
             origin.parts.get(("hidden",), origin.span),
-            label="size and hidden both say how wide it is",
+            label="both set the generator's width",
             notes=note(f"size = {node.size:g}", origin.parts.get(("size",))),
             **argument("generator", origin, "hidden", str(by_size)),
         )
@@ -78,7 +78,7 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
     if not isinstance(node, NoGenerator) and not replacing:
         diagnostics.error(
             "E231",
-            "a generator, and no objective asks what it replaced",
+            "a generator is only used by rtd, and no objective is rtd",
             span,
             notes=note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm or generator=none"
@@ -90,9 +90,9 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
     if isinstance(node, GeneratorNetwork) and replacing and not learns:
         diagnostics.error(
             "E232",
-            "the generator is a network, and nothing trains it",
+            "the generator is a network, but no mlm term trains it",
             span,
-            label="it learns mlm",
+            label="needs an mlm term",
             notes=note("the objective is set here", program.span("objective")),
             help="objective=rtd*50+mlm or generator=unigram",
             fix=fix(program.origins["generator"], "generator=unigram"),
@@ -100,26 +100,27 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
 
 
 def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics) -> None:
-    """Whether what is replaced in a stage has a source, and is chosen once."""
+    """Check that rtd has one source of replacements, and one choice of positions."""
     objectives = [term.objective for term in stage.objective]
     replacing = next((o for o in objectives if isinstance(o, Rtd)), None)
     if replacing is None:
         return
     span, masks = stage.span("objective"), any(isinstance(o, Masked) for o in objectives)
     if isinstance(node, NoGenerator):
+        network = "generator=0.25" if masks else "objective=rtd*50+mlm generator=0.25"
         diagnostics.error(
             "E230",
-            "rtd asks which tokens were replaced, and nothing replaces any",
+            "rtd detects replaced tokens, but there is no generator to replace any",
             span,
             label="needs a generator",
-            help="generator=0.25" if masks else "generator=unigram or generator=random",
+            help=network if masks else f"{network} or generator=unigram",
         )
     elif masks and not isinstance(node, GeneratorNetwork):
         diagnostics.error(
             "E233",
-            f"mlm predicts what is masked, and generator = {node.kind} leaves nothing masked",
+            f"mlm beside rtd trains a generator network, but generator = {node.kind} is none",
             span,
-            label="without a generator network the encoder alone reads, and it reads replacements",
+            label="the encoder reads replacements, not masks",
             notes=note(f"generator = {node.kind}", stage.span("generator")),
             help="objective=rtd or generator=0.25",
             fix=fix(stage.origins["generator"], "generator=0.25"),
@@ -128,16 +129,16 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
         by_mlm = _chosen_by_mlm(stage, replacing.p)
         diagnostics.error(
             "E234",
-            f"rtd is to choose {replacing.p:g} of the tokens, and mlm chooses them here",
+            f"rtd has p={replacing.p:g}, but with mlm the masked tokens are those replaced",
             span,
-            label="what mlm predicts is what is replaced",
+            label="only mlm sets the fraction here",
             help=by_mlm.replacement if by_mlm else "leave p of rtd out",
             fix=by_mlm,
         )
 
 
 def _chosen_by_mlm(stage: StageSettings, p: float) -> Fix | None:
-    """What rtd says of p, said by mlm in one edit of the objective; all else as written."""
+    """Move rtd's p to mlm in one edit of the objective; all else as written."""
     terms = [term.objective for term in stage.objective]
     origin = stage.origins["objective"]
     mlm, rtd = (next(i for i, t in enumerate(terms) if isinstance(t, k)) for k in (Masked, Rtd))
@@ -156,7 +157,7 @@ def _chosen_by_mlm(stage: StageSettings, p: float) -> Fix | None:
 
 
 def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Diagnostics) -> None:
-    """Its heads and, at its depth, the sharing it has from the encoder."""
+    """Check the generator's heads, and the encoder's sharing at the generator's depth."""
     span, scheme = program.span("generator"), program.share
     origin = program.origins["generator"]
     if node.hidden % node.heads:
@@ -181,9 +182,9 @@ def _network_possible(program: Complete, node: GeneratorNetwork, diagnostics: Di
     if shared:
         diagnostics.error(
             "E202",
-            f"the generator shares its layers as the encoder does, and has {node.layers}",
+            f"share={scheme.kind} does not fit the generator's {node.layers} layers",
             span,
-            label=f"share={scheme.kind} is made for another depth",
+            label="the generator shares layers as the encoder does",
             notes=sharing,
             **argument("generator", origin, "layers", str(deepest)),
         )

@@ -1,4 +1,4 @@
-"""The pass that checks how stages grow: never shallower, and from layers that they can begin as."""
+"""Checks of growing stages."""
 
 from itertools import pairwise
 from typing import get_args
@@ -14,7 +14,7 @@ from bertc.passes.sharing import layer_values, owners
 
 
 def growth(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report every stage that cannot begin from the one before.
+    """Report every stage that cannot start from the network of the stage before.
 
     ``stage "a" { layers=4 } stage "b" { layers=2 }`` is E260.
     """
@@ -36,7 +36,7 @@ def growth(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report what is said of growing where no network begins from another."""
+    """Report a ``grow`` setting where no network grows."""
     views, begins = program.stages, isinstance(program.init, FromRun)
     before: int | None = None
     any_grows = begins
@@ -54,16 +54,16 @@ def _something_grows(program: Complete, diagnostics: Diagnostics) -> None:
 def _nothing_grows(origin: Origin, where: str, diagnostics: Diagnostics) -> None:
     diagnostics.error(
         "E264",
-        f"grow says how a deeper network begins, and nothing grows {where}",
+        f"grow has no effect: nothing grows {where}",
         origin.span,
-        label="a later stage with more layers would grow",
+        label="only a stage with more layers than before grows",
         help="remove it",
         fix=fix(origin, ""),
     )
 
 
 def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
-    """Where the encoder begins as its generator: that was trained before, and is of its size."""
+    """Check that an encoder can start from its generator: trained before, and of equal size."""
     generator, stages = program.generator, program.stages
     made = program.origins["generator"]
     for place, stage in enumerate(stages):
@@ -72,15 +72,15 @@ def _generator_possible(program: Complete, diagnostics: Diagnostics) -> None:
         problem, instead, tie = "", "grow=stack", _tie(generator)
         as_wide = "generator=1" if tie == "embeddings" else f"generator=network(1, tie={tie})"
         if not stage.begins_told or not place:
-            problem = "the encoder is to begin as its generator, and no stage trained that before"
+            problem = "the encoder cannot start from its generator: no earlier stage trains that"
         elif not isinstance(generator, GeneratorNetwork):
-            problem = "the encoder is to begin as its generator, and generator = "
+            problem = "the encoder cannot start from its generator: generator = "
             problem += generator.kind
         elif _sizes(program, stage) != _sizes(program, stage, generator):
-            problem = "the encoder is to begin as its generator, and they differ in size"
+            problem = "the encoder cannot start from its generator: they differ in size"
             instead = as_wide
         elif stage.layers != stages[place - 1].layers:
-            problem = "the encoder is to begin as its generator, and to be deeper than before"
+            problem = "the encoder cannot start from its generator and grow deeper at once"
         if problem:
             grow = stage.origins["grow"]
             told = fix(made, as_wide) if instead == as_wide else fix_kind(grow, "stack")
@@ -119,9 +119,9 @@ def _refuse_shrinking(
     span = earlier.span("layers")
     diagnostics.error(
         "E260",
-        f'stage "{later.name}" has {after} layers, and stage "{earlier.name}" before it {before}',
+        f'stage "{later.name}" has {after} layers, but stage "{earlier.name}" has {before}',
         later.span("layers") or span,
-        label="a stage may be deeper than the one before, not shallower",
+        label="layers cannot be dropped",
         notes=note(f"layers = {before}", span),
         help=f"layers={before}",
         fix=fix(later.own.get("layers"), f"layers={before}"),
@@ -135,7 +135,7 @@ def _alike(
     before: int,
     diagnostics: Diagnostics,
 ) -> None:
-    """A layer is as wide as the one whose copy it is."""
+    """Check that each new layer has the widths of the layer it copies."""
     after = stage.layers
     for setting, value in (("heads", program.heads), ("ffn", program.ffn)):
         widths = layer_values(value, after)
@@ -144,10 +144,10 @@ def _alike(
             if widths[layer] != widths[source]:
                 diagnostics.error(
                     "E261",
-                    f"layer {layer} is to begin as a copy of layer {source}, and they differ in "
+                    f"layer {layer} cannot start as a copy of layer {source}: they differ in "
                     f"{setting}: {widths[layer]} and {widths[source]}",
                     program.span(setting) or stage.span("layers"),
-                    label="a copy is as wide as the original",
+                    label="a copy has the widths of the original",
                     notes=_grown_here(stage, before),
                     help=f"{setting}={widths[0]} or grow=identity norm=pre",
                     fix=fix(program.origins[setting], f"{setting}={widths[0]}"),
@@ -162,7 +162,7 @@ def _together(
     before: int,
     diagnostics: Diagnostics,
 ) -> None:
-    """Layers that share weights begin as copies of layers that did."""
+    """Check that layers that share weights start as copies of layers that shared them."""
     after, share = stage.layers, program.share
     for part in get_args(SharedPart):
         old, new = (owners(share, part, depth) for depth in (before, after))
@@ -173,10 +173,10 @@ def _together(
         kept = parted(Interleave(), old, new) is None
         diagnostics.error(
             "E266",
-            f"layer {layer} is to begin as a copy of layer {mine}, and shares its {part} with "
-            f"layer {new[layer]}, which begins as layer {other}",
+            f"layer {layer} cannot start as a copy of layer {mine}: it shares its {part} with "
+            f"layer {new[layer]}, which starts as layer {other}",
             stage.span("grow") or stage.span("layers"),
-            label="layers that share weights begin as layers that shared them",
+            label="layers that share weights start as copies of layers that share weights",
             notes=(
                 *note("the sharing is set here", program.span("share")),
                 *_grown_here(stage, before),
@@ -190,12 +190,12 @@ def _together(
 def _identity_possible(
     program: Complete, stage: StageSettings, before: int, diagnostics: Diagnostics
 ) -> None:
-    """New layers change nothing if states pass by them, and if they have weights of their own."""
+    """Check that new layers can be the identity: a free residual path, and weights of their own."""
     after, share = stage.layers, program.share
     if program.norm.kind != "pre":
         diagnostics.error(
             "E262",
-            "a layer with norm=post is never the identity: what passes it by is normed once more",
+            "a layer with norm=post is never the identity: its residual path is normalised again",
             stage.span("grow") or stage.span("layers"),
             notes=_grown_here(stage, before),
             help="grow=stack or norm=pre",

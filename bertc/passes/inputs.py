@@ -1,4 +1,4 @@
-"""Whether the text that a spec names is there: looked for, not read."""
+"""Existence of the files that a spec names; nothing is read."""
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
@@ -10,10 +10,10 @@ from bertc.storage.paths import files_matching, is_folder, user_path
 
 
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report files of text that are not there, or are no text by their names, and a missing init.
+    """Report missing text files, files whose names say they are no text, and a missing init.
 
-    Only where they are wanted: what a run would cost can be said without them. Data sets of a hub
-    and installed packages are not looked for.
+    Only ``check`` and ``train`` call it, since an estimate needs no files. Data sets of a hub and
+    installed packages are not looked up.
     """
     init, known = program.init, {each.code for each in diagnostics.found}
     if isinstance(init, FromRun) and not is_folder(init.path) and "E265" not in known:
@@ -35,14 +35,14 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def instead_of(name: str) -> tuple[str, str]:
-    """Why a name finds no file, and what to write."""
+    """The reason why a name matches no file, and the remedy."""
     if is_folder(user_path(name)):
         return f"{name} is a folder", f'files("{name.rstrip("/")}/**/*.txt")'
     return f"no file matches {name}", "check the path"
 
 
 def _named(corpus: Docstrings | Files | Hf | Parallel) -> tuple[tuple[str, str], ...]:
-    """Names of files, each with the argument that gives it."""
+    """Names of files, each with its argument."""
     match corpus:
         case Files():
             return ((corpus.path, "path"),)

@@ -1,4 +1,4 @@
-"""Checks of what is said about languages, and of objectives that read two at once."""
+"""Checks of languages, and of objectives that read translation pairs."""
 
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
@@ -34,16 +34,16 @@ def _translations_possible(
     if asking:
         diagnostics.error(
             "E242",
-            f"{asking[0]} asks whether two texts follow each other, and a translation does not",
+            f"{asking[0]} classifies consecutive segments, but tlm reads translations",
             stage.span("objective"),
-            label="tlm reads a text beside its translation",
+            label="the two segments of a row are translations",
             help=both,
             fix=fix(stage.origins["objective"], both),
         )
     elif not any(parallel):
         diagnostics.error(
             "E240",
-            "tlm reads sentences beside their translations, and the data has none",
+            "tlm needs parallel text, but the data has none",
             stage.span("objective"),
             notes=note("the text is named here", stage.span("data")),
             help='data=pairs(en="a.en", fr="a.fr")',
@@ -51,16 +51,16 @@ def _translations_possible(
     elif set(kinds) == {"tlm"} and not all(parallel):
         diagnostics.error(
             "E241",
-            "tlm reads parallel text alone, and some of the data is text of one language",
+            "no objective reads the monolingual part of the data: tlm reads only pairs",
             stage.span("data") or stage.span("objective"),
-            notes=note("nothing else reads it", stage.span("objective")),
+            notes=note("tlm is the only objective", stage.span("objective")),
             help=both,
             fix=fix(stage.origins["objective"], both),
         )
 
 
 def _beside_mlm(stage: StageSettings, kinds: list[str]) -> str:
-    """The objective as it is written, without questions about pairs and with mlm."""
+    """The objective as written, without pair classification and with mlm."""
     kept = terms_written(stage.origins["objective"], lambda i: kinds[i] not in ("nsp", "sop"))
     return (kept or "tlm") if "mlm" in kinds else f"mlm + {kept or 'tlm'}"
 
@@ -71,7 +71,9 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
     if repeated or "" in known:
         diagnostics.error(
             "E243",
-            f"languages has {listed(repeated)} twice" if repeated else "a language without a name",
+            f"languages has {listed(repeated)} twice"
+            if repeated
+            else "languages has an empty name",
             program.span("languages"),
         )
         return
@@ -81,7 +83,7 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
                 every = f"languages=[{', '.join(map(_quoted, (*known, name)))}]"
                 diagnostics.error(
                     "E243",
-                    f"the data has text in {name}, which is not among the languages",
+                    f"the data has text in {name}, which languages does not list",
                     stage.span("data"),
                     notes=note(f"languages = {listed(known)}", program.span("languages")),
                     help=every,
@@ -91,7 +93,7 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
     if program.language_embeddings and not known:
         diagnostics.error(
             "E244",
-            "language_embeddings = true, and no language is named",
+            "language_embeddings = true, but no language is named",
             embedded.span,
             help='languages=["en", "fr"]',
             fix=fix(embedded, 'language_embeddings=true languages=["en", "fr"]'),
@@ -99,10 +101,10 @@ def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _several_to_smooth(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Whether the data that is written has languages to be drawn more or less often."""
+    """Check that the data has several languages if ``smoothing`` is written."""
     smoothing, data = stage.origins["smoothing"], stage.origins["data"]
     named = {name for share in stage.data for name in share.corpus.languages}
-    # What a base says of smoothing is of its data; nor does it speak of text that --set names.
+    # A base's smoothing is about its own data, and not about data given by --set.
     own = smoothing.kind == "set" or (smoothing.kind, data.kind) == 2 * ("written",)
     if (
         own
@@ -113,7 +115,7 @@ def _several_to_smooth(stage: StageSettings, diagnostics: Diagnostics) -> None:
     ):
         diagnostics.error(
             "E245",
-            f"smoothing = {stage.smoothing:g} changes how often languages are drawn, and the data "
+            f"smoothing = {stage.smoothing:g} changes the frequency of languages, but the data "
             + (f"has one, {listed(named)}" if any(named) else "names none"),
             smoothing.span,
             notes=note("the text is named here", data.span),

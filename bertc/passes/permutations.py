@@ -1,4 +1,4 @@
-"""Checks of the order in which tokens are told: permutations."""
+"""Checks of plm: compatible terms, and blocks that fill the row."""
 
 import math
 
@@ -11,7 +11,7 @@ from bertc.planning.plan import largest_divisor
 
 
 def check_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """A permutation is of the row as it stands, in blocks that fill it."""
+    """Report terms that change plm's rows, and blocks that do not divide them."""
     terms, span, seq = stage.objective, stage.span("objective"), stage.seq
     found = next((t.objective for t in terms if isinstance(t.objective, Plm)), None)
     if found is None:
@@ -21,9 +21,9 @@ def check_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if others:
         diagnostics.error(
             "E250",
-            f"plm reads rows as they stand, and {others[0]} reads something else",
+            f"plm needs unchanged rows, which {others[0]} does not allow",
             span,
-            label="a row is read in one way only; another stage may read it in another",
+            label="the other term may have a stage of its own",
             help=f"objective={_as_written(stage, found)}" + " generator=none" * generates,
         )
     part = next((p for p in stage.parts if 0 < found.block < p and p % found.block), None)
@@ -33,16 +33,16 @@ def check_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
         place = (next(i for i, t in enumerate(terms) if t.objective == found), "objective")
         diagnostics.error(
             "E251",
-            f"{rows} tokens are no number of blocks of {found.block}",
+            f"block = {found.block} does not divide {rows} tokens",
             span,
             notes=note(f"seq = {seq}", stage.span("seq")),
-            label="without block a row is permuted as a whole",
+            label="without block the whole row is permuted",
             **argument("objective", stage.origins["objective"], "block", str(near), place),
         )
 
 
 def _as_written(stage: StageSettings, wanted: Objective) -> str:
-    """A term of the objective with its arguments, by its kind alone where none are written."""
+    """A term of the objective as written; its kind alone if the objective is not written."""
     terms = stage.objective
     own = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
     return own or wanted.kind

@@ -1,4 +1,4 @@
-"""What the authors of each system fine-tuned with, as data: settings, and arguments of tasks."""
+"""Published fine-tuning recipes of each system, as data: settings, and arguments of tasks."""
 
 from typing import Literal, Required, TypedDict, assert_never
 
@@ -50,9 +50,9 @@ SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetr
 
 
 def recipe(family: Family, hidden: int, task: Task) -> Recipe:
-    """Settings for a task of a network so wide, or for the most similar one its authors had.
+    """Settings for a task and hidden width, or for the most similar published task.
 
-    ``pooler`` is there where they read the first state itself.
+    ``pooler`` is set for systems that read the first state directly.
     """
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
     match family:
@@ -77,7 +77,7 @@ def recipe(family: Family, hidden: int, task: Task) -> Recipe:
 
 
 def task_arguments(family: Family, task: Task) -> TaskArguments:
-    """Arguments of a task that its authors had otherwise than by default."""
+    """Arguments of a task for which the authors did not use the default."""
     glue = task.task if isinstance(task, Glue) else ""
     second = isinstance(task, Squad) and task.version == 2
     second |= isinstance(task, Read) and task.unanswerable

@@ -1,4 +1,4 @@
-"""The pass that gives a task the published recipe for it: rates, batch, length, passes."""
+"""Published recipes for tasks: optimiser, batch, length, epochs."""
 
 import math
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from bertc.passes.stages import asks_about_pairs
 
 
 def as_published(program: Program) -> Program:
-    """The arguments of tasks that a spec leaves open as the recipe has them.
+    """Fill in unset arguments of tasks from their recipe.
 
-    ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. What came
-    without files to learn from, as an imported head does, is as it was learned.
+    ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. A task without
+    training files, such as that of an imported head, stays as it was learned.
     """
     family = _family(program)
     stages = (replace(stage, settings=_argued(stage.settings, family)) for stage in program.stages)
@@ -47,13 +47,12 @@ def _as_theirs(term: Term, family: Family) -> Term:
 
 
 def recipes(program: Program, diagnostics: Diagnostics) -> Program:
-    """Fill in what a task's stage leaves open: ``optimizer batch seq epochs`` and so ``steps``.
+    """Fill in unset settings of a task's stage: ``optimizer batch seq epochs``, and so ``steps``.
 
     ``task=glue(rte, "glue/RTE", examples=2490)`` becomes ``batch=32 seq=128 epochs=3 steps=234``.
-    What is written where the task is named, or on the command line, holds. So does what a spec
-    says outside its stages, if all of them are tasks: beside stages of text it is about those. Of
-    an optimizer those arguments hold that are written: ``optimizer=adamw(lr=1e-4)`` is the
-    recipe's with another rate.
+    Settings written in the stage or on the command line win. So do settings outside stages, if all
+    stages are tasks; otherwise they are about the stages of text. Of an optimizer only the written
+    arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
     """
     program = as_published(program)
     family = _family(program)
@@ -80,7 +79,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _without_pooler(program: Program, family: Family, size: int) -> Program:
-    """Without the pooler where the recipe of every task is, and nothing is asked about pairs."""
+    """Drop the pooler if the recipe of every task does, and no term classifies pairs."""
     blocks = [stage.settings for stage in program.stages] or [{}]
     objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
@@ -103,7 +102,7 @@ def _tasks(objective: Given) -> list[Task]:
 
 
 def _completed(given: Given, theirs: Optimizer) -> Given:
-    """An optimizer with the arguments that it leaves open as the recipe's own has them."""
+    """An optimizer whose unset arguments are filled in from the recipe's."""
     written = given.value
     if type(written) is not type(theirs):
         return given
@@ -121,7 +120,7 @@ def _followed(
     room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
-    """The settings of a stage and what its recipe says of the others."""
+    """The settings of a stage, completed from its recipe."""
     source = f"{family}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
     theirs = recipe(family, hidden, tasks[0])
@@ -140,8 +139,8 @@ def _followed(
         if not examples and not diagnostics.found:
             diagnostics.error(
                 "E270",
-                f"nobody has counted the examples of {tasks[0].title}, so {known['epochs'].value:g}"
-                " passes over them are no number of steps",
+                f"epochs = {known['epochs'].value:g} needs the number of training examples of "
+                f"{tasks[0].title}, which is not known",
                 own["objective"].origin.span,
                 help="steps=1000",
                 fix=fix(own["objective"].origin, own["objective"].origin.span.text + " steps=1000")

@@ -1,4 +1,4 @@
-"""The pass that remarks on what stands as it is written, and is likely not meant."""
+"""Remarks on valid settings that are likely slips."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Sbo
@@ -12,10 +12,10 @@ from bertc.passes.fixes import argument, note
 from bertc.passes.stages import has_tasks, reads_on
 
 HEAD_WIDTH = 64
-"""The width of a head in every release of BERT, and what open ``heads`` are derived for."""
+"""Head width of every release of BERT; the default number of heads is derived from it."""
 
 HIGH_RATE = 0.1
-"""Far above the rates of all shipped specs and recipes, which are 1e-5 to 1.76e-3."""
+"""Far above the rates of all shipped specs and recipes, 1e-5 to 1.76e-3."""
 
 
 def remarks(program: Complete, diagnostics: Diagnostics) -> None:
@@ -40,10 +40,10 @@ def _heads_rounded(program: Complete, diagnostics: Diagnostics) -> None:
         multiple = round(hidden / HEAD_WIDTH) * HEAD_WIDTH
         diagnostics.remark(
             "R101",
-            f"hidden = {hidden} is no multiple of {HEAD_WIDTH}, which gives "
+            f"hidden = {hidden} is not a multiple of {HEAD_WIDTH}, which gives "
             f"{heads} head{'s' * (heads != 1)} of width {program.head_dim} in each layer",
             program.span("hidden"),
-            label="heads follow from hidden where they are not written",
+            label="unwritten heads are derived from hidden",
             help=f"hidden={multiple}",
         )
 
@@ -55,25 +55,24 @@ def _rate_is_high(stage: StageSettings, diagnostics: Diagnostics) -> None:
             "R102",
             f"lr = {rate:g} is far above every published rate",
             origin.parts.get(("lr",), origin.span),
-            label="those of shipped specs and recipes lie between 1e-5 and 1.76e-3",
+            label="shipped specs and recipes have 1e-5 to 1.76e-3",
         )
 
 
 def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
-    """Whether a task is the first thing that a network learns."""
+    """Remark on a task that starts from random weights."""
     if has_tasks(first.objective) and isinstance(first.init, Drawn):
         layers, hidden = first.layers, first.hidden
         diagnostics.remark(
             "R103",
-            f"a task without init is learned from nothing: {layers} layers of {hidden} begin with "
-            "random weights",
+            f"a task without init starts from random weights: {layers} layers of width {hidden}",
             first.span("objective"),
-            help='name a run or a model folder to begin from, as in init="runs/albert"',
+            help='name a run or a model folder, as in init="runs/albert"',
         )
 
 
 def _idle_terms(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
-    """Remark on terms from which the network that is kept learns little or nothing."""
+    """Remark on terms that teach the exported network little or nothing."""
     for number, term in enumerate(stage.objective):
         if isinstance(term.objective, Masked):
             _nothing_hidden(stage, number, term.objective, diagnostics)
@@ -90,9 +89,9 @@ def _nothing_hidden(
         origin = stage.origins["objective"]
         diagnostics.remark(
             "R104",
-            f"{term.kind} predicts tokens that all stand there as they are, so copying is enough",
+            f"{term.kind} replaces no token, so the network can copy its input",
             origin.parts.get((number, "objective", "replace"), origin.span),
-            label="masked, random and kept in percent; BERT has 80/10/10",
+            label="percent masked, random and kept; BERT has 80/10/10",
             **argument("objective", origin, "replace", "80/10/10", (number, "objective")),
         )
 
@@ -100,11 +99,11 @@ def _nothing_hidden(
 def _one_token_words(
     stage: StageSettings, number: int, term: Masked, diagnostics: Diagnostics
 ) -> None:
-    """Whether whole words are drawn where every token is one."""
+    """Remark on whole-word masking if every token is a word."""
     if isinstance(term.unit, WordUnit) and isinstance(stage.vocab, Bytes | Words):
         diagnostics.remark(
             "R105",
-            f"unit = word draws single tokens: with vocab = {stage.vocab.kind} each is a word",
+            f"unit = word masks single tokens: with vocab = {stage.vocab.kind} each is a word",
             stage.span("objective"),
             notes=note("the vocabulary is set here", stage.span("vocab")),
             **argument(
@@ -120,15 +119,15 @@ def _learned_by_generator(
     if isinstance(stage.generator, GeneratorNetwork) and not kept:
         diagnostics.remark(
             "R106",
-            "sbo is learned by the generator, which predicts what is masked and is thrown away",
+            "sbo trains the generator only, which is discarded after training",
             stage.span("objective"),
-            label="the encoder learns from rtd alone, and from what it shares with the generator",
+            label="the encoder learns from rtd, and from weights that it shares with the generator",
             notes=note("the generator is set here", stage.span("generator")),
         )
 
 
 def _without_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Whether the encoder cannot know in which order tokens stand."""
+    """Remark on an encoder that cannot know the order of tokens."""
     if (
         stage.positions.kind == "none"
         and not stage.attention.knows_distances
@@ -136,7 +135,7 @@ def _without_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     ):
         diagnostics.remark(
             "R107",
-            "without positions full attention does not know the order of tokens: a row is a bag "
+            "without positions this attention does not know the order of tokens: a row is a bag "
             "of words",
             stage.span("positions"),
             help=f"positions={stage.seq} or attention=relative",

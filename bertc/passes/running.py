@@ -1,4 +1,4 @@
-"""Checks of rows that read on from batch to batch, and of what they remember."""
+"""Checks of streams of text and of memory."""
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING, StreamPair
@@ -7,11 +7,11 @@ from bertc.passes.fixes import fix, fix_settings, note, written
 from bertc.passes.stages import asks_about_pairs, has_tasks
 
 SHORTEST = 5
-"""Tokens of two segments at least: one of each, a separator after each, and [CLS]."""
+"""Minimum tokens of two segments: one each, a separator after each, and [CLS]."""
 
 
 def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Report memories and streams that cannot be, and rows of a stream that cannot be read."""
+    """Report impossible memories and streams, and rows that cannot be part of a stream."""
     if has_tasks(stage.objective):
         return  # their rows are examples
     running, memory = stage.format.kind in RUNNING, stage.memory
@@ -22,7 +22,7 @@ def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
         rows = "packed" if packed else stage.format.kind
         diagnostics.error(
             "E219",
-            f"{rows} rows do not go on where others ended, and memory = {memory}",
+            f"memory = {memory} needs rows that continue the row before, which {rows} rows do not",
             stage.span("memory"),
             notes=note("pack = true", stage.span("pack"))
             if packed
@@ -33,9 +33,9 @@ def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if memory and near_alone:
         diagnostics.error(
             "E222",
-            f"memory = {memory}, and attention = full does not know how far a token stands back",
+            f"memory = {memory} needs relative attention, but attention = {stage.attention.kind}",
             stage.span("memory"),
-            label="remembered tokens would share their places with those of the row",
+            label="tokens in memory would have the positions of the row's own",
             notes=note("attention is set here", stage.span("attention")),
             help=instead,
             fix=fix_settings(stage, stage.origins["memory"], instead),
@@ -43,10 +43,10 @@ def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if memory:
         _one_place(stage, diagnostics)
     if running and (stage.translates or stage.mixing.kind == "batches"):
-        what = "tlm reads pairs" if stage.translates else "mixing = batches draws whole batches"
+        what = "tlm reads pairs" if stage.translates else "mixing = batches changes the language"
         diagnostics.error(
             "E221",
-            f"{what}, and rows of a stream read on in their own text",
+            f"{what}, but rows of a stream continue their own text",
             stage.span("format") or stage.span("objective"),
             help="format=full-sentences",
             fix=fix(stage.origins["format"], "format=full-sentences"),
@@ -56,15 +56,15 @@ def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 
 def _one_place(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Distances alone say where remembered tokens stand."""
-    memory, positions = stage.memory, stage.origins["positions"]
+    """Report position embeddings together with memory."""
+    positions = stage.origins["positions"]
     if not stage.attention.knows_distances or stage.positions.kind == "none":
         return
     diagnostics.error(
         "E227",
-        f"memory = {memory}, and positions = {stage.positions.kind} count from 0 in every row",
+        f"memory contradicts positions = {stage.positions.kind}, which count from 0 in every row",
         stage.span("memory"),
-        label="remembered tokens bring the places of their own row along",
+        label="tokens in memory carry the positions of their own row",
         notes=note("positions are set here", positions.span),
         help="memory=0" if "memory" in stage.own else "positions=none",
         fix=fix(positions, "positions=none") or fix(stage.origins["memory"], "memory=0"),
@@ -72,7 +72,7 @@ def _one_place(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 
 def _reading_on(stage: StageSettings, near_alone: bool) -> str:
-    """What to write so that rows may remember, or that they do not where nothing else will do."""
+    """Settings that make memory possible, or memory=0 where none do."""
     if asks_about_pairs(stage.objective) or stage.translates:
         return "memory=0"
     if near_alone and "memory" in stage.own:
@@ -94,9 +94,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
         half = max(1, min(seq // 2, seq - SHORTEST))
         diagnostics.error(
             "E224",
-            f"rows of {seq} tokens that go on after {reused} have no room for two segments",
+            f"rows of {seq} tokens, {reused} of them reused, have no room for two segments",
             stage.span("format") or stage.span("seq"),
-            label=f"{max(rest, 0)} are left, and it takes {SHORTEST} at least",
+            label=f"{max(rest, 0)} are left, at least {SHORTEST} are needed",
             notes=note(f"seq = {seq}", stage.span("seq")),
             help=_spelt(half, rows.both_ways),
             fix=fix(origin, _spelt(half, rows.both_ways)),
@@ -105,9 +105,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
     if rows.both_ways and not stage.attention.knows_directions:
         diagnostics.error(
             "E225",
-            "rows are read both ways, and attention = full does not know how far tokens stand",
+            f"both_ways=true needs relative attention, but attention = {stage.attention.kind}",
             stage.span("format"),
-            label="text that runs backward has its distances turned round",
+            label="distances are negated in reversed rows",
             notes=note("attention is set here", stage.span("attention")),
             help=_spelt(rows.reuse, False) if own else "attention=relative",
             fix=fix(origin, _spelt(rows.reuse, False))
@@ -119,9 +119,9 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
     if stage.memory and ahead:
         diagnostics.error(
             "E226",
-            f"{ahead} asks the next row for tokens that those in memory have seen",
+            f"memory contains the answers of {ahead}: tokens that the next row predicts",
             stage.span("memory"),
-            label="A begins with what the next row reads there",
+            label="this row's first segment is read again in the next",
             notes=note(f"format = {rows.kind}", stage.span("format")),
             help="objective=plm or memory=0",
             fix=fix(stage.origins["memory"], "memory=0"),

@@ -1,4 +1,4 @@
-"""The pass that checks a sharing scheme: its owner maps and the widths of the layers they join."""
+"""Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.diagnostics import Diagnostics, Note, Span
 from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap, Sharing
@@ -6,7 +6,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 
 
 def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
-    """One number for each layer, from one number for all or the first of a list."""
+    """One number per layer, from one number for all or from the head of a list."""
     return (value,) * layers if isinstance(value, int) else value[:layers]
 
 
@@ -16,10 +16,10 @@ def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
 
 
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:
-    """Refuse maps that are not total, point forward or at a borrower, or join unequal layers.
+    """Report maps that are not total, name a later or borrowing owner, or join unequal layers.
 
-    ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; the
-    others take the first of them.
+    ``layers=4 share=groups(5)`` is E202. Lists and maps are as long as the deepest stage; other
+    stages use their first entries.
     """
     views = sorted(program.stages, key=lambda view: view.layers)
     flattest, deepest = views[0], views[-1]
@@ -56,7 +56,7 @@ def _lists_fit(program: Complete, deepest: StageSettings, diagnostics: Diagnosti
                 "E210",
                 f"{setting} has {len(value)} numbers for {layers} layers",
                 program.span(setting),
-                label="one number a layer, or one for all",
+                label="one number per layer, or one for all",
                 notes=_layers_note(deepest),
             )
 
@@ -71,15 +71,17 @@ def _map_fits(
     for part, owned in (("attention", scheme.attention), ("ffn", scheme.ffn or scheme.attention)):
         problem = ""
         if len(owned) != layers:
-            problem = f"the {part} map names {len(owned)} owners for {layers} layers"
+            problem = f"the {part} map has {len(owned)} entries for {layers} layers"
         else:
             for layer, owner in enumerate(owned):
                 if owner > layer:
-                    problem = f"layer {layer} of the {part} map borrows from layer {owner} after it"
+                    problem = (
+                        f"layer {layer} of the {part} map uses layer {owner}, which comes after it"
+                    )
                 elif owned[owner] != owner:
                     problem = (
-                        f"layer {layer} of the {part} map borrows from layer {owner}, "
-                        f"which borrows from layer {owned[owner]}"
+                        f"layer {layer} of the {part} map uses layer {owner}, "
+                        f"which uses layer {owned[owner]}"
                     )
                 if problem:
                     break

@@ -1,4 +1,4 @@
-"""Settings of a run and its stages as typed values, and what the passes ask an objective."""
+"""Typed settings of a run and its stages, and predicates on objectives."""
 
 from typing import Any
 
@@ -12,10 +12,9 @@ DEFAULT_STAGE = "main"
 
 
 def typed(program: Program) -> Complete:
-    """Settings of a program as attributes, stage by stage; one called ``main`` if none is written.
+    """Settings of a program as attributes, stage by stage; a spec without stages has one, ``main``.
 
-    A setting that no pass has set yet is no attribute: asking for it is an error of the order in
-    which passes stand.
+    Reading a setting that no pass has set yet raises: the passes are in the wrong order.
     """
     run = program.settings
     blocks = program.stages or (StageGiven(DEFAULT_STAGE, {}),)
@@ -41,30 +40,30 @@ def _stage(block: StageGiven, all_: dict[str, Given]) -> StageSettings:
 
 
 def asks_about_pairs(objective: tuple[Term, ...]) -> bool:
-    """Whether a term reads the order of two segments, through the pooler."""
+    """True if a term classifies pairs of segments, through the pooler."""
     return any(term.objective.pairs != "none" for term in objective)
 
 
 def reads_pooler(objective: tuple[Term, ...]) -> bool:
-    """Whether a term reads one state for the whole of a row."""
+    """True if a term reads one state for the whole row."""
     return any(term.objective.pooled for term in objective)
 
 
 def has_tasks(objective: tuple[Term, ...]) -> bool:
-    """Whether examples are learned from, not text."""
+    """True if a stage learns from examples of tasks."""
     return any(isinstance(term.objective, Task) for term in objective)
 
 
 def reads_on(objective: tuple[Term, ...]) -> bool:
-    """Whether a term predicts every next token, which needs an encoder that sees none."""
+    """True if a term predicts every next token, which needs a causal encoder."""
     return any(term.objective.causal for term in objective)
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
-    """BERT's pairs where the objective asks about them, else RoBERTa's full sentences.
+    """BERT's pairs if the objective classifies them, a stream for clm, else RoBERTa's full
+    sentences.
 
-    Those leave nothing to pack: packed rows hold documents, in pieces where they are long. What
-    predicts every next token reads text as it runs on.
+    Full sentences leave nothing to pack, so packed rows hold documents, cut where they are long.
     """
     if asks_about_pairs(objective):
         return SegmentPair()

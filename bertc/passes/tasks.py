@@ -1,4 +1,4 @@
-"""The pass that checks what is said about tasks."""
+"""Checks of tasks and of settings about them."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ from bertc.passes.fixes import fix, note, written
 from bertc.passes.stages import has_tasks
 
 OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
-"""Settings of how text becomes rows, which a task has no text for."""
+"""Settings of text, which a stage of tasks does not read."""
 
 
 def tasks(program: Complete, diagnostics: Diagnostics) -> None:
-    """Report tasks that cannot be learned as they are written.
+    """Report tasks that cannot be learned as written.
 
     ``layers=4 freeze=5`` is E274.
     """
@@ -27,10 +27,10 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
     tuned = any(has_tasks(stage.objective) for stage in stages)
     unread = any(each.code < "E2" for each in diagnostics.found)
     for stage in stages:
-        # Written for the whole of a run, it is meant for its tasks.
+        # Settings of the whole run may apply to its stages of text only.
         if has_tasks(stage.objective):
             continue
-        # What could not be read may have been the task.
+        # The text that could not be read may have been a task.
         if unread and not written(stage.origins["objective"]):
             continue
         if not tuned or "patience" in stage.own:
@@ -40,26 +40,26 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
 
 
 def _patient(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    told = "patience waits for better scores of a task, and there is none"
+    told = "patience needs the scores of a task, but the objective has none"
     _wanting(stage, "patience", ("E275", told, "patience=0"), diagnostics)
 
 
 def _passing(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    told = "epochs counts passes over the examples of a task, and there is none: steps counts"
+    told = "epochs needs the examples of a task, but the objective has none; text needs steps"
     _wanting(stage, "epochs", ("E272", told, "epochs=0"), diagnostics)
 
 
 def _wanting(
     stage: StageSettings, name: str, words: tuple[str, str, str], diagnostics: Diagnostics
 ) -> None:
-    """Report a setting that says nothing where no task is learned: code, message and help."""
+    """Report a setting that needs a task where there is none: code, message and help."""
     origin, (code, message, instead) = stage.origins[name], words
     if getattr(stage, name):
         diagnostics.error(
             code,
             message,
             origin.span,
-            notes=note("what is learned is said here", stage.span("objective")),
+            notes=note("the objective is set here", stage.span("objective")),
             help=instead,
             fix=fix(origin, f"{name}=0"),
         )
@@ -71,10 +71,10 @@ def _alone(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if others:
         diagnostics.error(
             "E271",
-            f"{listed(others)} learns from text, and a task from examples",
+            f"{listed(others)} learns from text, a task from examples: one stage cannot do both",
             stage.span("objective"),
-            label="one stage reads one of the two",
-            help="a stage for each",
+            label="a stage reads either text or examples",
+            help="make a stage for each",
         )
 
 
@@ -83,12 +83,12 @@ def _without_text(
 ) -> None:
     for name in OF_TEXT:
         origin = written.get(name)
-        # A vocabulary may still have to be learned from the text that data names.
+        # A vocabulary may still have to be learned from the data's text.
         if origin is None or origin.kind not in ("written", "set") or name == "data":
             continue
         diagnostics.error(
             "E273",
-            f"{name} says how text is read, and a task has examples of its own",
+            f"{name} has no effect on a task, whose rows are its own examples",
             origin.span,
             notes=note("the task is named here", stage.span("objective")),
             help=f"leave {name} out",
@@ -100,10 +100,10 @@ def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
     if stage.freeze > layers:
         diagnostics.error(
             "E274",
-            f"freeze = {stage.freeze}, and there are {layers} layers",
+            f"freeze = {stage.freeze}, but there are {layers} layers",
             origin.span,
             notes=note(f"layers = {layers}", stage.span("layers")),
-            label="with all of them frozen, heads and pooler alone are trained",
+            label="with all of them frozen, only heads and pooler are trained",
             help=f"freeze={layers}",
             fix=fix(origin, f"freeze={layers}"),
         )

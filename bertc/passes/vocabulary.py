@@ -1,4 +1,4 @@
-"""The pass that finds an existing vocabulary and reads its size."""
+"""Size of an existing vocabulary, read from its files."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -28,10 +28,10 @@ WHITE_SPACE = (
 
 
 def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
-    """Read files for the size of ``vocab=tokenizer("...")`` where it was left open.
+    """Read the unset size of ``vocab=tokenizer("...")`` from its files.
 
-    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``, and a run
-    the tokenizer in it. A run that begins from another reads with its vocabulary, unless one is
+    ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``; a run
+    stands for the tokenizer in it. A run with ``init`` uses that vocabulary unless another is
     written.
     """
     given, init = program.settings["vocab"], program.settings["init"]
@@ -78,7 +78,7 @@ def nowhere_to_begin(init: FromRun, span: Span | None, diagnostics: Diagnostics)
     """Report an ``init`` that is no folder."""
     diagnostics.error(
         "E265",
-        f"there is no folder {init.path} to begin from",
+        f"init: there is no folder {init.path}",
         span,
         help='name a run or a model folder, as in init="runs/albert"',
     )

@@ -70,7 +70,7 @@ def test_the_class_that_fits_loads_without_a_word(
     weights = tensors(resolved)
     exported = export_model(resolved, weights, words(pad), tmp_path / "m", strict=True)
     assert exported.architecture == cls
-    told = [f"{cls} has no place for {', '.join(beside)}"] if beside else []
+    told = [f"{cls} cannot hold {', '.join(beside)}"] if beside else []
     assert [note.split(":")[0] for note in exported.notes] == told
     assert "m: " in exported.summary()
     _, info = getattr(transformers, cls).from_pretrained(tmp_path / "m", output_loading_info=True)
@@ -107,7 +107,7 @@ def test_what_no_layout_says_is_refused_by_name(
 def test_sharing_attention_alone_says_why() -> None:
     found = family_for(program(embedding=16, share=ShareAttention()), 0)
     assert str(found) == (
-        "share=attention stands in the way: the ALBERT layout shares whole layers"
+        "share=attention stands in the way: the ALBERT layout shares only whole layers"
     )
 
 

@@ -101,7 +101,7 @@ def test_a_run_is_loaded_from_its_newest_checkpoint(run: Path) -> None:
     damaged.write_bytes(content)
     assert first_weight(run) == pytest.approx(newest - 1, abs=1e-6)
     (run / "checkpoints" / "step-00000009" / "manifest.json").unlink()
-    with pytest.raises(DataError, match="no checkpoint in .* is sound"):
+    with pytest.raises(DataError, match="no checkpoint in .* is undamaged"):
         load(run)
 
 
@@ -222,7 +222,7 @@ def test_a_run_is_never_written_over(run: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match=r"has no tokenizer\.json"):
         import_run(tmp_path / "hf", run)
     write_tokenizer(tmp_path / "hf")
-    with pytest.raises(UsageError, match="is there already and holds checkpoints"):
+    with pytest.raises(UsageError, match="exists and holds checkpoints"):
         import_run(tmp_path / "hf", run)
 
 

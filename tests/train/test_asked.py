@@ -69,7 +69,7 @@ def test_what_learned_pairs_is_asked_with_pairs(files):
     for told in ("classify(text=one, pair='')", "xnli('x', name=classify)"):
         with pytest.raises(UsageError) as refused:
             task_of(resolved, told)
-    assert "other answers" in refused.value.message, "three labels, not two"
+    assert "the answers of the task" in refused.value.message, "three labels, not two"
     with pytest.raises(UsageError, match="learned from text and pair, but .* reads text") as told:
         task_of(resolved, "classify(text=one, pair='')")
     assert told.value.help == '--task "classify(text=COLUMN, pair=COLUMN)"'
@@ -125,7 +125,7 @@ def test_another_part_is_scored_by_its_name(pairs, files):
     assert sample.notes == (f"birds train: 2 of 3 examples of {files}/train.tsv",)
     with pytest.raises(MissingInputError, match="no part 'held'.*there are train, dev, test"):
         evaluate_run(pairs, part="held", quiet=True)
-    with pytest.raises(UsageError, match="of text"):
+    with pytest.raises(UsageError, match="apply to text"):
         evaluate_run(pairs, Manner(seq=8), part="test", quiet=True)
 
 

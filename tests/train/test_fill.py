@@ -60,7 +60,7 @@ def test_a_causal_model_tells_the_next_token(run, memory):
     assert found == fill(folder, "Hens cackle in the old", top=3)
     assert found.masks == fill(folder, "Hens cackle in the old [MASK]", top=3).masks
     assert [len(candidates) for candidates in found.masks] == [3]
-    with pytest.raises(UsageError, match="left to right"):
+    with pytest.raises(UsageError, match="only the next token"):
         fill(folder, "Hens [MASK] in the barn")
     with pytest.raises(UsageError, match="empty"):
         fill(folder, " ")
@@ -95,5 +95,5 @@ def test_a_permutation_model_fills_masks_that_no_other_token_sees(run):
 
 
 def test_a_run_without_tokens_to_tell(run):
-    with pytest.raises(DataError, match="has learned nsp"):
+    with pytest.raises(DataError, match="was trained with nsp"):
         fill(run(Nsp()), "Hens [MASK].")

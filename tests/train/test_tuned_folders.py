@@ -138,7 +138,7 @@ def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):
     export_run(tmp_path / "run", tmp_path / "hf")
     said = CliRunner().invoke(app, ["import", str(tmp_path / "hf"), "--out", str(tmp_path / "b")])
     assert said.exit_code == 0, said.output
-    assert "is that of tag, which tells O, B-BIRD, I-BIRD" in " ".join(said.output.split())
+    assert "becomes the task tag with labels O, B-BIRD, I-BIRD" in " ".join(said.output.split())
     with pytest.raises(MissingInputError, match="no part 'train'"):
         evaluate_run(tmp_path / "b", cache=tmp_path / "cache", quiet=True)
     spec = bertc.resolve(str(tmp_path / "b" / "spec.bertc"))
@@ -151,14 +151,14 @@ def test_without_a_part_to_judge_by_there_is_no_score(tuned, rows, tmp_path):
     tuned(f"classify('{rows}', label=bird, pair=question)")
     with pytest.raises(MissingInputError, match="classify: no dev part to score"):
         evaluate_run(tmp_path / "run", cache=tmp_path / "cache", quiet=True)
-    with pytest.raises(MissingInputError, match="is a folder of 1 runs") as told:
+    with pytest.raises(MissingInputError, match="holds 1 runs") as told:
         predict(tmp_path, rows, device="cpu")
     assert str(tmp_path / "run") in told.value.help
 
 
 def test_the_folder_of_a_grid_names_its_runs(tuned, rows, tmp_path):
     tuned(spelled("classify", rows), "grid/seed=1")
-    with pytest.raises(MissingInputError, match="is a folder of 1 runs") as told:
+    with pytest.raises(MissingInputError, match="holds 1 runs") as told:
         evaluate_run(tmp_path / "grid", quiet=True)
     assert str(tmp_path / "grid" / "seed=1") in told.value.help
 

@@ -1,4 +1,4 @@
-"""The Hugging Face families that bertc reads and writes: a file each, and a place in the tuple."""
+"""Hugging Face families that bertc reads and writes: one file each, listed in ``FAMILIES``."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,23 +16,23 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 
 FAMILIES: tuple[Family[Any], ...] = (XLNET, ELECTRA, XLM, ALBERT, ROBERTA, BERT)
-"""In the order in which they are asked for a program; the last claims what no other does."""
+"""Order in which families are tried for a program; the last accepts all that remain."""
 
 
 def family_named(model_type: str) -> Family[Any]:
-    """The family of one of ``model_types``."""
+    """The family with this ``model_type``."""
     return next(each for each in FAMILIES if each.model_type == model_type)
 
 
 def model_types() -> tuple[str, ...]:
-    """The families by name, the best known first."""
+    """Names of the families, best known first."""
     return tuple(each.model_type for each in reversed(FAMILIES))
 
 
 def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Family[Any] | Obstacle:
-    """The family that can say a program whose vocabulary pads with id ``pad``, or an obstacle.
+    """The family for a program whose padding id is ``pad``, or the obstacle.
 
-    ``prefer`` names the one that its network came from.
+    ``prefer`` is the family that the network was imported from.
     """
     candidate = Candidate(resolved, pad)
     systems = {prefer or "", resolved.run.layout if candidate.tuned else ""}
@@ -42,7 +42,7 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
 
 
 def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
-    """Kinds of parts, and arguments of them or of the network, that a family does not list."""
+    """Obstacles from kinds of parts, or arguments, that the family does not list."""
     no_setting = f"the {family.title} layout has no setting for it"
     for name, about in type(candidate.encoder).model_fields.items():
         value = getattr(candidate.encoder, name)
@@ -51,10 +51,10 @@ def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
         if not parts and name not in family.says[Encoder] and value != about.default:
             yield Obstacle(f"{name}={value}", no_setting)
         if name == "initializer" or (name == "head" and not candidate.predicts):
-            continue  # no part of what is computed
+            continue  # does not affect the computation
         for part in parts:
             yield from _unsaid_of_part(family, name, part, no_setting)
-    if (body := type(candidate.encoder)) not in family.says:  # even where its fields are alike
+    if (body := type(candidate.encoder)) not in family.says:  # even if its fields are the same
         yield Obstacle(f"kind={body.__name__.lower()}", no_setting)
 
 

@@ -1,4 +1,4 @@
-"""ALBERT's Hugging Face layout: whole layers shared in groups, and narrow embeddings."""
+"""ALBERT's Hugging Face layout: layers shared in groups, factorised embeddings."""
 
 from typing import Any, Literal, Self
 
@@ -26,7 +26,7 @@ LAYER = "encoder.albert_layer_groups.{n}.albert_layers.0"
 
 
 class HfAlbert(HfConfig):
-    """AlbertConfig; as BertConfig, its defaults are the largest release's."""
+    """AlbertConfig; defaults are those of the largest release."""
 
     only = {
         "inner_group_num": 1,
@@ -51,9 +51,9 @@ class HfAlbert(HfConfig):
     def _has_a_map(self) -> Self:
         if self.embedding_size == self.hidden_size:
             raise ValueError(
-                f"embedding_size = hidden_size = {self.hidden_size}, and the ALBERT layout "
-                "still has a map between the two",
-                "bertc has a map only where the widths differ, as the ALBERT release",
+                f"embedding_size = hidden_size = {self.hidden_size}, but the ALBERT layout "
+                "always has a projection between them",
+                "bertc has a projection only if the widths differ, like the ALBERT release",
             )
         return self
 
@@ -62,9 +62,9 @@ class HfAlbert(HfConfig):
         used = set(self.groups)
         if used != set(range(self.num_hidden_groups)):
             raise ValueError(
-                f"num_hidden_groups = {self.num_hidden_groups}, of which "
-                f"{self.num_hidden_layers} layers use {len(used)}",
-                "bertc keeps no weights that no layer applies",
+                f"num_hidden_groups = {self.num_hidden_groups}, but only "
+                f"{len(used)} are used by {self.num_hidden_layers} layers",
+                "bertc stores no unused weights: lower num_hidden_groups",
             )
         return self
 
@@ -80,7 +80,7 @@ class HfAlbert(HfConfig):
 
 
 def _groups(layers: int, num_groups: int) -> list[int]:
-    """The group of each layer as AlbertTransformer computes it, in floating point.
+    """The group of each layer, as AlbertTransformer computes it in floating point.
 
     For some pairs, (18, 14) the first, this differs from ``layer * num_groups // layers``.
     """
@@ -93,7 +93,7 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     if not encoder.factorised:
         map_missing = Obstacle(
             f"embedding={encoder.embedding}",
-            "it equals hidden, where the ALBERT layout still has a map between the two",
+            "it equals hidden, but the ALBERT layout always has a projection between them",
             "share=none",
         )
     own = _sharing_obstacle(encoder) or map_missing or bert_like.counted_from_0(encoder, TITLE)
@@ -101,14 +101,16 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
 
 
 def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
-    """Layers that are not shared whole, or not in the runs that ALBERT's own formula gives."""
+    """Sharing of less than whole layers, or in groups other than ALBERT's formula gives."""
     attention, ffn, layers = encoder.attention_owner, encoder.ffn_owner, len(encoder.layers)
     if attention != ffn:
         own, first = tuple(range(layers)), (0,) * layers
         scheme = {(first, own): "attention", (own, first): "ffn"}.get(
             (attention, ffn), f"map({bert_like.listed(attention)}, {bert_like.listed(ffn)})"
         )
-        return Obstacle(f"share={scheme}", "the ALBERT layout shares whole layers", "share=none")
+        return Obstacle(
+            f"share={scheme}", "the ALBERT layout shares only whole layers", "share=none"
+        )
     numbers = weight_numbers(encoder)
     wanted = _groups(layers, len(numbers))
     if [numbers[owner] for owner in attention] == wanted:
@@ -117,7 +119,7 @@ def _sharing_obstacle(encoder: Encoder) -> Obstacle | None:
     scheme = f"groups({len(numbers)})" if even else f"map({bert_like.listed(attention)})"
     return Obstacle(
         f"share={scheme}",
-        f"the ALBERT layout would give layers the groups {bert_like.listed(wanted)}",
+        f"the ALBERT layout would assign the groups {bert_like.listed(wanted)}",
         "share=none",
     )
 
@@ -131,7 +133,7 @@ def _settings(config: HfAlbert) -> dict[str, Any]:
 
 
 def _sharing(config: HfAlbert) -> Sharing:
-    """Its groups, as whole numbers where those agree with its own formula."""
+    """Its groups, as an integer if that gives the same groups, else as a map."""
     layers, num_groups = config.num_hidden_layers, config.num_hidden_groups
     owners = tuple(config.groups.index(group) for group in config.groups)
     if num_groups in (1, layers):

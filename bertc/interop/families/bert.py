@@ -1,4 +1,4 @@
-"""BERT's Hugging Face layout, SpanBERT's too: BertModel and what stands on it."""
+"""BERT's Hugging Face layout, also SpanBERT's: BertModel and the classes built on it."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
-"""Data and functions of several families: encoders with tables of positions and a norm behind.
+"""Data and functions shared by families of encoders with position tables and post-norm.
 
-Whatever a family shares with others it takes from here by name.
+Each family takes what it shares from here, by name.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ from bertc.ir.network.table import WholeTable
 
 NETWORK = ("vocab_size", "embedding", "hidden", "segments", "languages", "attention_owner",
            "ffn_owner", "causal", "two_streams", "pooler")  # fmt: skip
-"""Fields of an encoder that are no kinds: each has a setting, or stands in the way."""
+"""Fields of an encoder that are not parts: each has a setting or is an obstacle."""
 PARTS: Mapping[type[Node], Collection[str]] = {
     Encoder: NETWORK,
     WholeTable: (),
@@ -32,7 +32,7 @@ PARTS: Mapping[type[Node], Collection[str]] = {
     LayerWidths: ("heads", "head_dim", "ffn"),
     Dropout: ("hidden", "attention"),
 }
-"""The kinds of parts below the head, and what a configuration says of each."""
+"""Supported kinds of parts below the head, and the fields that a configuration covers."""
 SAYS: Mapping[type[Node], Collection[str]] = {**PARTS, TransformHead: ()}
 
 EMBEDDINGS = {
@@ -59,7 +59,7 @@ ENDING = {"tie_word_embeddings": True, "dtype": "float32"}
 
 
 def pooled_classes(title: str) -> tuple[TaskClass, ...]:
-    """The classes of tasks that score the pooled state with one linear map."""
+    """Task classes that score the pooled state with one linear layer."""
     return (
         TaskClass(f"{title}ForSequenceClassification", ("labels", "score"), "classifier", "read"),
         TaskClass(f"{title}ForMultipleChoice", ("choice",), "classifier", "read"),
@@ -68,7 +68,7 @@ def pooled_classes(title: str) -> tuple[TaskClass, ...]:
 
 
 def token_classes(title: str, reads: str) -> tuple[TaskClass, ...]:
-    """The classes of tasks that score every token."""
+    """Task classes that score every token."""
     return (
         TaskClass(f"{title}ForTokenClassification", ("tags",), "classifier", "unread"),
         TaskClass(f"{title}{reads}", ("span",), "qa_outputs", "unread"),
@@ -76,7 +76,7 @@ def token_classes(title: str, reads: str) -> tuple[TaskClass, ...]:
 
 
 def settings_of(config: HfConfig) -> dict[str, Any]:
-    """The network that a configuration describes."""
+    """bertc's settings of the network in a configuration."""
     return {
         "layers": config.num_hidden_layers,
         "hidden": config.hidden_size,
@@ -100,7 +100,7 @@ def settings_of(config: HfConfig) -> dict[str, Any]:
 
 
 def config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by the names of BertConfig."""
+    """The settings by BertConfig's names."""
     return {
         "hidden_size": encoder.hidden,
         "num_hidden_layers": len(encoder.layers),
@@ -119,7 +119,7 @@ def config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
 
 
 def ends(tokens: Tokens) -> dict[str, int | None]:
-    """The tokens before and after a text; those of every row where a tokenizer names no others."""
+    """Tokens before and after a text; those of a row if the tokenizer names no others."""
     return {
         "bos_token_id": tokens.cls if tokens.bos is None else tokens.bos,
         "eos_token_id": tokens.sep if tokens.eos is None else tokens.eos,
@@ -127,12 +127,12 @@ def ends(tokens: Tokens) -> dict[str, int | None]:
 
 
 def init_std(encoder: Encoder) -> float:
-    """The deviation that the classes draw new heads with, bertc's choice where widths decide."""
+    """Standard deviation for initialising new heads; bertc's default if widths decide it."""
     return 0.02 if encoder.initializer.kind == "fan-in" else encoder.initializer.std
 
 
 def obstacle_of(candidate: Candidate, *own: Obstacle | None) -> Obstacle | None:
-    """The obstacles of all these families and those that one has besides."""
+    """The first obstacle, of those of all these families and of the one's own."""
     encoder = candidate.encoder
     longest = max(stage.seq for stage in candidate.resolved.stages)
     return unlike_encoders(encoder) or first_of(
@@ -146,37 +146,37 @@ def obstacle_of(candidate: Candidate, *own: Obstacle | None) -> Obstacle | None:
 
 
 def unlike_encoders(encoder: Encoder) -> Obstacle | None:
-    """A direction, or a table of tokens, that no layout has."""
+    """A causal encoder, or a token table that no layout has."""
     if encoder.causal:
-        return Obstacle("objective=clm", "every token of the layouts sees both sides")
+        return Obstacle("objective=clm", "the layouts attend in both directions")
     if encoder.table.kind != "whole" or encoder.table.scaled:
-        why = "the layouts have one table, read as it is"
+        why = "the layouts have one plain token table"
         return Obstacle(f"table={encoder.table.kind}", why, "table=whole")
     return None
 
 
 def _unlike_bert(encoder: Encoder, seq: int) -> Iterator[Obstacle]:
-    """The settings that none of them has, of an encoder for rows of up to ``seq`` tokens."""
+    """Settings that none of these layouts has, for rows of up to ``seq`` tokens."""
     if encoder.positions.kind != "learned":
         why = "all layouts have a table of positions"
         yield Obstacle(f"positions={encoder.positions.kind}", why, f"positions={seq}")
     if encoder.norm.kind != "post":
-        yield Obstacle(f"norm={encoder.norm.kind}", "all layouts norm after each part", "norm=post")
+        yield Obstacle(f"norm={encoder.norm.kind}", "all layouts have post-norm", "norm=post")
     elif not encoder.norm.embeddings:
         yield Obstacle(
-            "norm=post(embeddings=false)", "all layouts norm the embeddings", "norm=post"
+            "norm=post(embeddings=false)", "all layouts normalise the embeddings", "norm=post"
         )
     rates = encoder.dropout
     plain = f"dropout=dropout({rates.hidden:g}, {rates.attention:g})"
     if rates.ffn:
-        why = "all layouts have none within the part"
+        why = "the layouts have no dropout inside the feed-forward part"
         yield Obstacle(f"dropout.ffn={rates.ffn}", why, plain)
     if rates.last:
-        yield Obstacle(f"dropout.last={rates.last}", "all layouts have none at the end", plain)
+        yield Obstacle(f"dropout.last={rates.last}", "no layout has dropout at the end", plain)
 
 
 def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
-    """Widths of layers that differ, or of heads that do not fill the hidden width."""
+    """Layers of unequal widths, or heads that do not fill the hidden width."""
     first, hidden = encoder.layers[0], encoder.hidden
     for setting, widths in (
         ("heads", [layer.heads for layer in encoder.layers]),
@@ -184,7 +184,7 @@ def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
     ):
         if len(set(widths)) > 1:
             equal = f"{setting}={widths[0]}"
-            yield Obstacle(f"{setting}={listed(widths)}", "all layouts have equal layers", equal)
+            yield Obstacle(f"{setting}={listed(widths)}", "in all layouts layers are equal", equal)
     if first.heads * first.head_dim != hidden:
         yield Obstacle(
             f"head_dim={first.head_dim}",
@@ -194,8 +194,8 @@ def _unequal(encoder: Encoder) -> Iterator[Obstacle]:
 
 
 def _with_segments(encoder: Encoder, predicts: bool) -> Iterator[Obstacle]:
-    """The settings that the layouts with token types lack."""
-    why = "of the layouts only XLM's has it, and that has no token types"
+    """Settings that the layouts with token types lack."""
+    why = "only the XLM layout has it, and XLM has no token types"
     if not encoder.segments:
         return
     if encoder.languages:
@@ -205,7 +205,7 @@ def _with_segments(encoder: Encoder, predicts: bool) -> Iterator[Obstacle]:
 
 
 def counted_from_0(encoder: Encoder, title: str) -> Obstacle | None:
-    """Positions that are counted from elsewhere, where a layout counts them from 0."""
+    """A position offset, for layouts that count positions from 0."""
     if not encoder.positions.offset:
         return None
     return Obstacle(
@@ -216,22 +216,22 @@ def counted_from_0(encoder: Encoder, title: str) -> Obstacle | None:
 
 
 def from_0(encoder: Encoder) -> str:
-    """The setting for as many positions, counted from 0."""
+    """The same number of positions, counted from 0."""
     return f"positions={encoder.positions.rows - encoder.positions.offset}"
 
 
 def always_gelu(candidate: Candidate, title: str) -> Obstacle | None:
-    """An activation of the masked-LM head, where that of a layout is always gelu."""
+    """A masked-LM head whose activation is not gelu, for layouts that always use gelu."""
     activation = candidate.encoder.ffn.activation
     if not candidate.predicts or activation == "gelu":
         return None
     return Obstacle(
         f"activation={activation}",
-        f"the masked-LM head of the {title} layout is always gelu",
+        f"the masked-LM head of the {title} layout always uses gelu",
         "activation=gelu",
     )
 
 
 def listed(numbers: Collection[int]) -> str:
-    """Numbers as a spec has them."""
+    """Numbers in the notation of specs."""
     return "[" + ", ".join(map(str, numbers)) + "]"

@@ -1,6 +1,6 @@
-"""Settings of a ``config.json`` that shape a network, as BertConfig names and defaults them.
+"""Network settings of a ``config.json``, with BertConfig's names and defaults.
 
-A family's own class says how its settings differ. Defaults are those of transformers 5.23.
+A family's own class states its differences. Defaults are those of transformers 5.23.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ MEANING: dict[HfActivation, Activation] = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""Functions by their names in transformers' activations.ACT2FN."""
+"""Activations by their names in transformers' activations.ACT2FN."""
 ACTIVATIONS: dict[Activation, HfActivation] = {
     "gelu": "gelu",
     "gelu-tanh": "gelu_pytorch_tanh",
@@ -42,16 +42,16 @@ ACTIVATIONS: dict[Activation, HfActivation] = {
     "silu": "silu",
     "tanh": "tanh",
 }
-"""The names of transformers' activations.ACT2FN that compute the same, to the last bit."""
+"""Names in transformers' activations.ACT2FN that compute the same to the last bit."""
 
 
 class HfConfig(BaseModel):
-    """The settings of a network, each a field.
+    """The settings of a network, one per field.
 
-    ``spelling`` maps a family's own names to those of BertConfig, ``missing`` names the fields that
-    it does not have. ``ignored`` are settings that change nothing bertc imports, with the reason;
-    ``kept`` those of them that an export passes on. ``only`` are settings with one value that bertc
-    computes. Any other setting is refused by name.
+    ``spelling`` maps a family's own names to BertConfig's, ``missing`` names fields that it lacks.
+    ``ignored`` maps settings without effect on an import to the reason; ``kept`` names those that
+    an export copies. ``only`` maps settings to the single value that bertc supports. Any other
+    setting is refused by name.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -94,13 +94,13 @@ class HfConfig(BaseModel):
 
     @property
     def ffn(self) -> int:
-        """Width within the feed-forward parts."""
+        """Inner width of the feed-forward parts."""
         return self.intermediate_size
 
     @property
     def offset(self) -> int:
-        """The first row of the position table that is read."""
+        """The first row of the position table in use."""
         return 0
 
 
-NO_CLASS = "no class of transformers computes such a network"
+NO_CLASS = "transformers has no class for such a network"

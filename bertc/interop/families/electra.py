@@ -1,4 +1,4 @@
-"""ELECTRA's Hugging Face layout: a network that finds replaced tokens, or one of its kind."""
+"""ELECTRA's Hugging Face layout, for discriminators and networks imported from it."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ NAME, TITLE = "electra", "ELECTRA"
 
 
 class HfElectra(HfConfig):
-    """ElectraConfig; as BertConfig, its defaults are the small release's."""
+    """ElectraConfig; defaults are those of the small release."""
 
     model_type: Literal["electra"] = "electra"
     embedding_size: Width = 128
@@ -37,7 +37,7 @@ class HfElectra(HfConfig):
 
 
 def _claims(candidate: Candidate) -> bool:
-    """True for those that find replaced tokens, came from this layout, or are tuned as such."""
+    """True for discriminators, for imports from this layout, and for tasks tuned from it."""
     known = candidate.finds_replaced or NAME in candidate.systems
     return bool(candidate.encoder.segments) and known
 
@@ -45,7 +45,7 @@ def _claims(candidate: Candidate) -> bool:
 def _obstacle(candidate: Candidate) -> Obstacle | None:
     shared = None
     if candidate.shares:
-        why = "every layer of the ELECTRA layout has its own weights"
+        why = "the ELECTRA layout shares no layers"
         shared = Obstacle("share", why, "share=none")
     counted = bert_like.counted_from_0(candidate.encoder, TITLE)
     return bert_like.obstacle_of(
@@ -89,7 +89,7 @@ ELECTRA = Family(
             *bert_like.token_classes("Electra", "ForQuestionAnswering"),
         ),
         dropout="classifier_dropout",
-        otherwise="ElectraForSequenceClassification has a dense layer with gelu before its scores",
+        otherwise="ElectraForSequenceClassification adds a dense layer with gelu before the scores",
         summary={"summary_activation": "gelu"},
     ),
     says=bert_like.SAYS,

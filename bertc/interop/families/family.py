@@ -1,4 +1,4 @@
-"""A Hugging Face family: all that bertc knows of one layout of transformers, as one value."""
+"""A Hugging Face family: all facts about one layout of transformers, as one value."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,10 @@ Pooler = Literal["read", "perhaps", "refused", "unread"]
 
 @dataclass(frozen=True)
 class HfClass:
-    """A class of transformers and the parts beyond the body that its folders hold.
+    """A class of transformers, and the parts besides the body that its folders hold.
 
-    ``named`` are modules that it calls otherwise than the layout, and without a prefix.
-    ``settings`` are those of its own in ``config.json``.
+    ``named`` maps modules to names without prefix that differ from the layout's. ``settings`` are
+    the class's own in ``config.json``.
     """
 
     name: str
@@ -37,26 +37,26 @@ class HfClass:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def saying(self, settings: Mapping[str, Any]) -> "HfClass":
-        """This class with those settings in its configuration."""
+        """The class with additional settings in its configuration."""
         return replace(self, settings=settings)
 
     @property
     def bare(self) -> bool:
-        """True if its keys stand without the layout's prefix."""
+        """True if its keys have no prefix."""
         return self.parts <= {"pooler"}
 
 
 def hf_class(name: str, *parts: str) -> HfClass:
-    """A class that holds those parts."""
+    """A class that holds these parts."""
     return HfClass(name, frozenset(parts))
 
 
 @dataclass(frozen=True)
 class TaskClass:
-    """A class for a kind of answers, with one linear map for a head.
+    """A class for some kinds of answers, with one linear layer as head.
 
-    ``head`` is that map. The pooler is the encoder's, or where ``own_pooler`` names it a part
-    of the head. Keys of both stand without a prefix.
+    ``head`` is the name of that layer. The pooler is the encoder's, or part of the head under the
+    name ``own_pooler``. Both have keys without prefix.
     """
 
     name: str
@@ -67,7 +67,7 @@ class TaskClass:
     summary_type: Literal["first", "last"] = "first"
 
     def holding(self, title: str, pooled: bool) -> HfClass:
-        """The class with the head of a task in its place."""
+        """The class with the names of a task's head."""
         named = {f"heads.{title}": self.head}
         reads = pooled and self.pooler in ("read", "perhaps")
         if reads and self.own_pooler:
@@ -76,7 +76,7 @@ class TaskClass:
         return HfClass(self.name, parts, named, self.summary(pooled))
 
     def summary(self, pooled: bool) -> Mapping[str, Any]:
-        """The settings that say how the states of a row become one."""
+        """Settings of the pooling that reduces a row to one state."""
         if self.pooler == "refused":
             return {
                 "summary_type": "first",
@@ -95,11 +95,11 @@ class TaskClass:
 
 @dataclass(frozen=True)
 class TaskHeads:
-    """The classes of a family that hold a task's head.
+    """Task classes of a family, and the dropout of their heads.
 
-    ``dropout`` is the setting for the dropout of what a head reads, ``default`` its value where the
-    file has none, None: the encoder's. ``otherwise`` is the reason for the answers without a class,
-    ``summary`` the defaults of the settings that make one state of a row.
+    ``dropout`` is the setting of the dropout before a head, ``default`` its value if absent; None
+    means the encoder's. ``otherwise`` is the reason why some answers have no class, ``summary`` the
+    defaults of the pooling settings.
     """
 
     classes: tuple[TaskClass, ...]
@@ -110,7 +110,7 @@ class TaskHeads:
 
 
 class Tokens(Protocol):
-    """A vocabulary as an export sees it: some ids, and how to save it."""
+    """A vocabulary as needed for an export: some ids, and saving."""
 
     @property
     def pad(self) -> int:
@@ -119,7 +119,7 @@ class Tokens(Protocol):
 
     @property
     def cls(self) -> int | None:
-        """Id of the token that stands for a whole row, if known."""
+        """Id of the token that represents a whole row, if known."""
         ...
 
     @property
@@ -129,12 +129,12 @@ class Tokens(Protocol):
 
     @property
     def bos(self) -> int | None:
-        """Id of the token that its configuration calls the first, if it names one."""
+        """Id of the configured first token, if any."""
         ...
 
     @property
     def eos(self) -> int | None:
-        """Id of the token that its configuration calls the last, if it names one."""
+        """Id of the configured last token, if any."""
         ...
 
     def save(self, folder: Path) -> object:
@@ -144,9 +144,9 @@ class Tokens(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program that some family is to say, and the id that its vocabulary pads with.
+    """A program to export, and the padding id of its vocabulary.
 
-    ``systems`` are the families that it came from or is tuned as.
+    ``systems`` are the families that it was imported or fine-tuned from.
     """
 
     resolved: Resolved
@@ -155,12 +155,12 @@ class Candidate:
 
     @property
     def encoder(self) -> Encoder:
-        """The network."""
+        """The encoder of the main network."""
         return self.resolved.encoder
 
     @property
     def tuned(self) -> bool:
-        """True if a task is among its objectives."""
+        """True if one of its objectives is a task."""
         return any(isinstance(term.objective, task.Task) for term in self.resolved.terms())
 
     @property
@@ -170,19 +170,19 @@ class Candidate:
 
     @property
     def finds_replaced(self) -> bool:
-        """True if it has a head that finds replaced tokens."""
+        """True if it has a replaced-token-detection head."""
         return any(term.objective.judges_guesses for term in self.resolved.terms())
 
     @property
     def shares(self) -> bool:
-        """True if a layer uses the weights of another."""
+        """True if a layer uses another layer's weights."""
         own = tuple(range(len(self.encoder.layers)))
         return (self.encoder.attention_owner, self.encoder.ffn_owner) != (own, own)
 
 
 @dataclass(frozen=True)
 class Reshape:
-    """The way of tensors between bertc's table and a layout; by default they lie alike."""
+    """Conversion of tensors between bertc's table and a layout; the identity by default."""
 
     shape: Callable[[Encoder, str, Shape], Shape] = lambda encoder, name, shape: shape
     out: Callable[[Encoder, str, "Tensor"], "Tensor"] = lambda encoder, name, tensor: tensor
@@ -194,12 +194,12 @@ C = TypeVar("C", bound=HfConfig)
 
 @dataclass(frozen=True)
 class Family(Generic[C]):
-    """One layout of transformers, for import and export both.
+    """One layout of transformers, for import and export.
 
-    A weight is called ``<module>.weight`` or ``<module>.bias`` on both sides, so ``names`` maps
-    modules, and whole names where a weight is no module's. ``{n}`` is the layer, or the number
-    of its weights where layers share them. Keys of the encoder lack the ``prefix`` (``bert``) that
-    classes with a head put before them. Labels agree: 0 true, in order or original, 1 not.
+    Weights are called ``<module>.weight`` or ``<module>.bias`` on both sides, so ``names`` maps
+    modules, or whole names of weights outside modules. ``{n}`` is the layer, or if layers are
+    shared the index of the owner. Keys of the encoder lack the ``prefix`` (``bert``) that classes
+    with a head add. Labels agree: 0 is true, in order or original; 1 is not.
     """
 
     model_type: str
@@ -208,39 +208,40 @@ class Family(Generic[C]):
     prefix: str
     names: Mapping[str, str]
     copies: Mapping[str, str]
-    """Tied tensors that a file may hold a second time, and the key they are copies of."""
+    """Tied tensors that a file may store again, mapped to the key of the original."""
     classes: tuple[HfClass, ...]
-    """Classes by what they hold, the fullest first."""
+    """Classes by the parts they hold, those with most parts first."""
     tasks: TaskHeads
     says: Mapping[type[Node], Collection[str]]
-    """The encoder and the kinds of its parts, each with the fields that it can say."""
+    """The encoder and the supported kinds of its parts, each with the fields that the layout
+    covers."""
     claims: Callable[[Candidate], bool]
-    """True for a program that this family, of those not asked before, comes closest to."""
+    """True for a program that this family fits best of those not yet tried."""
     obstacle: Callable[[Candidate], Obstacle | None]
-    """The setting of a claimed program that the layout cannot say, if there is one."""
+    """The setting of a claimed program that the layout cannot represent, if any."""
     settings: Callable[[C], dict[str, Any]]
-    """bertc's settings of the network that a configuration describes."""
+    """bertc's settings of the network in a configuration."""
     config_of: Callable[[Encoder, Tokens], dict[str, Any]]
-    """The configuration of an encoder, after its class, model type and number of tokens."""
+    """The configuration of an encoder, without class, model type and vocabulary size."""
     recipe: task.Family
     """The system whose published recipes its tasks follow."""
     vocabulary: Callable[..., Vocabulary]
-    """The kind of vocabulary that is new where a folder brings none."""
+    """The kind of vocabulary created if a folder has none."""
     untrained: Objective = field(default_factory=Mlm)
-    """The objective of a folder without heads."""
+    """The objective assumed for a folder without heads."""
     head_activation: Activation | None = None
-    """The activation of its masked-LM head, where that is not the layers' own."""
+    """The activation of its masked-LM head, if it differs from the layers'."""
     unread: frozenset[str] = frozenset()
-    """Keys that files of tasks carry along, and no task reads."""
+    """Keys in files of task classes that no task reads."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}
-    """Keys that its classes have, and an encoder has no use for."""
+    """Keys that its classes have and bertc's encoder does not use, with their shapes."""
     reshape: Reshape = field(default_factory=Reshape)
 
     def class_for(self, parts: frozenset[str]) -> HfClass | None:
-        """The fullest class that needs no part which is missing."""
+        """The largest class all of whose parts are present."""
         return next((each for each in self.classes if each.parts <= parts), None)
 
 
 def weight_numbers(encoder: Encoder) -> dict[int, int]:
-    """The layers that own weights, numbered in order: without sharing, each by its own number."""
+    """Index of each layer that owns weights; without sharing the layer's own number."""
     return {owner: number for number, owner in enumerate(sorted(set(encoder.attention_owner)))}

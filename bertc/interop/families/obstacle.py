@@ -1,4 +1,4 @@
-"""Obstacles to an export: settings that no family can say, the reason, and the remedy."""
+"""Obstacles to an export: a setting that no layout can represent, the reason, the remedy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A setting, as one would write it, that no layout can say, and why.
+    """A setting, as written in a spec, that no layout can represent, and the reason.
 
-    ``instead`` is what to write in a spec so that this is no obstacle, empty if nothing does.
+    ``instead`` is a setting for a spec that avoids the obstacle, empty if there is none.
     """
 
     setting: str
@@ -26,7 +26,9 @@ class Obstacle:
 
 
 def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
-    """The first of several, with what to write for all of them: one mend alone would not do."""
+    """The first of several obstacles, with a remedy for all of them, since one alone would not
+    do.
+    """
     found = list(obstacles)
     if not found:
         return None

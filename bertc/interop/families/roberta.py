@@ -1,4 +1,4 @@
-"""RoBERTa's Hugging Face layout: BERT's, with positions that count from the padding id + 1."""
+"""RoBERTa's Hugging Face layout: BERT's, with positions counted from the padding id + 1."""
 
 from typing import Any, Literal, Self
 
@@ -40,7 +40,7 @@ class HfRoberta(HfConfig):
 
     @property
     def offset(self) -> int:
-        """The first row of the position table that is read."""
+        """The first row of the position table in use."""
         return self.pad_token_id + 1
 
 

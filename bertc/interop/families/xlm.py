@@ -1,4 +1,4 @@
-"""XLM's Hugging Face layout: a vector for each language, no token types, a head without a map."""
+"""XLM's Hugging Face layout: language embeddings, no token types, a linear head."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ LAYOUT = "the only layout without token types, XLM's,"
 
 
 class HfXlm(HfConfig):
-    """XLMConfig, its settings under the names that the others have for them."""
+    """XLMConfig, under the names of BertConfig."""
 
     spelling = {
         "emb_dim": "hidden_size",
@@ -44,7 +44,7 @@ class HfXlm(HfConfig):
         **dict.fromkeys(
             ("embed_init_std", "max_vocab", "min_count", "id2lang", "bos_index", "eos_index",
              "unk_index", "mask_index"),
-            "says how XLM was trained, or what another setting says too",
+            "about XLM's training, or redundant with another setting",
         ),
     }  # fmt: skip
     kept = frozenset({*ignored, "pad_index"} - {"id2lang"})
@@ -74,12 +74,12 @@ class HfXlm(HfConfig):
 
     @property
     def ffn(self) -> int:
-        """Width within the feed-forward parts."""
+        """Inner width of the feed-forward parts."""
         return 4 * self.hidden_size
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages of the table, in its order; their numbers where none is named."""
+        """Languages in the order of the table; their indices if unnamed."""
         if self.n_langs == 1 or not self.use_lang_emb:
             return ()
         names = {number: name for name, number in (self.lang2id or {}).items()}
@@ -91,7 +91,7 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
 
 
 def _own_obstacle(candidate: Candidate) -> Obstacle | None:
-    """Sharing, a transform before the scores, widths that do not follow from one."""
+    """Sharing, a transform in the head, or widths that do not derive from one."""
     encoder = candidate.encoder
     linear = encoder.head.kind == "linear" and encoder.head.bias
     for differs, why, mend in (
@@ -105,7 +105,7 @@ def _own_obstacle(candidate: Candidate) -> Obstacle | None:
         (candidate.predicts and not linear, "has head=linear, with a bias", "head=linear"),
     ):
         if differs:
-            # Where languages have vectors no other layout will do.
+            # Language embeddings exist in no other layout.
             instead = mend if encoder.languages else "segments=1"
             return Obstacle("segments=0", f"{LAYOUT} {why}", instead)
     ffn, wide = encoder.layers[0].ffn, 4 * encoder.hidden
@@ -130,7 +130,7 @@ def _settings(config: HfXlm) -> dict[str, Any]:
 
 
 def _config_of(encoder: Encoder, tokens: Tokens) -> dict[str, Any]:
-    """The settings by the names of XLMConfig, which has its own for everything."""
+    """The settings by XLMConfig's names."""
     config: dict[str, Any] = {
         "emb_dim": encoder.hidden,
         "n_layers": len(encoder.layers),
@@ -188,7 +188,7 @@ XLM = Family(
         ),
         dropout="summary_first_dropout",
         default=0.1,
-        otherwise="XLMForMultipleChoice reads a choice's score from scores of labels",
+        otherwise="XLMForMultipleChoice derives the score of a choice from label scores",
     ),
     says={**bert_like.PARTS, LinearHead: ()},
     claims=lambda candidate: not candidate.encoder.segments,

@@ -1,6 +1,7 @@
-"""XLNet's Hugging Face layout: distances between tokens, two streams, one rate of dropout.
+"""XLNet's Hugging Face layout: relative attention, two streams, a single dropout rate.
 
-Axes of its tensors: h hidden, n heads, d head_dim. bertc's are (n * d, h), as every map's.
+Axes of its tensors: h hidden, n heads, d head_dim. bertc's are (n * d, h), like every linear
+layer's.
 """
 
 import math
@@ -49,7 +50,7 @@ BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.w
 
 
 class HfXlnet(HfConfig):
-    """XLNetConfig, its settings under the names that the others have for them."""
+    """XLNetConfig, under the names of BertConfig."""
 
     spelling = {
         "d_model": "hidden_size",
@@ -65,7 +66,7 @@ class HfXlnet(HfConfig):
     )
     ignored = dict.fromkeys(
         ("mem_len", "reuse_len", "use_mems_eval", "use_mems_train"),
-        "says how much is remembered from row to row, which whoever reads decides",
+        "the memory length, which is chosen when reading",
     )
     kept = frozenset({*ignored, "ff_activation"})
     only = {
@@ -98,7 +99,7 @@ class HfXlnet(HfConfig):
 
 
 def _claims(candidate: Candidate) -> bool:
-    """True for those with distances or two streams, which no other layout has."""
+    """True for relative attention or two streams, which no other layout has."""
     relative = isinstance(candidate.encoder.attention, RelativeAttention)
     return relative or candidate.encoder.two_streams
 
@@ -109,24 +110,24 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
         return general
     attention, differences = encoder.attention, _differences(candidate)
     if not isinstance(attention, RelativeAttention):
-        why = "of the layouts only XLNet's has two streams"
+        why = "only the XLNet layout has two streams"
         return first_of([Obstacle("objective=plm", why, RELATIVE), *differences])
     # Tasks hide no token from others.
     tells_unseen = encoder.two_streams or candidate.tuned
     if not attention.untie or not attention.segments:
         return Obstacle(
             "attention=relative",
-            f"of the layouts only XLNet's has it, as {RELATIVE.removeprefix('attention=')}",
+            f"only the XLNet layout has it, as {RELATIVE.removeprefix('attention=')}",
             RELATIVE if tells_unseen else "attention=full",
         )
     if not tells_unseen:
-        why = "the XLNet layout has a vector for tokens unseen, which plm learns"
+        why = "the XLNet layout has an embedding for the query stream, which only plm trains"
         return Obstacle("objective", why, "attention=full")
     return first_of(differences)
 
 
 def _differences(candidate: Candidate) -> list[Obstacle]:
-    """Settings that XLNetModel has otherwise."""
+    """Settings that differ from XLNetModel's."""
     encoder = candidate.encoder
     first, rates = encoder.layers[0], encoder.dropout
     equal = {rates.hidden, rates.attention, rates.ffn, rates.last} == {rates.hidden}
@@ -161,7 +162,7 @@ def _differences(candidate: Candidate) -> list[Obstacle]:
 
 
 def _stored_shape(encoder: Encoder, name: str, shape: Shape) -> Shape:
-    """The shape that the layout has for a weight of bertc's."""
+    """The layout's shape of a bertc weight."""
     by_head = (encoder.layers[0].heads, encoder.layers[0].head_dim)
     if name.endswith("embeddings.unseen"):
         return (1, 1, *shape)
@@ -173,16 +174,16 @@ def _stored_shape(encoder: Encoder, name: str, shape: Shape) -> Shape:
 
 
 def _stored(encoder: Encoder, name: str, tensor: "Tensor") -> "Tensor":
-    """A tensor of bertc's as the layout has it."""
+    """A bertc tensor in the layout's shape."""
     turned = tensor.T if name.endswith(INWARD) else tensor
     return turned.reshape(_stored_shape(encoder, name, tuple(tensor.shape)))
 
 
 def _taken(name: str, tensor: "Tensor", shape: Shape) -> "Tensor":
-    """A tensor of the layout as bertc's of a shape."""
+    """A tensor of the layout in the shape of bertc's table."""
     if name.startswith("encoder.attention.") and name.endswith(INWARD):
         return tensor.reshape(shape[1], shape[0]).T.contiguous()
-    assert tensor.numel() == math.prod(shape), f"{name} was checked before"
+    assert tensor.numel() == math.prod(shape), f"{name} has passed the check of shapes"
     return tensor.reshape(shape)
 
 
@@ -278,7 +279,7 @@ XLNET = Family(
     vocabulary=Unigram,
     untrained=Plm(),
     unread=frozenset({"mask_emb"}),
-    # The class has a vector that tasks have no use for.
+    # The class has an embedding that tasks do not use.
     unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},
     reshape=Reshape(_stored_shape, _stored, _taken),
 )

@@ -1,1 +1,1 @@
-"""What a network learns: objectives, tasks, answers, optimisers."""
+"""Training targets and update rules: objectives, tasks, answers, optimisers."""

@@ -1,6 +1,6 @@
-"""What a task wants to know of an example, and the head that answers it.
+"""Answers of a task, and the heads that predict them.
 
-Axes of the tensors meant: n examples, s tokens of a row, k of them asked about, h hidden.
+Axes of the tensors meant: n examples, s tokens of a row, k scored positions of a row, h hidden.
 """
 
 from typing import Annotated, Literal, assert_never
@@ -13,25 +13,25 @@ from bertc.ir.terms.heads import Classifier, ConditionedSpanHead
 
 
 class Labels(Node):
-    """One of several labels for each example (n, labels)."""
+    """One of several labels per example; scores (n, labels)."""
 
     kind: Literal["labels"] = "labels"
     names: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
     def width(self) -> int:
-        """Scores of one example."""
+        """Scores per example."""
         return len(self.names)
 
 
 class Score(Node):
-    """A number for each example (n, 1)."""
+    """A number per example; scores (n, 1)."""
 
     kind: Literal["score"] = "score"
 
     @property
     def width(self) -> int:
-        """Scores of one example."""
+        """Scores per example."""
         return 1
 
 
@@ -39,41 +39,43 @@ MOST_CHOICES = 64
 
 
 class Choice(Node):
-    """One of up to ``most`` texts, each read with the same question: a score for each."""
+    """One of up to ``most`` texts, each read with the same question; one score per text."""
 
     kind: Literal["choice"] = "choice"
     most: Annotated[int, Field(ge=2, le=MOST_CHOICES)]
 
     @property
     def width(self) -> int:
-        """Scores of one text."""
+        """Scores per text."""
         return 1
 
 
 class Tags(Node):
-    """A tag for each word, told from its first token (BERT 5.3)."""
+    """A tag per word, predicted from its first token (BERT 5.3)."""
 
     kind: Literal["tags"] = "tags"
     names: Annotated[tuple[str, ...], Field(min_length=2)]
 
     @property
     def width(self) -> int:
-        """Scores of one word."""
+        """Scores per word."""
         return len(self.names)
 
 
 class Plain(Node):
-    """A score of each token to begin an answer, and one to end it (BERT run_squad.py)."""
+    """Independent start and end scores per token (BERT run_squad.py)."""
 
     kind: Literal["plain"] = "plain"
 
 
 class Conditioned(Node):
-    """The end is told for each of the likeliest beginnings, and whether there is an answer at all
-    from the first token and the beginning (XLNet run_squad.py; ALBERT run_squad_v2.py).
+    """End scores given a start, and an answerability score (XLNet run_squad.py).
 
-    Both go through ``width`` units, 0: as many as the encoder has. They are ``tanh-norm``, with a
-    norm where ends are told, or ``gelu-tanh`` without (ELECTRA qa_tasks.py, which has 512).
+    There is an end score for each of the likeliest starts, and the answerability score reads the
+    first token and the start (ALBERT run_squad_v2.py too).
+
+    Both have an inner layer of ``width`` units, 0: the hidden width. ``units``: ``tanh-norm``, with
+    a norm in the end scores, or ``gelu-tanh`` without (ELECTRA qa_tasks.py, which has 512).
     """
 
     kind: Literal["conditioned"] = "conditioned"
@@ -83,12 +85,12 @@ class Conditioned(Node):
 
     @property
     def activation(self) -> Activation:
-        """That of its units."""
+        """The activation of the inner layer."""
         return "tanh" if self.normed else "gelu-tanh"
 
     @property
     def normed(self) -> bool:
-        """Whether a norm follows where ends are told."""
+        """True if the end scores have a norm."""
         return self.units == "tanh-norm"
 
 
@@ -97,9 +99,9 @@ SpanHead = Annotated[Plain | Conditioned, Field(discriminator="kind"), ONCE_A_NA
 
 
 class Span(Node):
-    """Where the answer to a question begins and ends in a passage.
+    """Start and end of the answer to a question in a passage.
 
-    ``unanswerable``: some questions have none; a plain head then points at the first token.
+    ``unanswerable``: some questions have no answer; a plain head then predicts the first token.
     """
 
     kind: Literal["span"] = "span"
@@ -108,28 +110,28 @@ class Span(Node):
 
     @property
     def width(self) -> int:
-        """Scores of one token."""
+        """Scores per token."""
         return 2
 
 
 Answer = Annotated[Labels | Score | Choice | Tags | Span, Field(discriminator="kind")]
-"""The closed union of what a task may ask for."""
+"""The closed union of kinds of answers."""
 
 
 def alike(one: Answer, other: Answer) -> bool:
-    """Whether a head that was trained for one says the same for the other."""
+    """True if a head trained for one answer can be used for the other."""
     if isinstance(one, Span) and isinstance(other, Span):
-        return one.head == other.head  # the weights say the rest
+        return one.head == other.head  # the rest follows from the weights
     return one.kind == other.kind and told_names(one) == told_names(other)
 
 
 def told_names(answer: Answer) -> tuple[str, ...]:
-    """The labels or tags, in the order of their scores; none where others are told."""
+    """Labels or tags in the order of their scores; empty for other answers."""
     return answer.names if isinstance(answer, Labels | Tags) else ()
 
 
 def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
-    """One linear map (hidden -> scores), or the maps of a conditioned span."""
+    """One linear layer (hidden -> scores), or the layers of a conditioned span."""
     if isinstance(answer, Span) and isinstance(answer.head, Conditioned):
         head = answer.head
         return ConditionedSpanHead(
@@ -139,7 +141,9 @@ def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:
-    """States of an example that its head reads: of up to ``texts`` texts in rows of ``seq``."""
+    """States per example that its head reads, with up to ``texts`` texts in rows of ``seq``
+    tokens.
+    """
     match answer:
         case Labels() | Score():
             return 1
@@ -152,5 +156,5 @@ def answer_rows(answer: Answer, texts: int, seq: int) -> int:
 
 
 def names_spans(tags: tuple[str, ...]) -> bool:
-    """True if tags say where spans begin and go on, as ``B-PER`` and ``I-PER`` do."""
+    """True if tags mark spans by their first and later words, as ``B-PER`` and ``I-PER`` do."""
     return any(tag.startswith("B-") for tag in tags)

@@ -1,4 +1,4 @@
-"""Tasks in files of one's own, whose columns are named."""
+"""Tasks on a user's own files, with named columns."""
 
 from typing import Annotated, Literal
 
@@ -31,12 +31,13 @@ from bertc.ir.learning.task import (
 )
 
 Rows = str | Hf
-"""A .tsv, .csv, .jsonl or .parquet file, also .gz, or a part of a data set."""
+"""A .tsv, .csv, .jsonl or .parquet file, also .gz, or a split of a data set."""
 
 
 class _Own(Task):
-    """A task in files of one's own, whose columns are named (or numbered from 0 where no line
-    names them). Each of the files may be absent: nobody says what an imported head learned from.
+    """A task on a user's own files; columns are named, or numbered from 0 without a header.
+
+    Each file may be missing: the training data of an imported head is unknown.
     """
 
     name: Name
@@ -51,7 +52,7 @@ class _Own(Task):
 
 
 class Classify(_Own):
-    """One of several labels for a text, or for two."""
+    """One of several labels for a text, or for two texts."""
 
     kind: Literal["classify"] = "classify"
     name: Name = "classify"
@@ -63,22 +64,22 @@ class Classify(_Own):
 
     @property
     def answer(self) -> Answer:
-        """A label."""
+        """One label."""
         return Labels(names=self.labels or UNKNOWN)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """A text, or two."""
+        """One text, or two."""
         return ("text", "pair") if self.pair else ("text",)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """F1 is of the second of two labels."""
+        """Metrics by number of labels; F1 is of the second of two labels."""
         return ("accuracy", "f1") if len(self.labels) == 2 else ("accuracy",)
 
 
 class Regress(_Own):
-    """A number for a text, or for two."""
+    """A number for a text, or for two texts."""
 
     kind: Literal["regress"] = "regress"
     name: Name = "regress"
@@ -94,16 +95,16 @@ class Regress(_Own):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """A text, or two."""
+        """One text, or two."""
         return ("text", "pair") if self.pair else ("text",)
 
 
 class Choose(_Own):
-    """The right one of several texts, after a question and perhaps a passage.
+    """The right one of several texts, after a question and optionally a passage.
 
-    ``choices`` are their columns, or one column that holds a list of them; ``label`` is the number
-    of the right one from 0, or its letter. ``first`` and ``keeps`` are as RACE's; without a passage
-    the question stands in its place.
+    ``choices`` names their columns, or one column with a list of them; ``label`` is the index of
+    the right one from 0, or its letter. ``first`` and ``keeps`` are as for RACE; without a passage
+    the question takes its place.
     """
 
     kind: Literal["choose"] = "choose"
@@ -120,17 +121,17 @@ class Choose(_Own):
 
     @property
     def answer(self) -> Choice:
-        """One of as many as there are at most."""
+        """One of at most ``most`` choices."""
         return Choice(most=len(self.choices) if len(self.choices) > 1 else self.most)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """A question with its choices, and perhaps a passage."""
+        """A question with its choices, and optionally a passage."""
         return (*(("passage",) if self.passage else ()), "text", "choices")
 
 
 class Tag(_Own):
-    """A tag for each word: columns with lists of them, or of text parted by white space."""
+    """A tag per word, from columns with lists, or with text separated by white space."""
 
     kind: Literal["tag"] = "tag"
     name: Name = "tag"
@@ -141,20 +142,21 @@ class Tag(_Own):
 
     @property
     def answer(self) -> Answer:
-        """A tag a word."""
+        """One tag per word."""
         return Tags(names=self.labels or UNKNOWN)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """F1 of spans where there are any."""
+        """F1 of spans if tags mark spans."""
         return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)
 
 
 class Read(_Own):
-    """Where a passage answers a question; ``start`` counts its characters before the answer.
+    """The span of a passage that answers a question; ``start`` is its character offset.
 
-    A row with an empty answer has none, which ``unanswerable`` has to allow. Without a column
-    ``start``, that of the answer holds lists ``text`` and ``answer_start``, as in ``hf("squad")``.
+    A row with an empty answer is unanswerable, which ``unanswerable`` has to allow. Without a
+    column ``start``, the answer column holds lists ``text`` and ``answer_start``, as in
+    ``hf("squad")``.
     """
 
     kind: Literal["read"] = "read"

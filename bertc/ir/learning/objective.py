@@ -1,4 +1,4 @@
-"""The closed unions of what a network may be trained to do, and the summands of a loss."""
+"""Closed unions of objectives, and the terms of a loss."""
 
 from typing import Annotated
 
@@ -18,23 +18,23 @@ __all__ = [
     "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd", "Sbo", "Sop", "Term", "Tlm",
 ]  # fmt: skip
 Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd
-"""What is learned from text alone."""
+"""Objectives learned from text alone."""
 Objective = Annotated[
     Pretraining
     | (Glue | Xnli | Squad | Race | Tagging)
     | (Classify | Regress | Choose | Tag | Read),
     Field(discriminator="kind"),
 ]
-"""The closed union of what an encoder may be trained to do: a task is an objective too."""
+"""The closed union of objectives: pretraining and tasks."""
 
 
 class Term(Node):
-    """One summand of the loss and its factor."""
+    """One term of the loss and its factor."""
 
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     objective: Objective
 
     @property
     def name(self) -> str:
-        """The name of its loss and its scores."""
+        """The name of its loss and scores."""
         return self.objective.title

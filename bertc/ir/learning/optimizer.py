@@ -1,4 +1,4 @@
-"""How weights move: update rules and learning-rate schedules."""
+"""Update rules and learning-rate schedules."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,14 +12,14 @@ Warmup = Annotated[int, Field(ge=0, le=10**12)] | Annotated[float, Field(ge=0, l
 
 
 class Decay(Node):
-    """The rate falls to ``end`` x lr, or to ``end_lr`` if that is more.
+    """A schedule that decays to ``end`` x lr, or to ``end_lr`` if that is higher.
 
-    It would get there after ``over`` steps, which may be more than there are (StackingBERT
-    reproduce_bert.sh plans 800,000 updates and stops at 280,000); 0: with the last step.
-    ``decay_from=start`` measures progress from step 0, so that the rate jumps down where
-    warm-up ends (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py;
-    Transformer-XL, train.py); ``throughout`` too, and warm-up is scaled by it (ELECTRA,
-    optimization.py); ``warmup`` measures it from the end of warm-up (RoBERTa, XLNet).
+    It reaches that after ``over`` steps, possibly more than the run has (StackingBERT
+    reproduce_bert.sh plans 800,000 updates and stops at 280,000); 0: at the last step.
+    ``decay_from=start`` measures progress from step 0, so the rate drops at the end of warm-up
+    (BERT and ALBERT, optimization.py; SpanBERT, polynomial_decay_schedule.py; Transformer-XL,
+    train.py); ``throughout`` does too and scales warm-up by it (ELECTRA, optimization.py);
+    ``warmup`` measures progress from the end of warm-up (RoBERTa, XLNet).
     """
 
     end: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -29,7 +29,7 @@ class Decay(Node):
 
 
 class Polynomial(Decay):
-    """lr x (1 - progress)^power, down to the end's rate."""
+    """lr x (1 - progress)^power, down to the final rate."""
 
     kind: Literal["polynomial"] = "polynomial"
     power: Annotated[float, Field(gt=0, le=10)] = 1.0
@@ -37,14 +37,14 @@ class Polynomial(Decay):
 
 
 class Cosine(Decay):
-    """Half a cosine from lr to the end's rate."""
+    """Half a cosine from lr to the final rate."""
 
     kind: Literal["cosine"] = "cosine"
     positional = ("end",)
 
 
 class ConstantRate(Node):
-    """lr from the end of warm-up on."""
+    """Constant lr after warm-up."""
 
     kind: Literal["constant"] = "constant"
 
@@ -59,7 +59,7 @@ Schedule = Annotated[Polynomial | Cosine | ConstantRate | InverseSqrt, Field(dis
 
 
 class _Rule(Node):
-    """What every update rule has. Decay is decoupled from the gradient: p -= lr x decay x p."""
+    """An update rule; decay is decoupled from the gradient: p -= lr x decay x p."""
 
     lr: Annotated[float, Field(gt=0, le=100)] = 1e-4  # BERT paper, appendix A.2
     warmup: Warmup = 0.01  # BERT paper, appendix A.2: 10,000 of 1,000,000 steps
@@ -76,17 +76,17 @@ class _Rule(Node):
     def _falls(self) -> Self:
         if isinstance(self.schedule, Decay) and self.schedule.end_lr > self.lr:
             raise ValueError(
-                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}, and rates fall",
-                "let it end below lr, or at 0",
+                f"end_lr = {self.schedule.end_lr:g} is above lr = {self.lr:g}",
+                "set end_lr below lr, or leave it out",
             )
         return self
 
     def schedule_steps(self, steps: int) -> int:
-        """The steps that the schedule is made for, of which ``steps`` are done."""
+        """Length of the schedule in steps, given ``steps`` steps of training."""
         return (self.schedule.over if isinstance(self.schedule, Decay) else 0) or steps
 
     def warmup_steps(self, steps: int) -> int:
-        """Warm-up in steps, of a schedule of so many."""
+        """Warm-up in steps, for a schedule of ``steps`` steps."""
         return self.warmup if isinstance(self.warmup, int) else round(self.warmup * steps)
 
 
@@ -94,16 +94,16 @@ class Adam(_Rule):
     """Adam with decoupled weight decay; without bias correction it is BERT's AdamWeightDecay."""
 
     kind: Literal["adam", "adamw"] = "adamw"
-    # The rate of a layer is this times that of the one above it; heads have the whole of it, the
-    # embeddings the least (ELECTRA configure_finetuning.py layerwise_lr_decay).
+    # The rate of a layer is this times that of the layer above; heads have the full rate,
+    # embeddings the lowest (ELECTRA configure_finetuning.py layerwise_lr_decay).
     layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     # The gradient of a layer is this times that of the one above it; the top layer, heads and
-    # embeddings have the whole of it (XLNet model_utils.py lr_layer_decay_rate).
+    # embeddings keep theirs (XLNet model_utils.py lr_layer_decay_rate).
     gradient_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
 class Lamb(_Rule):
-    """Adam's update, scaled for each tensor to the norm of its weights (You et al. 2020; ALBERT).
+    """Adam's update, rescaled per tensor to the norm of its weights (You et al. 2020; ALBERT).
 
     ``adapt_exempt``: norms and biases take the plain update (ALBERT lamb_optimizer.py).
     """

@@ -1,7 +1,7 @@
-"""The tasks that an encoder is fine-tuned for: where their examples are, and what they ask.
+"""Fine-tuning tasks: files, answers and metrics.
 
-Each knows its official files, or names the columns of one's own. What only the files say - the
-labels, and the number of training examples - is filled in before a program is resolved.
+A task knows its official files, or names columns of a user's own. Labels and the number of training
+examples are read from the files before a program is resolved.
 """
 
 from abc import abstractmethod
@@ -33,11 +33,11 @@ Name = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[a-z0-9][a-z
 
 
 def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
-    """None, to be read from the training file, or two at least and no two alike."""
+    """Check names of labels: none (read from the training file), or at least two, all different."""
     if len(names) == 1 or len(set(names)) < len(names):
         raise ValueError(
-            "two labels or more, no two alike, can be told apart",
-            "name all of them, or none: then they are read from the training file",
+            "labels must be at least two different names",
+            "name all of them, or leave labels out to read them from the training file",
         )
     return names
 
@@ -46,20 +46,20 @@ Names = Annotated[tuple[str, ...], AfterValidator(_told_apart)]
 Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
 
 Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
-"""The systems whose authors said how they fine-tuned."""
+"""The systems with published fine-tuning recipes."""
 
 UNKNOWN = ("?", "??")  # labels before the training file was read
 
 Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]
-"""So many examples at most, 0: all. All is not written: programs from before it stay the same."""
+"""A limit on the number of examples, 0: all; 0 is not dumped, so older programs stay the same."""
 
 
 class Task(TermNode):
-    """What every task has.
+    """A task; subclasses state answer, metrics and files.
 
-    ``dropout`` is that of what the head reads. ``examples`` are those of the training part, 0 until
-    they are counted; of a part that has more so many are drawn, whatever the seed. Of each part to
-    judge by ``dev_examples`` are, in training and after it.
+    ``dropout`` is applied to the head's input. ``examples`` is the number of training examples, 0
+    until counted; if the file has more, that many are drawn, independent of the seed.
+    ``dev_examples`` limits each part used for evaluation, during training and after it.
     """
 
     scored = "examples"
@@ -70,11 +70,11 @@ class Task(TermNode):
     @property
     @abstractmethod
     def answer(self) -> Answer:
-        """What it asks."""
+        """The kind of answer."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """How answers are judged, the one that decides which of two runs is better first."""
+        """Metrics of its answers; the first one ranks runs."""
         match self.answer:
             case Labels() | Choice():
                 return ("accuracy",)
@@ -87,7 +87,9 @@ class Task(TermNode):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The texts of an example, by the arguments that name their columns in one's own files."""
+        """The texts of an example, by the arguments that name their columns in a user's own
+        files.
+        """
         match self.answer:
             case Labels() | Score():
                 return ("text",)
@@ -100,24 +102,24 @@ class Task(TermNode):
 
     @property
     def head_node(self) -> HeadNode:
-        """What its answer takes."""
+        """The head for its kind of answer."""
         return answer_head(self.answer)
 
     @property
     def pooled(self) -> bool:
-        """Where one state stands for a whole row."""
+        """True if one state represents a whole row."""
         return isinstance(self.answer, Labels | Score | Choice)
 
     def head_rows(self, rows: RowShape) -> int:
-        """By its answer."""
+        """States per example that its head scores, by kind of answer."""
         return answer_rows(self.answer, rows.choices, rows.seq)
 
     def outputs(self, rows: RowShape) -> int | None:
-        """One state a row where it stands for all of it."""
+        """One state per row if that represents it; None: all."""
         return 1 if self.pooled else None
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """Those of every term, and dropout of what its head reads."""
+        """Operations of its head, and dropout on its input."""
         dropped = op.Dropout(examples * self.head_rows(rows), encoder.hidden)
         return (dropped, *super().operations(encoder, rows, examples))
 
@@ -134,15 +136,14 @@ GLUE_LABELS: dict[str, Names] = {
     "wnli": ("0", "1"),
     "ax": ("contradiction", "entailment", "neutral"),
 }
-"""In the order of run_classifier.py's processors, get_labels."""
+"""Labels in the order of run_classifier.py's processors, get_labels."""
 
 
 class Glue(Task):
-    """A task of GLUE in its official files, ``glue(mrpc, data="glue/MRPC")``.
+    """A GLUE task in its official files, ``glue(mrpc, data="glue/MRPC")``.
 
-    ``data`` is their folder, or how their names begin, as in ``STS-B/stsb-de``.
-    ``ax`` has no training part: it is judged by what ``mnli`` learned. ``both_orders``: every
-    training pair is read a second time with its texts swapped (ELECTRA, double_unordered).
+    ``data`` is their folder, or a prefix of their names, as in ``STS-B/stsb-de``. ``ax`` is scored
+    with the head of ``mnli``. ``both_orders``: pairs are trained on in both orders (ELECTRA).
     """
 
     kind: Literal["glue"] = "glue"
@@ -153,22 +154,22 @@ class Glue(Task):
 
     @property
     def title(self) -> str:
-        """``mrpc``; the diagnostics of ``ax`` are asked of the head of ``mnli``."""
+        """``mrpc``; for the diagnostics ``ax`` the head's, ``mnli``."""
         return "mnli" if self.task == "ax" else self.task
 
     @property
     def answer(self) -> Answer:
-        """A label, for STS-B a score from 0 to 5."""
+        """A label; for STS-B a score from 0 to 5."""
         return Score() if self.task == "stsb" else Labels(names=GLUE_LABELS[self.task])
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Sentences alone in CoLA and SST-2, else pairs."""
+        """Single sentences in CoLA and SST-2, else pairs."""
         return ("text",) if self.task in ("cola", "sst2") else ("text", "pair")
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """Those of the GLUE leaderboard."""
+        """The metrics of the GLUE leaderboard."""
         match self.task:
             case "cola" | "ax":
                 return ("mcc", "accuracy")
@@ -184,8 +185,8 @@ class Xnli(Task):
     """Natural language inference in 15 languages (Conneau et al. 2018), trained on one of them.
 
     ``data`` holds ``train-en.tsv``, ``dev-de.tsv`` and so on, each row premise, hypothesis, label.
-    Where there is no training file ``dev`` of the language is trained on, and not judged by. What
-    learned MNLI is asked as ``name=mnli``, the head's.
+    Without a training file for the language its ``dev`` is trained on, and not used for evaluation.
+    ``name=mnli`` uses the head of a model fine-tuned on MNLI.
     """
 
     kind: Literal["xnli"] = "xnli"
@@ -201,7 +202,7 @@ class Xnli(Task):
 
     @property
     def answer(self) -> Answer:
-        """One of the three labels of MNLI."""
+        """One of MNLI's three labels."""
         return Labels(names=GLUE_LABELS["mnli"])
 
     @property
@@ -211,13 +212,12 @@ class Xnli(Task):
 
 
 class Squad(Task):
-    """Questions about passages in the files of SQuAD, ``squad("squad/", version=2)``.
+    """Questions about passages in SQuAD's files, ``squad("squad/", version=2)``.
 
     ``data`` is a folder with ``train-v1.1.json`` and ``dev-v1.1.json`` (2.0 for version 2), or the
-    file to train on, and ``dev`` the file to judge by. Long passages are read in windows that begin
-    every ``stride`` tokens. The official script's: questions are cut to ``question`` tokens,
-    answers have at most ``longest`` tokens, and of version 2 no answer is given where it scores
-    ``threshold`` more than the best one. ``epochs`` count questions, not windows.
+    training file, and ``dev`` the file for evaluation. Long passages are read in windows that start
+    every ``stride`` tokens. Questions are cut to ``question`` tokens, answers have at most
+    ``longest``, and in version 2 "no answer" wins if it scores ``threshold`` more than the best.
     """
 
     kind: Literal["squad"] = "squad"
@@ -244,12 +244,12 @@ class Squad(Task):
 
 
 class Race(Task):
-    """Questions about passages with four choices each, in the files of RACE.
+    """Questions about passages with four choices each, in RACE's files.
 
-    ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. A question
-    and a choice take at most ``question`` tokens (ALBERT run_race.py --max_qa_length), of longer
-    ones it ``keeps`` that end. The passage stands ``first``, or the choice does (fairseq
-    sentence_ranking.py, which keeps its beginning).
+    ``data`` holds ``train``, ``dev`` and ``test``, each with ``high`` and ``middle``. Question and
+    choice take at most ``question`` tokens together (ALBERT run_race.py --max_qa_length); ``keeps``
+    says which end of longer ones stays. ``first`` says which comes first, the passage or the choice
+    (fairseq sentence_ranking.py, which keeps its beginning).
     """
 
     kind: Literal["race"] = "race"
@@ -266,16 +266,16 @@ class Race(Task):
 
     @property
     def answer(self) -> Answer:
-        """One of four."""
+        """One of four choices."""
         return Choice(most=4)
 
 
 class Tagging(Task):
     """Tags of words in CoNLL-2003's columns or in CoNLL-U, ``tagging("conll2003/", "ner")``.
 
-    ``data`` is a folder whose file names have ``train``, ``dev`` or ``testa``, and ``test`` or
-    ``testb`` in them, or their beginning. ``column`` is CoNLL-2003's ``pos``, ``chunk``, ``ner``,
-    or CoNLL-U's ``upos``, ``xpos``, ``deprel``. IOB1 is read as BIO; named spans are judged whole.
+    ``data`` is a folder whose file names contain ``train``, ``dev`` or ``testa``, and ``test`` or
+    ``testb``, or a prefix of such names. ``column`` is CoNLL-2003's ``pos``, ``chunk``, ``ner``, or
+    CoNLL-U's ``upos``, ``xpos``, ``deprel``. IOB1 is read as BIO; spans are scored whole.
     """
 
     kind: Literal["tagging"] = "tagging"
@@ -291,10 +291,10 @@ class Tagging(Task):
 
     @property
     def answer(self) -> Answer:
-        """A tag a word."""
+        """One tag per word."""
         return Tags(names=self.labels or UNKNOWN)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """F1 of spans where there are any."""
+        """F1 of spans if tags mark spans."""
         return ("span_f1", "accuracy") if names_spans(self.labels) else ("accuracy",)

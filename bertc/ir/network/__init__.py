@@ -1,1 +1,1 @@
-"""The parts of a network as values: what they are, their weights, their operations."""
+"""Parts of a network as values, with their weights and operations."""

@@ -1,4 +1,4 @@
-"""Attention kinds: their settings, weights and operations; ``nn.attention`` has their modules."""
+"""Attention kinds with their settings, weights and operations; ``nn.attention`` builds them."""
 
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -10,22 +10,23 @@ from bertc.ir.network.attention_node import AttentionNode, query_key_value
 
 _BY_SEGMENT: tuple[Axis, Axis] = ("segments", "heads")
 STRIP = 128
-"""Tokens whose scores of distances are one product: more would meet more that they cannot use."""
+"""Block size in tokens of the relative-position product; larger blocks compute more unused
+entries."""
 
 
 class FullAttention(AttentionNode):
-    """Every token sees every other: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
+    """Full attention: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
 
 
 class RelativeAttention(AttentionNode):
-    """Scores of what a key holds and of how far it stands from the query (Dai et al. 2019, 3.3).
+    """Attention by content and by relative distance (Dai et al. 2019, 3.3).
 
-    softmax(((q + u) K^T + (q + v) (W_r R)^T) / sqrt(head_dim)) V, R sines and cosines of distances;
-    no map has a bias. ``untie``: each layer has biases u and v of its own (XLNet), else all layers
-    share them. ``segments``: a third score says whether both stand in the same segment (Yang et al.
-    2019, 2.5). ``clamp``: distances beyond it count as it; 0: none does.
+    softmax(((q + u) K^T + (q + v) (W_r R)^T) / sqrt(head_dim)) V, with R the sinusoids of distances
+    and no biases in projections. ``untie``: each layer has its own u and v (XLNet), else all layers
+    share them. ``segments`` adds a score for whether query and key are in the same segment (Yang et
+    al. 2019, 2.5). ``clamp``: larger distances count as this one; 0: no limit.
     """
 
     kind: Literal["relative"] = "relative"
@@ -38,11 +39,13 @@ class RelativeAttention(AttentionNode):
 
     @property
     def compares_segments(self) -> bool:
-        """True where a score says that query and key are in the same segment."""
+        """True if a score depends on whether query and key are in the same segment."""
         return self.segments
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Maps of queries, keys, values and distances, the output map, and biases of its own."""
+        """Projections of queries, keys, values, distances and output, and this layer's own
+        biases.
+        """
         inner: tuple[Axis, int] = ("heads", widths.inner)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         maps = [
@@ -59,18 +62,18 @@ class RelativeAttention(AttentionNode):
         return tuple(maps)
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The biases u and v of all layers, where they are tied."""
+        """The biases u and v shared by all layers, if they are tied."""
         if self.untie:
             return ()
         return _biases("relative", ("content_bias", "distance_bias"), widths.inner, init)
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """As full attention, with scores of distances, and of segments, that are added.
+        """Operations of full attention, plus added scores of distances and of segments.
 
-        Distances are mapped once for all rows of a batch, in each direction: from that of the first
-        key behind the last token to that of the last one before the first. Rows that are read in
-        two directions have their own copy. Queries beyond the tokens of a row, or only some of
-        them, stand anywhere: each meets all distances.
+        Distances are projected once per direction for all rows of a batch, from the distance of the
+        first key to the last token up to that of the last key to the first token. Reversed rows
+        gather their own. Queries at arbitrary positions (query stream, or a subset) are scored
+        against all distances.
         """
         w, inner, future = widths, widths.inner, 1 if call.causal else call.tokens
         distances, times = call.keys + future, call.rows * widths.heads
@@ -85,7 +88,7 @@ class RelativeAttention(AttentionNode):
             ),
             *((op.Copy(own, kept=True),) if own else ()),
             *(op.Product(rows, w.head_dim, many, times, maps=0) for rows, many in met),
-            # A row's distances are moved to its keys, and added with the mask.
+            # Scores of distances are shifted to their keys, and added with the mask.
             op.Copy(call.states * w.heads * call.keys),
             op.Pointwise("add", call.states * w.heads * call.keys),
             *(self._of_segments(w, call) if self.segments else ()),
@@ -103,12 +106,12 @@ class RelativeAttention(AttentionNode):
         )
 
     def shared_operations(self, call: op.Call) -> op.Operations:
-        """Which keys stand in the query's own segment, once for all layers."""
+        """The same-segment mask, computed once for all layers."""
         return (op.Copy(call.states * call.keys, kept=True),) if self.segments else ()
 
 
 class Strip(NamedTuple):
-    """Some tokens that ask, from the ``first`` on, and which of all distances they meet."""
+    """A block of queries starting at ``first``, and the range of distances it is scored against."""
 
     first: int
     rows: int
@@ -117,9 +120,10 @@ class Strip(NamedTuple):
 
 
 def strips(context: int, rows: int, distances: int) -> list[Strip]:
-    """The last tokens of a context, so many at once that few meet distances they have no use for.
+    """Blocks of the last ``rows`` positions of a context, each against the distances it needs.
 
-    Entry i of the distances is context - 1 - i. Where those ahead are left out, all meet all.
+    Entry i of the distances is context - 1 - i. If distances to later keys are left out, every
+    block needs all of them.
     """
     if distances < context + rows:
         return [Strip(0, rows, 0, distances)]
@@ -132,8 +136,9 @@ def strips(context: int, rows: int, distances: int) -> list[Strip]:
 
 
 def _biases(name: str, parts: tuple[str, ...], width: int, init: Drawn) -> tuple[Weight, ...]:
-    """Vectors added to queries; drawn and decayed as matrices are, as the releases do (XLNet,
-    model_utils.py, include_in_weight_decay).
+    """Vectors added to queries, initialised and decayed like matrices.
+
+    The releases do so too (XLNet, model_utils.py, include_in_weight_decay).
     """
     return tuple(
         Weight(f"{name}.{part}", (width,), ("heads",), init, "attention", "matrix")

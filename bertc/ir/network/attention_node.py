@@ -7,11 +7,11 @@ from bertc.ir.base import Axis, Drawn, Node, Weight, affine
 
 
 class AttentionNode(Node):
-    """An attention kind; its answers here are those of full attention, and of most kinds.
+    """The base of attention kinds; defaults here are full attention's.
 
-    ``knows_distances``: scores depend on how far a key is from its query, so that positions in the
-    embeddings are not needed and rows may have a memory. ``knows_directions``: rows may run
-    backward. ``clamps``: it has a ``clamp`` that evaluation may set.
+    ``knows_distances``: scores depend on the distance between query and key, so position embeddings
+    are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
+    ``clamps``: it has a ``clamp`` that evaluation may set.
     """
 
     knows_distances: ClassVar[bool] = False
@@ -19,12 +19,12 @@ class AttentionNode(Node):
     clamps: ClassVar[bool] = False
 
     def at(self, layer: int) -> Self:
-        """The attention of that layer; a kind may differ from layer to layer."""
+        """The attention of one layer; a kind may differ between layers."""
         return self
 
     @property
     def compares_segments(self) -> bool:
-        """True if it tells any number of segments apart, without a table."""
+        """True if it distinguishes any number of segments, without a table."""
         return False
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
@@ -39,7 +39,7 @@ class AttentionNode(Node):
         )
 
     def common_weights(self, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Weights that all layers use, by name, whoever shares the rest: none."""
+        """Weights that all layers use, independent of sharing: none."""
         return ()
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
@@ -66,7 +66,7 @@ class AttentionNode(Node):
 
 
 def query_key_value(w: op.Widths, call: op.Call) -> op.Operations:
-    """States to queries, keys and values: one product where all of them are of the same states."""
+    """Projections to queries, keys and values: one product if all three read the same states."""
     if not call.selects:
         return (op.Product(call.context, w.hidden, 3 * w.inner, maps=3),)
     return (

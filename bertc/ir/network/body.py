@@ -1,6 +1,6 @@
-"""The closed union of bodies: what a network computes its states with."""
+"""The closed union of bodies: the main part of a network, below its heads."""
 
 from bertc.ir.network.encoder import Encoder
 
 Body = Encoder
-"""The transformer is its one member."""
+"""The closed union of bodies; the transformer is its only member."""

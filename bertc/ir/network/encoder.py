@@ -1,4 +1,4 @@
-"""An encoder with every dimension known; it states its weights."""
+"""A transformer encoder with every dimension resolved, and its weight table."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
 
 
 def layer_of(name: str) -> int | None:
-    """The depth of a weight by its name: 0 for embeddings, i + 1 for layer i, None above them."""
+    """The depth of a weight by its name: 0 for embeddings, i + 1 for layer i, else None."""
     if found := _LAYER.search(name):
         return int(found[1]) + 1
     return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
@@ -43,14 +43,14 @@ def _table(name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Ini
 
 
 class Dropout(Node):
-    """Dropout rates in training. A bare number sets both."""
+    """Dropout rates in training; a bare number sets both ``hidden`` and ``attention``."""
 
     hidden: Probability = (
         0.1  # BERT config hidden_dropout_prob: embeddings and both residual branches
     )
     attention: Probability = 0.1  # BERT config attention_probs_dropout_prob
     ffn: Probability = 0.0  # after the activation (Transformer-XL, XLNet)
-    last: Probability = 0.0  # what the last layer gives (Transformer-XL, XLNet)
+    last: Probability = 0.0  # output of the last layer (Transformer-XL, XLNet)
     positional = ("hidden", "attention", "ffn", "last")
     bare_number = ("hidden", "attention")
 
@@ -66,10 +66,10 @@ class LayerWidths(Node):
 class Encoder(Node):
     """Token ids (batch, seq) to hidden states (batch, seq, hidden).
 
-    Each of ``languages`` has a vector in a table of its own (XLM).
-    ``attention_owner[l]`` and ``ffn_owner[l]`` name the layer whose weights layer l uses. In a
-    ``causal`` encoder a token attends to itself and those before it. ``two_streams``: it has the
-    vector of a query stream (XLNet 2.3).
+    ``languages`` have embeddings in a table of their own (XLM). ``attention_owner[l]`` and
+    ``ffn_owner[l]`` name the layer whose weights layer l uses. ``causal``: a token attends to
+    itself and earlier ones. ``two_streams``: there is an embedding for the query stream (XLNet
+    2.3).
     """
 
     vocab_size: Width
@@ -101,12 +101,12 @@ class Encoder(Node):
 
     @property
     def factorised(self) -> bool:
-        """True if the embedding tables are not as wide as the layers (ALBERT 3.1)."""
+        """True if the embedding width differs from the hidden width (ALBERT 3.1)."""
         return self.embedding != self.hidden
 
     @property
     def norms_embeddings(self) -> bool:
-        """True if the sum of the embeddings is normed."""
+        """True if the sum of the embeddings is normalised."""
         return self.norm.kind == "post" and self.norm.embeddings
 
     @property
@@ -116,7 +116,7 @@ class Encoder(Node):
 
     @property
     def kinds_of_segments(self) -> int:
-        """Number of segments of a row that it tells apart; 256 where any number can be compared."""
+        """Number of segments of a row that it distinguishes; 256 if any number can be compared."""
         return 256 if self.attention.compares_segments else self.segments
 
     @property
@@ -130,11 +130,11 @@ class Encoder(Node):
         return len({*self.attention_owner}) + len({*self.ffn_owner})
 
     def operations(self, call: op.Call) -> op.Forward:
-        """Those of one forward pass; of the last layer the states that the call asks for."""
+        """Operations of one forward pass; the last layer computes only the queries of ``call``."""
         return forward(self, call)
 
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
-        """Weights of parts, how often they are stored and applied; layers alike are one part."""
+        """Weights of each part, how often stored and used; equal layers are one part."""
         around = (self.pooler_weights(), self.common_weights(), self.final_weights())
         yield (*self.embedding_weights(), *(w for each in around for w in each)), 1, 1
         for owners, weights in (
@@ -149,17 +149,17 @@ class Encoder(Node):
                 yield weights(same[0]), len({*same}), len(same)
 
     def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
-        """Names of weights that no state depends on where pooler or query stream are not read."""
+        """Names of weights without a gradient, if the pooler or the query stream is not used."""
         pooler = () if pooled else ("pooler.weight", "pooler.bias")
         return pooler if query_stream else (*pooler, "embeddings.unseen")
 
     def is_below(self, name: str, layers: int) -> bool:
-        """Whether a weight is of the embeddings or of one of so many lowest layers."""
+        """True if a weight belongs to the embeddings or to the ``layers`` lowest layers."""
         layer = layer_of(name)
         return layer is not None and layer <= layers
 
     def embedding_weights(self) -> tuple[Weight, ...]:
-        """Tables, their norm, and the map to the hidden width where the two differ."""
+        """Tables, their norm, and the projection to the hidden width if the two differ."""
         width: tuple[Axis, int] = ("embedding", self.embedding)
         init, weights = self.initializer, list[Weight]()
         if isinstance(self.table, AdaptiveTable) and self.table.narrows:
@@ -183,7 +183,7 @@ class Encoder(Node):
         return tuple(weights)
 
     def widths(self, layer: int) -> Widths:
-        """The widths of one layer, with that of the residual stream."""
+        """The widths of one layer, hidden width included."""
         own = self.layers[layer]
         return Widths(self.hidden, own.heads, own.head_dim, own.ffn)
 
@@ -204,7 +204,7 @@ class Encoder(Node):
         )
 
     def common_weights(self) -> tuple[Weight, ...]:
-        """Weights that the attention of all layers uses, whoever shares the rest."""
+        """Weights that the attention of all layers uses, independent of sharing."""
         return self.attention.common_weights(self.widths(0), self.initializer)
 
     def pooler_weights(self) -> tuple[Weight, ...]:
@@ -215,15 +215,15 @@ class Encoder(Node):
         return affine("pooler", hidden, hidden, self.initializer, "pooler")
 
     def final_weights(self) -> tuple[Weight, ...]:
-        """The norm after the last layer, which only the pre-norm order needs."""
+        """The norm after the last layer, which only pre-norm has."""
         return self.norm_weights("norm") if self.norm.kind == "pre" else ()
 
     def norm_weights(self, name: str) -> tuple[Weight, ...]:
-        """Weights of a norm beside the residual stream, if it has any."""
+        """Weights of a norm over the hidden width, if it has any."""
         return self.norm.function.weights(name, "hidden", self.hidden)
 
     def head_weights(self, name: str) -> tuple[Weight, ...]:
-        """The weights of a head over the vocabulary, the tied table left out."""
+        """Weights of the vocabulary head, without the tied table."""
         if isinstance(self.head, AdaptiveHead):
             return self.head.weights(
                 name, self.hidden, self.vocab_size, self._adaptive, self.initializer
@@ -238,7 +238,7 @@ class Encoder(Node):
         )
 
     def head_operations(self, rows: int) -> op.Operations:
-        """The operations of the head over the vocabulary for ``rows`` states."""
+        """Operations of the vocabulary head on ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
             return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
         return self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
@@ -250,12 +250,12 @@ class Encoder(Node):
 
     @property
     def table_elements(self) -> int:
-        """Elements of the token tables."""
+        """Number of elements of the token tables."""
         clusters = self.table.clusters(self.vocab_size, self.embedding)
         return sum(cluster.size * cluster.width for cluster in clusters)
 
     def scores(self, rows: int) -> int:
-        """Scores that the head over the vocabulary makes of ``rows`` states."""
+        """Number of vocabulary scores for ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
             first, *rarer = self.table.clusters(self.vocab_size, self.embedding)
             judged = self.head.rows(self.vocab_size, self._adaptive, rows)

@@ -1,4 +1,4 @@
-"""Feed-forward kinds: their settings and weights; ``nn.ffn`` has their modules."""
+"""Feed-forward kinds with their settings, weights and operations; ``nn.ffn`` builds them."""
 
 from typing import Literal
 
@@ -17,7 +17,9 @@ class Mlp(Node):
 
     @property
     def setting(self) -> Activation:
-        """The value of the setting ``activation`` that ``feed_forward`` makes this of."""
+        """The value of the setting ``activation`` that stands for this node (see
+        ``feed_forward``).
+        """
         return self.activation
 
     @property
@@ -26,7 +28,7 @@ class Mlp(Node):
         return self.activation
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """The inner map (hidden -> ffn) and the outer map back."""
+        """The inner projection (hidden -> ffn) and the outer one back."""
         inner: tuple[Axis, int] = ("ffn", widths.ffn)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         return (
@@ -35,7 +37,9 @@ class Mlp(Node):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """One product in, one product out; some activations need their input for backward."""
+        """Two products with the activation between; some activations save their input for
+        backward.
+        """
         inner = call.states * widths.ffn
         by_result = self.activation in ("relu", "tanh")
         return (
@@ -51,5 +55,5 @@ Ffn = Mlp
 
 
 def feed_forward(setting: Activation) -> Ffn:
-    """The feed-forward part that the setting ``activation`` asks for."""
+    """The feed-forward node for a value of the setting ``activation``."""
     return Mlp(activation=setting)

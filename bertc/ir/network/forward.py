@@ -1,4 +1,4 @@
-"""The operations of an encoder's forward pass, put together from those of its parts."""
+"""Operations of an encoder's forward pass, assembled from those of its parts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,12 +8,12 @@ from bertc.ir import operation as op
 from bertc.ir.base import Weight
 from bertc.ir.network.attention_node import AttentionNode
 
-if TYPE_CHECKING:  # an encoder asks for its operations here
+if TYPE_CHECKING:  # an encoder imports this module
     from bertc.ir.network.encoder import Encoder, LayerWidths
 
 
 def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
-    """One forward pass; of the last layer the states that the call asks for."""
+    """One forward pass; the last layer computes only the queries of ``call``."""
     call = replace(call, causal=encoder.causal)
     depth = len(encoder.layers)
     calls = [call.of_all_states()] * (depth - 1) + [call]
@@ -38,7 +38,7 @@ def forward(encoder: "Encoder", call: op.Call) -> op.Forward:
 
 
 def _embedding(encoder: "Encoder", call: op.Call) -> op.Operations:
-    """Tables, norm, dropout, and the map to the hidden width."""
+    """Table lookups, norm, dropout, and the projection to the hidden width."""
     states, width, hidden = call.states, encoder.embedding, encoder.hidden
     tables = (encoder.positions.rows, encoder.segments, len(encoder.languages))
     return (
@@ -61,7 +61,7 @@ def _layer(
     if encoder.norm.kind == "post":
         norm = op.Norm(call.states, hidden, residual=True, dropout=rates.hidden > 0)
         return (*attention, norm), (*ffn, norm)
-    # Keys are normed too where they are not the queries: other states, or the first of them.
+    # With queries that are other states, or a subset, keys are normalised separately.
     keys = op.Norm(call.context, hidden, keeps_input=call.queries < call.keys)
     before = op.Norm(call.states, hidden)
     after = (
@@ -94,6 +94,6 @@ def _last(encoder: "Encoder", call: op.Call) -> op.Operations:
     return (
         *((op.Norm(call.states, hidden),) if encoder.norm.kind == "pre" else ()),
         *((op.Dropout(call.states, hidden),) if encoder.dropout.last else ()),
-        # The head that reads the pooler keeps its input.
+        # The head that reads the pooler saves its input.
         *((op.Product(pooled, hidden, hidden, keeps_rows=False),) if pooled else ()),
     )

@@ -1,4 +1,4 @@
-"""Where the tokens come from that stand in for others, for ``rtd`` to find (ELECTRA)."""
+"""Sources of replacement tokens for ``rtd`` (ELECTRA)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -12,30 +12,30 @@ Extent = Annotated[int, Field(ge=0, le=1_000_000)]
 
 @dataclass(frozen=True)
 class Tie:
-    """Weights that are another network's own: those whose names begin so, but for some."""
+    """Weights with the prefix ``weights``, except ``but``, that belong to another network."""
 
     network: str
     weights: str
     but: tuple[str, ...] = ()
 
     def covers(self, name: str) -> bool:
-        """Whether a weight is tied, by the name that both networks call it."""
+        """True if a weight is tied, by its name within either network."""
         return name.startswith(self.weights) and not name.startswith(self.but)
 
 
 class NoGenerator(Node):
-    """Nothing stands in for anything."""
+    """No replacements."""
 
     kind: Literal["none"] = "none"
 
 
 class GeneratorNetwork(Node):
-    """A masked language model draws them; it learns ``mlm`` (Clark et al. 2020, 3).
+    """A masked language model that samples replacements, trained by ``mlm`` (Clark et al. 2020, 3).
 
-    ``size`` is its width as a part of the encoder's. A width of 0 follows from the encoder, and a
-    pass fills it in; a depth of 0 is the encoder's, stage by stage. ``tie`` names what it shares
-    with the encoder: all embeddings with their norm, the token table alone, or nothing. All else of
-    it is as the encoder's.
+    ``size`` is its width as a fraction of the encoder's. A width of 0 is derived from the encoder
+    by a pass; a depth of 0 means the encoder's, stage by stage. ``tie`` names what it shares with
+    the encoder: all embeddings with their norm, the token table, or nothing. Its other settings are
+    the encoder's.
     """
 
     kind: Literal["network"] = "network"
@@ -50,7 +50,7 @@ class GeneratorNetwork(Node):
 
     @property
     def ties(self) -> tuple[Tie, ...]:
-        """The weights that it shares with the encoder."""
+        """The weights shared with the encoder."""
         match self.tie:
             case "embeddings":
                 return (Tie("encoder", "embeddings.", but=("embeddings.project.",)),)
@@ -61,13 +61,13 @@ class GeneratorNetwork(Node):
 
 
 class UnigramGenerator(Node):
-    """They are drawn as often as the training text has them."""
+    """Replacements sampled by token frequency in the training text."""
 
     kind: Literal["unigram"] = "unigram"
 
 
 class RandomGenerator(Node):
-    """They are any ordinary tokens, all as likely (configure_pretraining.py uniform_generator)."""
+    """Replacements uniform over ordinary tokens (configure_pretraining.py uniform_generator)."""
 
     kind: Literal["random"] = "random"
 

@@ -1,7 +1,7 @@
-"""What a run begins from, and how a network that is deeper than the one before begins from it.
+"""Initial weights of a run, and growth to a deeper network.
 
-A kind says for each layer of the new depth which layer of the old one it is a copy of; widths,
-embeddings and heads stay. Which tensors that are, sharing included, is for ``bertc.compress``.
+A kind maps each layer of the new depth to the layer it is copied from; widths, embeddings and heads
+are kept. ``bertc.compress`` derives the map of tensors, sharing included.
 """
 
 from typing import Annotated, Literal
@@ -12,9 +12,9 @@ from bertc.ir.base import Node
 
 
 class _Growth(Node):
-    """``moments``: the optimiser begins anew, or layers bring a copy of their moments along.
+    """Growth; ``moments``: reset the optimiser's moments, or copy them with the layers.
 
-    Either way its count of updates begins at 0, as StackingBERT's does: ``--reset-optimizer``, and
+    Either way the count of updates restarts at 0, as in StackingBERT: ``--reset-optimizer``, and
     double.py ``--double-optimizer``, which keeps moments and sets every step to 0.
     """
 
@@ -22,45 +22,45 @@ class _Growth(Node):
 
 
 class Stack(_Growth):
-    """A copy of the whole stack on top, and again until it is deep enough: l is l mod k."""
+    """Copies of the whole stack on top until it is deep enough: layer l from layer l mod k."""
 
     kind: Literal["stack"] = "stack"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The layer of ``before`` that a layer of ``after`` begins as (StackingBERT double.py)."""
+        """The layer of ``before`` that ``layer`` is copied from (StackingBERT double.py)."""
         return layer % before
 
 
 class Interleave(_Growth):
-    """Each layer followed by its copies, so that neighbours stay neighbours."""
+    """Copies of each layer next to it, so that order is kept."""
 
     kind: Literal["interleave"] = "interleave"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The layer of ``before`` in the same place between the first and the last."""
+        """The layer of ``before`` at the same relative depth."""
         return layer * before // after
 
 
 class Identity(_Growth):
-    """New layers on top that at first add nothing: their output maps are zero.
+    """New layers on top whose output projections are zero, so that they add nothing at first.
 
-    All else in them has its initial value. Exact with ``norm=pre`` alone.
+    Their other weights have initial values. Exact with ``norm=pre`` only.
     """
 
     kind: Literal["identity"] = "identity"
 
     def source(self, layer: int, before: int, after: int) -> int | None:
-        """The layer itself, None for a new one (StackingBERT identity.py)."""
+        """The layer itself; None for a new one (StackingBERT identity.py)."""
         return layer if layer < before else None
 
 
 class FromGenerator(_Growth):
-    """The encoder begins as its generator, which is of the same size (ELECTRA 3.2, two-stage)."""
+    """The encoder starts from its generator, of the same size (ELECTRA 3.2, two-stage)."""
 
     kind: Literal["generator"] = "generator"
 
     def source(self, layer: int, before: int, after: int) -> int:
-        """The layer itself, of the generator."""
+        """The same layer of the generator."""
         return layer
 
 
@@ -68,10 +68,9 @@ Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discrimi
 
 
 def parted(growth: Growth, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
-    """The first layer that shares weights which begin as another layer's than its own would.
+    """The first layer that would start from another layer than its owner does; None if none would.
 
-    ``before`` and ``after`` name the owners of a part in the old and in the new network. None: each
-    layer begins with the weights of the layer that it is a copy of.
+    ``before`` and ``after`` are the owner maps of a part in the old and the new network.
     """
 
     def begins_with(layer: int) -> int | None:
@@ -83,7 +82,7 @@ def parted(growth: Growth, before: tuple[int, ...], after: tuple[int, ...]) -> i
 
 
 class Drawn(Node):
-    """Initial values alone, which the seed decides."""
+    """Random initial values, determined by the seed."""
 
     kind: Literal["random"] = "random"
 
@@ -91,8 +90,8 @@ class Drawn(Node):
 class FromRun(Node):
     """The weights of an earlier run, of an imported model or of a Hugging Face folder.
 
-    The encoder's all have to fit, by name, sharing and shape; the pooler and heads are taken where
-    both have them. The optimiser begins anew.
+    All weights of the encoder must match by name, sharing and shape; pooler and heads are taken if
+    both have them. The optimiser starts anew.
     """
 
     kind: Literal["run"] = "run"

@@ -1,6 +1,6 @@
 """Heads over the vocabulary: scores of every token from hidden states.
 
-The table is the encoder's token table: n states of width h meet it in its own width e.
+The output table is the encoder's token table, of width e; states have width h.
 """
 
 from typing import Annotated, Literal
@@ -50,9 +50,9 @@ class TransformHead(Node):
 
 
 class LinearHead(Node):
-    """The tied table alone, with a bias or without (XLM, XLNet; GPT-2 has none).
+    """The tied table, with or without a bias (XLM, XLNet; GPT-2 has none).
 
-    Where the table is narrower than the states, a dense map comes first.
+    If the table is narrower than the states, a linear layer comes first.
     """
 
     kind: Literal["linear"] = "linear"
@@ -61,25 +61,26 @@ class LinearHead(Node):
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
-        """The map where the widths differ, and the bias over the vocabulary if there is one."""
+        """The linear layer if the widths differ, and the bias over the vocabulary if there is
+        one.
+        """
         narrow: tuple[Axis, int] = ("embedding", embedding)
         dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
         scores = (bias(name, ("vocab", vocab), "head"),)
         return (*(dense if embedding != hidden else ()), *(scores if self.bias else ()))
 
     def operations(self, hidden: int, embedding: int, vocab: int, rows: int) -> op.Operations:
-        """The projection onto the vocabulary, behind the map where there is one, and its loss."""
+        """The linear layer if there is one, the projection onto the vocabulary, and its loss."""
         dense = (op.Product(rows, hidden, embedding),) if embedding != hidden else ()
         scores = op.Product(rows, embedding, vocab)
         return (*dense, scores, op.VocabularyLoss(rows, vocab))
 
 
 class AdaptiveHead(Node):
-    """The most frequent tokens and the clusters of rarer ones compete; then those of each cluster
-    among themselves (Grave et al. 2017; Transformer-XL, ProjectedAdaptiveLogSoftmax).
+    """Softmax over frequent tokens and clusters, then within each cluster (Grave et al. 2017).
 
-    Tables are those that the tokens are read by, and so are the maps to the width of all clusters
-    but the first.
+    As in Transformer-XL (ProjectedAdaptiveLogSoftmax) its tables are the token tables, and so are
+    the projections to the widths of all clusters but the first.
     """
 
     kind: Literal["adaptive"] = "adaptive"
@@ -87,7 +88,9 @@ class AdaptiveHead(Node):
     def weights(
         self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn
     ) -> tuple[Weight, ...]:
-        """A bias for every token, a vector and a bias for every cluster, and the first map."""
+        """A bias for every token, a vector and a bias for every cluster, and the first
+        projection.
+        """
         first, *rarer = table.clusters(vocab, hidden)
         shape = (len(rarer), first.width)
         axes: tuple[Axis, Axis] = ("labels", "embedding")
@@ -103,12 +106,14 @@ class AdaptiveHead(Node):
         )
 
     def rows(self, vocab: int, table: AdaptiveTable, rows: int) -> tuple[int, ...]:
-        """Of so many states those that each rarer cluster judges: as many as Zipf's law says."""
+        """Expected number of the states that each rarer cluster scores, by Zipf's law."""
         rarer = table.clusters(vocab, 0)[1:]
         return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
 
     def operations(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> op.Operations:
-        """The first cluster for all states, each of the others for those whose token is in it."""
+        """The first cluster on all states, each other cluster on the states whose target it
+        holds.
+        """
         first, *rarer = table.clusters(vocab, hidden)
         judged = [(rows, first.width, first.size + len(rarer))]
         for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):

@@ -1,6 +1,6 @@
-"""Norms: where they stand, and what function they are.
+"""Norm placements and norm functions.
 
-Placement is a setting; it names the function of the layers, the embeddings and the heads.
+Placement is a setting; it names the norm function of layers, embeddings and heads.
 """
 
 from typing import Annotated, Literal
@@ -20,7 +20,7 @@ class LayerNorm(Node):
     affine: bool = True
 
     def weights(self, name: str, axis: Axis, width: int, part: Part = "norm") -> tuple[Weight, ...]:
-        """Scale and shift over ``width``, if it has them."""
+        """Scale and shift over ``width``, if affine."""
         if not self.affine:
             return ()
         return (
@@ -34,9 +34,9 @@ NormFunction = LayerNorm
 
 
 class PostNorm(Node):
-    """norm(x + f(x)), so that the last layer's output is normed already (BERT).
+    """norm(x + f(x)): the last layer's output is normalised already (BERT).
 
-    ``embeddings``: what the embeddings give is normed too; Transformer-XL and XLNet leave it.
+    ``embeddings``: the sum of the embeddings is normalised too; not in Transformer-XL and XLNet.
     """
 
     kind: Literal["post"] = "post"
@@ -51,14 +51,14 @@ class PostNorm(Node):
 
     @property
     def head_function(self) -> NormFunction:
-        """The norm within heads."""
+        """The norm in heads."""
         return self.function
 
 
 class PreNorm(Node):
-    """x + f(norm(x)), with one norm after the last layer (StackingBERT, Megatron BERT).
+    """x + f(norm(x)), with a norm after the last layer (StackingBERT, Megatron BERT).
 
-    Not ``affine``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
+    ``affine=False``: these norms have no scale and shift (StackingBERT, --no-normalize-affine).
     """
 
     kind: Literal["pre"] = "pre"
@@ -68,14 +68,14 @@ class PreNorm(Node):
 
     @property
     def function(self) -> NormFunction:
-        """The norm of layers, and after the last one."""
+        """The norm of the layers, and the one after them."""
         return LayerNorm(eps=self.eps, affine=self.affine)
 
     @property
     def head_function(self) -> NormFunction:
-        """The norm within heads, which has its scale and shift in any case."""
+        """The norm in heads, always affine."""
         return LayerNorm(eps=self.eps)
 
 
 Norm = Annotated[PostNorm | PreNorm, Field(discriminator="kind")]
-"""The closed union of placements."""
+"""The closed union of norm placements."""

@@ -1,4 +1,4 @@
-"""Position kinds: their settings and weights; ``nn.positions`` has their modules."""
+"""Position kinds with their settings and weights; ``nn.positions`` builds them."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from bertc.ir.base import Axis, Drawn, Node, Normal, Weight, Width
 
 
 class LearnedPositions(Node):
-    """One learned vector a position: ``rows`` of them, the first ``offset`` never read.
+    """A table of position embeddings: ``rows`` rows, of which the first ``offset`` are unused.
 
     RoBERTa has 514 rows with offset 2 (fairseq LearnedPositionalEmbedding, padding_idx + 1).
     """
@@ -20,7 +20,7 @@ class LearnedPositions(Node):
     bare_number = ("rows",)
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
-        """The table, drawn as ``initializer=normal(positions=...)`` says where it says so."""
+        """The table, initialised by ``initializer=normal(positions=...)`` if that is set."""
         axis, wide = width
         if isinstance(init, Normal) and init.positions:
             init = Normal(std=init.positions)
@@ -29,7 +29,7 @@ class LearnedPositions(Node):
 
     @property
     def room(self) -> int | None:
-        """The longest row that has a vector for each of its positions."""
+        """Maximum row length in tokens."""
         return self.rows - self.offset
 
 
@@ -37,37 +37,37 @@ class _Unlearned(Node):
     """Positions without weights, for rows of any length."""
 
     def weights(self, name: str, width: tuple[Axis, int], init: Drawn) -> tuple[Weight, ...]:
-        """None."""
+        """No weights."""
         return ()
 
     @property
     def rows(self) -> int:
-        """Rows of a position table: it has none."""
+        """Rows of the position table: 0."""
         return 0
 
     @property
     def offset(self) -> int:
-        """The first position."""
+        """The first position: 0."""
         return 0
 
     @property
     def room(self) -> int | None:
-        """The longest row: any."""
+        """Maximum row length: None, unlimited."""
         return None
 
 
 class SinusoidalPositions(_Unlearned):
-    """Sines, then cosines, of the place (Vaswani et al., 3.5): waves of 2 pi 10,000^(i / half).
+    """Sines, then cosines, of the position (Vaswani et al., 3.5): waves of 2 pi 10,000^(i / half).
 
-    The two stand side by side as in fairseq's SinusoidalPositionalEmbedding, where half - 1 divides
-    and the first place is 2.
+    Sines and cosines are concatenated as in fairseq's SinusoidalPositionalEmbedding, which divides
+    by half - 1 and starts at position 2.
     """
 
     kind: Literal["sinusoidal"] = "sinusoidal"
 
 
 class NoPositions(_Unlearned):
-    """No positions in the embeddings; attention may have some (Transformer-XL, XLNet)."""
+    """No position embeddings; attention may use distances (Transformer-XL, XLNet)."""
 
     kind: Literal["none"] = "none"
 

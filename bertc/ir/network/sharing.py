@@ -1,7 +1,7 @@
-"""Sharing of parameters across layers, as a map from a layer to the layer that owns its weights.
+"""Parameter sharing across layers: a map from each layer to the layer that owns its weights.
 
 A scheme is a class with ``owner(part, layer, depth)``; the norm after a part goes with the part.
-Nothing else in the project knows the schemes: they all read the owner maps.
+All other code reads only the owner maps.
 """
 
 from typing import Annotated, Literal
@@ -65,13 +65,13 @@ class ShareGroups(Node):
     positional = ("groups",)
 
     def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """First layer of the layer's group."""
+        """The first layer of the layer's group."""
         group = layer * self.groups // depth
         return -(-group * depth // self.groups)
 
 
 class ShareMap(Node):
-    """Owners written out, one a layer; ``ffn`` is as ``attention`` unless given."""
+    """Explicit owners, one per layer; ``ffn`` defaults to ``attention``."""
 
     kind: Literal["map"] = "map"
     attention: Owners
@@ -79,7 +79,7 @@ class ShareMap(Node):
     positional = ("attention", "ffn")
 
     def owner(self, part: SharedPart, layer: int, depth: int) -> int:
-        """The owner written for the layer."""
+        """The given owner of the layer."""
         return self.ffn[layer] if part == "ffn" and self.ffn else self.attention[layer]
 
 

@@ -1,4 +1,4 @@
-"""How token ids become vectors: the tables, and what the rarer tokens are spared."""
+"""Token embedding tables: one for all tokens, or narrower ones for rarer tokens."""
 
 import math
 from typing import Annotated, Literal, NamedTuple
@@ -12,7 +12,7 @@ EULER = 0.5772156649015329
 
 
 class Cluster(NamedTuple):
-    """The ids from ``low`` up to ``high``, and the width of their vectors."""
+    """Token ids from ``low`` up to ``high``, and the width of their embeddings."""
 
     low: int
     high: int
@@ -20,23 +20,25 @@ class Cluster(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many ids."""
+        """Number of ids."""
         return self.high - self.low
 
 
 class WholeTable(Node):
-    """One table for all tokens. ``scaled``: its vectors times sqrt(hidden) (Transformer-XL)."""
+    """One table for all tokens; ``scaled`` multiplies embeddings by sqrt(hidden)
+    (Transformer-XL).
+    """
 
     kind: Literal["whole"] = "whole"
     scaled: bool = False
 
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
-        """One."""
+        """A single cluster of all tokens."""
         return (Cluster(0, vocab, embedding),)
 
     @property
     def narrows(self) -> bool:
-        """Whether there is a table, and a map to the hidden width, for each cluster."""
+        """True if each cluster has its own table and projection to the hidden width."""
         return False
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
@@ -45,10 +47,11 @@ class WholeTable(Node):
 
 
 class AdaptiveTable(Node):
-    """Frequent tokens first: each of ``cutoffs`` begins a cluster whose vectors are ``div`` times
-    narrower, mapped to the hidden width (Baevski and Auli 2019, section 3).
+    """Clusters of tokens by frequency, rarer ones narrower (Baevski and Auli 2019, section 3).
 
-    With ``div=1`` all stand in one table, and the clusters serve the head alone.
+    Each of ``cutoffs`` starts a cluster whose embeddings are ``div`` times narrower than those of
+    the one before, projected to the hidden width. With ``div=1`` there is one table, and only the
+    head uses the clusters.
     """
 
     kind: Literal["adaptive"] = "adaptive"
@@ -59,7 +62,7 @@ class AdaptiveTable(Node):
     positional = ("cutoffs", "div")
 
     def clusters(self, vocab: int, embedding: int) -> tuple[Cluster, ...]:
-        """From the most frequent ids to the rarest."""
+        """Clusters from the most frequent ids to the rarest."""
         bounds = (0, *self.cutoffs, vocab)
         return tuple(
             Cluster(low, high, embedding // self.div**number)
@@ -68,13 +71,13 @@ class AdaptiveTable(Node):
 
     @property
     def narrows(self) -> bool:
-        """Whether there is a table, and a map to the hidden width, for each cluster."""
+        """True if each cluster has its own table and projection to the hidden width."""
         return self.div > 1
 
     def weights(
         self, vocab: int, embedding: int, hidden: int, init: Initializer
     ) -> tuple[Weight, ...]:
-        """A table and a map for each cluster, where they differ in width."""
+        """A table and a projection for each cluster, if widths differ."""
         found: list[Weight] = []
         for number, (low, high, width) in enumerate(self.clusters(vocab, embedding)):
             name = f"embeddings.token.{number}"
@@ -87,15 +90,15 @@ class AdaptiveTable(Node):
     def narrow_map(
         self, name: str, hidden: int, width: int, part: Literal["embeddings", "head"]
     ) -> Weight:
-        """Between vectors of a cluster and the hidden width."""
+        """The projection between a cluster's width and the hidden width."""
         axes: tuple[Axis, Axis] = ("hidden", "embedding")
         init = Normal(std=self.maps_std)
         return Weight(f"{name}.weight", (hidden, width), axes, init, part, "matrix")
 
     def operations(self, vocab: int, embedding: int, hidden: int, tokens: int) -> op.Operations:
-        """Every table and map for every token: shapes stay the same, and narrow maps cost little.
+        """Every table and projection on every token, which keeps shapes static at little cost.
 
-        So all of them have kept their input, and their results are added up.
+        So all of them save their input, and their results are summed.
         """
         clusters = self.clusters(vocab, embedding)
         if not self.narrows:
@@ -112,7 +115,7 @@ TokenTable = Annotated[WholeTable | AdaptiveTable, Field(discriminator="kind")]
 
 
 def share_by_zipf(cluster: Cluster, vocab: int) -> float:
-    """The part of a text that a cluster makes up, if the r-th word is 1 / r as frequent."""
+    """The fraction of text in a cluster, if the r-th most frequent word has frequency 1 / r."""
     return (_harmonic(cluster.high) - _harmonic(cluster.low)) / _harmonic(vocab)
 
 

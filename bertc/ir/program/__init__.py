@@ -1,1 +1,1 @@
-"""Programs: as written, as settings, resolved, and as a weight table."""
+"""Programs: as written, with complete settings, resolved, and as a weight table."""

@@ -1,4 +1,4 @@
-"""A program with every setting: typed values, and where each came from."""
+"""A program with all settings set: typed values, with the origin of each."""
 
 from collections.abc import Mapping
 
@@ -10,47 +10,47 @@ from bertc.ir.program.written import Origin, Program
 
 
 class CompleteSettings(Settings):
-    """All settings as they hold in one place: a run, or one of its stages.
+    """All settings that apply in one place: a run, or one of its stages.
 
-    ``origins`` has an entry for each of them. Values were checked where they were read, so these
-    are constructed without checking them again.
+    ``origins`` has an entry for each. Values were validated when read, so these objects are
+    constructed without validation.
     """
 
     name: str
     origins: Mapping[str, Origin]
 
     def span(self, setting: str) -> Span | None:
-        """Where a setting was written, if it was."""
+        """The span of a setting in its text, if written."""
         return self.origins[setting].span
 
 
 class StageSettings(CompleteSettings):
-    """The settings of one stage, those of the run where it has none of its own.
+    """The settings of one stage, completed from those of the run.
 
-    ``own`` has the origins of those it has. ``format`` follows from the stage's own objective
-    unless it is written.
+    ``own`` has the origins of settings written in the stage. Unless written, ``format`` is derived
+    from the stage's own objective.
     """
 
     own: Mapping[str, Origin]
 
     @property
     def begins_told(self) -> bool:
-        """Whether the encoder begins the stage as its generator."""
+        """True if the encoder starts the stage from its generator."""
         return "grow" in self.own and isinstance(self.grow, FromGenerator)
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Tokens of the parts of a row, each of which has an order of its own."""
+        """Token counts of the parts of a row; plm permutes each part by itself."""
         return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
 
     @property
     def translates(self) -> bool:
-        """Whether some rows are sentences and their translations."""
+        """True if some rows are translation pairs."""
         return any(term.objective.translations for term in self.objective)
 
 
 class Complete(CompleteSettings):
-    """A program that leaves no setting open; ``program`` is the same one as it is printed."""
+    """A program with every setting; ``program`` is the same one in printable form."""
 
     stages: tuple[StageSettings, ...]
     program: Program
@@ -62,5 +62,5 @@ class Complete(CompleteSettings):
 
     @property
     def longest_seq(self) -> int:
-        """Tokens of the longest row of any stage."""
+        """Length in tokens of the longest row of any stage."""
         return max(stage.seq for stage in self.stages)

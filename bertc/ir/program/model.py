@@ -1,4 +1,4 @@
-"""The weight table of a whole model, and the views of it by what its networks are for."""
+"""The weight table of a whole model, and subsets of it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from bertc.ir.program.resolved import Resolved, Stage
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
-    """Weights of the heads of all objectives, each once however many stages use it."""
+    """Weights of the heads of all objectives, each once, even if several stages use it."""
     found = {
         weight.name: weight  # terms may share a head
         for term in resolved.terms()
@@ -18,9 +18,9 @@ def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 
 def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
-    """The weight table of the whole model: its networks by name, tied weights once, and ``heads.``.
+    """Weight table of the model: networks by name, tied weights once, then ``heads.``.
 
-    Depth is in the names: ``embeddings``, ``attention.3``, ``ffn.3``, heads last.
+    Names contain the depth: ``embeddings``, ``attention.3``, ``ffn.3``; heads come last.
     """
     table = [w for each in resolved.allocated for w in _named(each.name, each.own_weights())]
     table += _named("heads", head_weights(resolved))
@@ -32,7 +32,7 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
 
 def trained_names(stage: Stage) -> set[str]:
-    """The weights that a stage has a gradient for."""
+    """Names of the weights with a gradient in a stage."""
     found = set()
     for network in stage.networks():
         body, freeze = network.body, stage.freeze if network.role == "trained" else 0

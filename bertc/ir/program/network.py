@@ -1,4 +1,4 @@
-"""A network of a stage: its body, its role, what it shares, and what it is at work for."""
+"""A network of a stage: body, role, ties, and the terms it learns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from bertc.ir.network.generator import Tie
 from bertc.ir.terms.node import RowShape
 
 MAIN = "encoder"
-"""The network that a run is about."""
+"""The name of the main network, which is trained, exported and returned."""
 
 Role = Literal["trained", "sampled"]
-"""A network is trained for what it becomes, or for the guesses that others read."""
+"""``trained`` for itself, or ``sampled``: trained for its guesses, which other networks read."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A network of a stage; weights in ``ties`` are another network's own.
+    """A network of a stage; weights in ``ties`` belong to another network.
 
-    All else is of a network at work, whose rows have the shape ``rows``. ``terms`` are those it
-    learns; without any it is used as it is. ``scored`` has one objective for each head that is run,
-    the widest of those that share it, in the order of what they read. ``asked`` is the number of
-    states a row that are read, None if they are no fewer than there are. ``unseen`` tokens of a row
-    have a second state. ``ways`` is 2 where rows are read in both directions. Before its rows stand
-    ``memory`` positions of those before.
+    The other fields apply while it is in use on rows of shape ``rows``. ``terms`` are those it
+    learns; without any it is not trained. ``scored`` has one objective per head, the widest of
+    those that share it, in the order of the states they read. ``asked`` is the number of states per
+    row that are read, None for all. ``unseen`` is the number of query-stream states per row.
+    ``ways`` is 2 if some rows are reversed. ``memory`` is the number of cached positions before
+    each row.
     """
 
     name: str
@@ -43,31 +43,31 @@ class Network:
     memory: int = 0
 
     def owner(self, name: str) -> str:
-        """The name of the network that a weight of its body belongs to."""
+        """The name of the network that owns a weight of this body."""
         return next((tie.network for tie in self.ties if tie.covers(name)), self.name)
 
     def own_weights(self) -> tuple[Weight, ...]:
-        """The weights of its body, as that names them, but for tied ones."""
+        """The weights of its body, without tied ones."""
         return tuple(w for w in self.body.weights() if self.owner(w.name) == self.name)
 
     @property
     def pooled(self) -> bool:
-        """Whether a term reads the pooled first token."""
+        """True if a term reads the pooled first token."""
         return any(term.objective.pooled for term in self.terms)
 
     def head_operations(self, examples: int) -> op.Operations:
-        """Those of its heads over so many examples."""
+        """Operations of its heads on ``examples`` examples."""
         each = (one.operations(self.body, self.rows, examples) for one in self.scored)
         return tuple(operation for operations in each for operation in operations)
 
     @property
     def vocabulary_heads(self) -> int:
-        """Heads that learn to score every token of the vocabulary."""
+        """Number of heads that project onto the token table."""
         return sum(one.scored == "tokens" for one in self.scored) if self.terms else 0
 
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
-    """The widest objective of each head, in the order of what they read of a row."""
+    """The widest objective of each head, in the order of the states they read."""
     widest: dict[str, Objective] = {}
     for one in objectives:
         other = widest.get(one.head_name)

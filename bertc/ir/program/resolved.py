@@ -1,4 +1,4 @@
-"""A checked program with nothing left open: the value that estimate, build and train start from."""
+"""A resolved program: the starting point of estimate, build and train."""
 
 import hashlib
 import json
@@ -23,31 +23,29 @@ from bertc.ir.terms.node import Pairs, RowShape, TermNode
 from bertc.ir.vocabulary import Vocabulary
 
 PACKED_AT_LEAST = 8
-"""Tokens an example of a packed row takes up at least, on average."""
+"""Minimum mean number of tokens per example in packed rows."""
 SHORTEST = 3
-"""Tokens of the shortest example that shares a row: its specials and one token."""
+"""Length of the shortest example in a packed row: special tokens and one token."""
 
 
 def batches_at_once(tokens: int, device: str) -> int:
-    """Batches of so many tokens of text, padding included, that are fetched and corrupted together.
+    """Number of batches, of ``tokens`` tokens each, that are fetched and corrupted in one call.
 
-    A call takes the same time for few rows as for many, and the thread that fetches ahead and the
-    one that trains change places less often. On a CPU they are few enough to weigh little beside a
-    small model; on a GPU they keep it busy for longer than it takes to ask.
+    A call takes as long for few rows as for many. On a CPU they stay small in memory beside a small
+    model; on a GPU they keep it busy for longer than the call.
     """
     return max(1, (1 << 16 if device == "cpu" else 1 << 18) // tokens)
 
 
 class Stage(Node):
-    """One phase of a run and the networks it trains. ``first_step`` counts from the run's start.
+    """One phase of a run and the networks it trains; ``first_step`` counts from the run's start.
 
     ``encoder`` and ``generator`` are the bodies of its networks, which ``allocated`` lists with
-    their roles. ``replacements`` says what draws the tokens that stand in for others.
+    their roles. ``replacements`` is the source of replaced tokens.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
-    whole run unless the stage brings an optimiser of its own. With ``grow`` its network begins from
-    another one: that of the stage before, or for the first stage that of the run's ``init``. The
-    optimiser's updates are counted from ``counted_from``.
+    whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
+    ``counted_from``. With ``grow`` the network grows from the stage before, or from ``init``.
     """
 
     name: str
@@ -79,7 +77,7 @@ class Stage(Node):
 
     @property
     def layers(self) -> int:
-        """How deep its network is."""
+        """Number of layers of its main network."""
         return self.encoder.depth
 
     @property
@@ -89,83 +87,83 @@ class Stage(Node):
 
     @property
     def tasks(self) -> tuple[AnyTask, ...]:
-        """What it is fine-tuned for; none while text alone is learned from."""
+        """Its tasks; empty for a stage of text."""
         return tuple(t.objective for t in self.objective if isinstance(t.objective, Task))
 
     @property
     def rows_an_example(self) -> int:
-        """Choices are read in a row each."""
+        """Rows per example: one per choice, else 1."""
         answers = [task.answer for task in self.tasks]
         return max((1, *(each.most for each in answers if isinstance(each, Choice))))
 
     @property
     def texts(self) -> int:
-        """The most examples that one row holds."""
+        """Maximum number of examples per row."""
         return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Tokens of the parts of a row: it goes on after the first, and no part sees the next."""
+        """Token counts of the parts of a row; the next batch continues after the first part."""
         return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
 
     @property
     def ways(self) -> int:
-        """Directions in which rows are read."""
+        """Number of reading directions of rows, 1 or 2."""
         return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
 
     @property
     def row(self) -> RowShape:
-        """The shape of its rows, as terms are asked about it."""
+        """The shape of its rows, as terms need it."""
         return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
 
     def masked_terms(self) -> tuple[Mlm | Tlm, ...]:
-        """The maskings that choose tokens to predict or replace, each in rows of its own."""
+        """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
         own = tuple(masks for one in objectives if (masks := one.masks))
         return own or tuple(masks for one in objectives if (masks := one.masks_alone))
 
     @property
     def translates(self) -> bool:
-        """Whether some rows are sentences and their translations."""
+        """True if some rows are translation pairs."""
         return any(term.objective.translations for term in self.objective)
 
     def remembers(self, step: int) -> bool:
-        """Whether the rows of step ``step`` of the run go on from a memory of earlier steps."""
+        """True if the rows of the run's step ``step`` have a memory of earlier steps."""
         return bool(self.memory) and self.first_step < step < self.first_step + self.steps
 
     def predictions(self) -> int:
-        """Positions a row whose token is predicted or replaced; 0 if there are none."""
+        """Positions per row that are predicted or replaced; 0 if there are none."""
         own = [term.objective.predictions(self.seq) for term in self.objective]
         return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
 
     def unseen(self) -> int:
-        """Second states of a row, which see all but their own token."""
+        """Query-stream states per row."""
         return sum(term.objective.query_states(self.seq) for term in self.objective)
 
     @property
     def allocated(self) -> tuple[Network, ...]:
-        """All its networks, the one that the run is about first."""
+        """All its networks, the main one first."""
         found = [Network(MAIN, self.encoder, "trained")]
         if self.generator is not None and isinstance(self.replacements, GeneratorNetwork):
             found.append(Network("generator", self.generator, "sampled", self.replacements.ties))
         return tuple(found)
 
     def network(self, name: str) -> Network:
-        """The network of that name."""
+        """The network of this name."""
         return next(each for each in self.allocated if each.name == name)
 
     @property
     def sampled(self) -> Network | None:
-        """The network whose guesses stand in for tokens, if one does."""
+        """The network that samples replacements, if there is one."""
         return next((each for each in self.allocated if each.role == "sampled"), None)
 
     def learner(self, objective: TermNode) -> Network:
-        """The network that learns an objective: what is masked is learned by the sampled one."""
+        """The network that learns an objective: the sampled one for masked terms."""
         main, *_ = self.allocated
         return (self.sampled or main) if objective.predicts_masked else main
 
     def networks(self) -> tuple[Network, ...]:
-        """Those at work, in the order in which they read: each what those before it made."""
+        """Networks in use, in the order of their forward passes."""
         judged = any(term.objective.judges_guesses for term in self.objective)
         found = []
         for network in sorted(self.allocated, key=lambda each: each.role != "sampled"):
@@ -191,7 +189,7 @@ class Stage(Node):
         return tuple(found)
 
     def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
-        """States of a row that these read; None: no fewer than there are."""
+        """Number of states per row that these objectives read; None: all."""
         each = [one.outputs(self.row) for one in scored]
         few = [number for number in each if number is not None]
         if len(few) < len(each):
@@ -201,19 +199,19 @@ class Stage(Node):
 
 
 HfLayout = Literal["auto", "electra"]
-"""A Hugging Face layout for a network that several can say; auto: BERT's."""
+"""The Hugging Face layout of a network that fits several; auto: BERT's."""
 
 
 def layout_of(recipe: Family) -> HfLayout:
-    """Layout of networks that are tuned with a recipe."""
+    """The layout of networks fine-tuned with a recipe."""
     return "electra" if recipe == "electra" else "auto"
 
 
 class Run(Node):
-    """Settings of a run as a whole.
+    """Settings of a whole run.
 
-    A dump leaves ``layout`` out where it follows from ``recipe``: programs written before it was a
-    setting read back the same and keep their fingerprints.
+    A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
+    a setting read back unchanged and keep their fingerprints.
     """
 
     seed: int
@@ -244,7 +242,7 @@ class Run(Node):
 class Resolved(Node):
     """A program after all passes.
 
-    ``origins`` says where each setting came from; it is no part of the fingerprint.
+    ``origins`` has the origin of each setting; it is not part of the fingerprint.
     """
 
     name: str
@@ -256,12 +254,12 @@ class Resolved(Node):
 
     @property
     def encoder(self) -> Body:
-        """The body of the network that the run is about, as the last stage leaves it."""
+        """The body of the main network after the last stage."""
         return self.stages[-1].encoder
 
     @property
     def allocated(self) -> tuple[Network, ...]:
-        """All networks, as the last stage leaves them."""
+        """All networks after the last stage."""
         return self.stages[-1].allocated
 
     @property
@@ -270,7 +268,7 @@ class Resolved(Node):
         return sum(stage.steps for stage in self.stages)
 
     def terms(self) -> tuple[Term, ...]:
-        """One term for each name that any stage trains, in the order met."""
+        """One term for each name trained in any stage, in order of appearance."""
         first: dict[str, Term] = {}
         for stage in self.stages:
             for term in stage.objective:
@@ -278,23 +276,25 @@ class Resolved(Node):
         return tuple(first.values())
 
     def stage_at(self, step: int) -> Stage:
-        """The stage that step ``step`` (from 0) belongs to; the last one after the end."""
+        """The stage of step ``step`` (from 0); the last one for later steps."""
         for stage in self.stages:
             if step < stage.first_step + stage.steps:
                 return stage
         return self.stages[-1]
 
     def trained_at(self, step: int) -> Stage:
-        """The stage whose network a run holds after ``step`` steps, until the next one begins."""
+        """The stage whose network the run has after ``step`` steps, before the next stage
+        starts.
+        """
         return self.stage_at(max(0, step - 1))
 
     def as_in(self, network: Stage) -> "Resolved":
-        """The program as if every stage trained the networks of one of them."""
+        """The program as if every stage trained the networks of ``network``."""
         networks = {"encoder": network.encoder, "generator": network.generator}
         stages = (stage.model_copy(update={**networks, "grow": None}) for stage in self.stages)
         return self.model_copy(update={"stages": tuple(stages)})
 
     def fingerprint(self) -> str:
-        """sha256 of everything that decides what is computed; names and origins do not."""
+        """sha256 of everything that affects the computation; names and origins do not."""
         text = json.dumps(self.model_dump(mode="json", exclude={"name", "origins"}), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Every setting a spec may have, once: its type, bounds, alias, default and the default's source.
+"""Every setting of a spec: type, bounds, alias, default, and the source of that default.
 
-A setting with a default here takes it when a spec is silent. One made with ``derived`` has no
-constant default: the dimensions pass computes it from others, as its text says.
+A setting declared with ``default`` has that constant unless written. One declared with ``derived``
+is computed from others by a pass, as its rule says.
 """
 
 from typing import Annotated, Any, Literal
@@ -34,13 +34,13 @@ Positive = Annotated[int, Field(ge=1, le=10**12)]
 
 
 def default(value: object, source: str, doc: str, alias: str = "") -> Any:
-    """A setting with a constant default and where that default comes from."""
+    """A setting with a constant default and the source of it."""
     extra: dict[str, Any] = {"source": source, "alias": alias}
     return Field(default=value, description=doc, json_schema_extra=extra)
 
 
 def derived(rule: str, doc: str, alias: str = "") -> Any:
-    """A setting computed from others when a spec is silent; ``rule`` says how."""
+    """A setting computed from others unless written; ``rule`` describes how."""
     return Field(description=doc, json_schema_extra={"source": rule, "alias": alias})
 
 
@@ -189,7 +189,7 @@ STAGE_SETTINGS = (
 
 
 def aliases() -> dict[str, str]:
-    """The papers' letters and the settings they stand for, ``{"L": "layers", ...}``."""
+    """The papers' letters and the settings that they abbreviate, ``{"L": "layers", ...}``."""
     return {
         str(extra["alias"]): name
         for name, field in Settings.model_fields.items()
@@ -198,7 +198,7 @@ def aliases() -> dict[str, str]:
 
 
 def default_source(setting: str) -> str:
-    """Where the default of a setting comes from, or how it is derived."""
+    """The source of a setting's default, or the rule it is derived by."""
     extra = Settings.model_fields[setting].json_schema_extra
     assert isinstance(extra, dict), f"setting {setting} states no source"
     return str(extra["source"])

@@ -1,4 +1,4 @@
-"""A spec as written: typed values by setting, each with where it came from."""
+"""A spec as written: typed values by setting, each with its origin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,10 @@ OriginKind = Literal["written", "extends", "set", "default", "derived"]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: a place in a text, or the source of a default.
+    """The origin of a value: a span of text, or the source of a default.
 
-    ``parts`` maps the address of a piece of the value (as pydantic's ``loc``) to its own span, for
-    messages that point at one argument. Two origins never make two values differ.
+    ``parts`` maps the path of a part of the value (pydantic's ``loc``) to its span, for messages
+    about one argument. Origins do not take part in comparisons.
     """
 
     kind: OriginKind
@@ -43,9 +43,9 @@ class StageGiven:
 
 @dataclass(frozen=True)
 class Program:
-    """What a spec says, setting by setting; passes turn it into a ``Resolved``.
+    """A spec, setting by setting; passes turn it into a ``Resolved``.
 
-    ``base`` is the program named by ``extends``, already read; the first pass merges it in.
+    ``base`` is the program named by ``extends``, already read; the first pass merges it.
     """
 
     name: str
@@ -61,6 +61,6 @@ class Program:
         return replace(self, settings={**self.settings, **new})
 
     def span(self, setting: str) -> Span | None:
-        """Where a setting was written, if it was."""
+        """The span of a setting in its text, if written."""
         given = self.settings.get(setting)
         return given.origin.span if given else None

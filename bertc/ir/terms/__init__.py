@@ -1,1 +1,1 @@
-"""The terms of an objective without torch: a file each, which states everything but tensors."""
+"""Terms of an objective without torch, one file each."""

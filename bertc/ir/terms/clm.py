@@ -6,9 +6,9 @@ from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape
 
 
 class Clm(LanguageModel):
-    """Predict every next token, from it and those before (Transformer-XL, section 3; GPT).
+    """Predict every next token from itself and earlier ones (Transformer-XL, section 3; GPT).
 
-    An encoder that learns this is causal, when it is used too.
+    An encoder trained with clm is causal, in use too.
     """
 
     kind: Literal["clm"] = "clm"
@@ -16,7 +16,7 @@ class Clm(LanguageModel):
     fills = "end"
 
     def predictions(self, seq: int) -> int:
-        """Predicted positions a row: all."""
+        """Number of predictions per row: all positions."""
         return seq
 
     def outputs(self, rows: RowShape) -> int | None:
@@ -24,5 +24,5 @@ class Clm(LanguageModel):
         return None
 
     def target_bytes(self, rows: RowShape) -> int:
-        """The next token of each, and whether it counts."""
+        """The next token of each position, and its weight."""
         return rows.seq * (LONG + FP32)

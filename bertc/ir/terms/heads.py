@@ -1,7 +1,7 @@
-"""The heads of terms: layers between the states of a network and scores, as weights and operations.
+"""Heads of terms: weights and operations between the states of a network and scores.
 
-``nn/heads.py`` has a module for each; ``rows`` are the states that a head reads, of all
-``examples`` together.
+``nn/heads.py`` has a module for each. ``rows`` is the number of states that a head reads, summed
+over ``examples``.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from bertc.ir.network.ffn import Activation
 
 @dataclass(frozen=True)
 class VocabularyHead:
-    """Scores of every token, by the kind of head that the encoder has (``ir/network/head.py``)."""
+    """Scores over the vocabulary, by the encoder's kind of head (``ir/network/head.py``)."""
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """As the encoder's head states them; the tied table is left out."""
+        """Weights of the encoder's kind of head, without the tied table."""
         return encoder.head_weights(name)
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """The head over ``rows`` states."""
+        """Operations of the head on ``rows`` states."""
         return encoder.head_operations(rows)
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """One linear map (hidden -> labels)."""
+    """One linear layer (hidden -> labels)."""
 
     labels: int
 
@@ -37,14 +37,14 @@ class Classifier:
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """One product, and log-probabilities."""
+        """One product, and log probabilities."""
         scores = rows * self.labels
         return (op.Product(rows, encoder.hidden, self.labels), op.Loss(scores, kept=scores))
 
 
 @dataclass(frozen=True)
 class BoundaryHead:
-    """Scores of tokens from two states and a place between them (SpanBERT 3.2)."""
+    """Scores of tokens from two boundary states and a position between them (SpanBERT 3.2)."""
 
     max_targets: int
     position_dim: int
@@ -84,7 +84,9 @@ class BoundaryHead:
 
 @dataclass(frozen=True)
 class DetectorHead:
-    """A dense layer and one score (ELECTRA run_pretraining.py _get_discriminator_output)."""
+    """A dense layer and one score per token (ELECTRA run_pretraining.py
+    _get_discriminator_output).
+    """
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """Two matrices, each with a bias."""
@@ -95,7 +97,7 @@ class DetectorHead:
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """Two products of states that the network keeps, and the parts of a loss."""
+        """Two products of states that the network saves, and the loss."""
         hidden = encoder.hidden
         return (
             op.Product(rows, hidden, hidden, keeps_rows=False),
@@ -107,9 +109,9 @@ class DetectorHead:
 
 @dataclass(frozen=True)
 class ConditionedSpanHead:
-    """Ends scored for given beginnings, and perhaps whether there is an answer (``Conditioned``).
+    """End scores given a start, and optionally answerability (see ``Conditioned``).
 
-    ``units`` is 0 where they are as many as the encoder has.
+    ``units`` is the inner width, 0: the encoder's hidden width.
     """
 
     units: int
@@ -118,11 +120,11 @@ class ConditionedSpanHead:
     answered: bool
 
     def inner(self, encoder: Body) -> int:
-        """The units between the states and a score."""
+        """The inner width."""
         return self.units or encoder.hidden
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
-        """A map for beginnings, two layers for ends, two for whether there is an answer."""
+        """A layer for starts, two for ends, two for answerability."""
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         inner: tuple[Axis, int] = ("feature" if self.units else "hidden", self.inner(encoder))
         both: tuple[Axis, int] = ("feature", 2 * encoder.hidden)
@@ -140,7 +142,7 @@ class ConditionedSpanHead:
         )
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
-        """One beginning an example; whether there is an answer is scored once an example."""
+        """Operations with one start per example, and one answerability score per example."""
         hidden, width = encoder.hidden, self.inner(encoder)
         answered = (
             op.Product(examples, 2 * hidden, width),
@@ -149,7 +151,7 @@ class ConditionedSpanHead:
         )
         return (
             op.Product(rows, hidden, 1),
-            # The states and their beginning are mapped one by one, and then added.
+            # States and start are projected separately, then added.
             op.Product(rows, 2 * hidden, width, keeps_rows=False),
             op.Pointwise(self.activation, rows * width, kept=2 * rows * width),
             *((op.Norm(rows, width),) if self.normed else ()),

@@ -1,4 +1,4 @@
-"""Masked language modelling, of text (``mlm``) and of translations (``tlm``)."""
+"""Masked language modelling of text (``mlm``) and of translations (``tlm``)."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -10,7 +10,7 @@ from bertc.ir.terms.node import LONG, LanguageModel, RowShape
 
 
 class Masked(LanguageModel):
-    """Hide tokens of the input and predict them.
+    """Mask tokens of the input and predict them.
 
     At most ``predictions(seq)`` positions of a row are predicted, so shapes are static.
     """
@@ -24,8 +24,8 @@ class Masked(LanguageModel):
     count: Literal["nearest", "up", "stochastic"] = "nearest"  # BERT: int(round(len * p))
     mask_specials: bool = False  # true: [CLS] and [SEP] are candidates and count (fairseq RoBERTa)
     distinct: bool = True  # false: a token may be drawn again and counts again (ELECTRA)
-    max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p asks for
-    # Tokens are drawn with weight (how often they stand in the text)^-rare (XLM --sample_alpha,
+    max_predictions: Annotated[int, Field(ge=0, le=100_000)] = 0  # 0: as many as p gives
+    # Tokens are drawn with weight (frequency in the text)^-rare (XLM --sample_alpha,
     # DistilBERT --mlm_smoothing; both released with 0 and 0.7).
     rare: Annotated[float, Field(ge=0, le=2)] = 0.0
     positional = ("p", "unit")
@@ -36,24 +36,24 @@ class Masked(LanguageModel):
     @model_validator(mode="after")
     def _rare_tokens(self) -> Self:
         if self.rare and not isinstance(self.unit, TokenUnit):
-            raise ValueError(f"rare weighs single tokens, and unit is {self.unit.kind}")
+            raise ValueError(f"rare needs unit=token, not unit={self.unit.kind}")
         return self
 
     @model_validator(mode="after")
     def _draws_tokens(self) -> Self:
         if not self.distinct and not isinstance(self.unit, TokenUnit):
-            raise ValueError(f"distinct=false draws single tokens, and unit={self.unit.kind}")
+            raise ValueError(f"distinct=false needs unit=token, not unit={self.unit.kind}")
         if not self.distinct and self.rare:
-            raise ValueError("distinct=false draws all tokens alike, and rare weighs them")
+            raise ValueError("distinct=false and rare exclude each other")
         return self
 
     @property
     def head_name(self) -> str:
-        """``mlm``, whichever term hides the tokens."""
+        """``mlm``, for all terms that mask tokens."""
         return "mlm"
 
     def predictions(self, seq: int) -> int:
-        """Predicted positions a row, the K of the (batch, K) tensors."""
+        """Predictions per row, the K of the (batch, K) tensors."""
         wanted = max(1, math.ceil(self.p * seq))
         return min(wanted, self.max_predictions) if self.max_predictions else wanted
 
@@ -63,21 +63,21 @@ class Masked(LanguageModel):
 
 
 class Mlm(Masked):
-    """Predict tokens hidden from the input (BERT 3.1), in rows of one language."""
+    """Predict masked tokens (BERT 3.1) in monolingual rows."""
 
     kind: Literal["mlm"] = "mlm"
     shorthand = "unit"
 
     @property
     def masks(self) -> "Mlm":
-        """Its own."""
+        """The term itself."""
         return self
 
 
 class Tlm(Masked):
-    """Predict tokens hidden from a sentence and its translation (XLM 3.3), by mlm's head.
+    """Predict masked tokens of a sentence and its translation (XLM 3.3), with mlm's head.
 
-    Rows are ``pairs``. Positions of the translation begin again at 0.
+    Rows are ``pairs``. Positions restart at 0 in the translation.
     """
 
     kind: Literal["tlm"] = "tlm"
@@ -85,5 +85,5 @@ class Tlm(Masked):
 
     @property
     def masks(self) -> "Tlm":
-        """Its own."""
+        """The term itself."""
         return self

@@ -1,4 +1,4 @@
-"""How tokens are hidden: units that are drawn, what stands in their place, how often anew."""
+"""Masking: units, replacements, and how often masks are redrawn."""
 
 from typing import Annotated, Literal
 
@@ -8,19 +8,19 @@ from bertc.ir.base import Node
 
 
 class TokenUnit(Node):
-    """Single tokens are drawn (BERT 3.1)."""
+    """Single tokens (BERT 3.1)."""
 
     kind: Literal["token"] = "token"
 
 
 class WordUnit(Node):
-    """Whole words are drawn (BERT create_pretraining_data.py --do_whole_word_mask)."""
+    """Whole words (BERT create_pretraining_data.py --do_whole_word_mask)."""
 
     kind: Literal["word"] = "word"
 
 
 class NgramUnit(Node):
-    """Runs of 1..max whole words, P(n) proportional to 1/n (ALBERT 4.1)."""
+    """Runs of 1 to ``max`` whole words, P(n) proportional to 1/n (ALBERT 4.1)."""
 
     kind: Literal["ngram"] = "ngram"
     max: Annotated[int, Field(ge=1, le=16)] = 3  # ALBERT create_pretraining_data.py --ngram
@@ -40,7 +40,7 @@ Unit = Annotated[TokenUnit | WordUnit | NgramUnit | SpanUnit, Field(discriminato
 
 
 class Replace(Node):
-    """What stands where a token is to be predicted, in percent: written ``80/10/10``."""
+    """Input at the predicted positions in percent: masked, random, kept; written ``80/10/10``."""
 
     mask: Annotated[float, Field(ge=0, le=100)] = 80
     random: Annotated[float, Field(ge=0, le=100)] = 10
@@ -51,7 +51,10 @@ class Replace(Node):
     def _adds_up(self) -> "Replace":
         total = self.mask + self.random + self.keep
         if abs(total - 100) > 1e-6:
-            raise ValueError(f"the three parts add up to {total:g}, not 100", "write parts of 100")
+            raise ValueError(
+                f"the three parts add up to {total:g}, not 100",
+                "write three percentages, as in objective=mlm(replace=80/10/10)",
+            )
         return self
 
 

@@ -1,7 +1,8 @@
-"""The node of a term: everything about it but its tensors, stated once and asked by all rooms.
+"""The base of term nodes: all facts about a term except its tensors.
 
-The other half of a term is its class in ``objectives/``, which ``objectives.terms.tensors_of``
-joins to the node. Outside checks, recipes and interop nothing else names a kind of objective.
+The tensor side of a term is a class in ``objectives/``, joined to the node by
+``objectives.terms.tensors_of``. Apart from checks, recipes and interop no other code names a kind
+of objective.
 """
 
 from abc import abstractmethod
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
     from bertc.ir.terms.masked import Mlm, Tlm
 
 LONG, FP32 = 8, 4
-"""Bytes of an id or a position, and of a weight."""
+"""Bytes of an id or position, and of a weight."""
 Scored = Literal["tokens", "binary", "examples"]
-"""What a loss is a mean over: tokens named, questions of yes or no, or labelled examples."""
+"""The unit of a loss's mean: predicted tokens, binary classifications, or labelled examples."""
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
-"""How a paired input is made: no pair, always the true next text, NSP's draw, SOP's swap."""
+"""The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
 
 
 @dataclass(frozen=True)
 class RowShape:
-    """The numbers of one row of a stage that outputs and costs of its terms follow from.
+    """Sizes of one row of a stage, from which outputs and costs of its terms are derived.
 
-    ``examples`` is the most that one row holds, ``choices`` the rows that one example takes, and
-    ``predictions`` the tokens whose original is predicted or replaced.
+    ``examples`` is the most examples per row, ``choices`` the rows per example, ``predictions`` the
+    tokens per row that are predicted or replaced.
     """
 
     seq: int
@@ -39,14 +40,14 @@ class RowShape:
 
 
 class TermNode(Node):
-    """One kind of objective. Subclasses state what differs from these defaults.
+    """One kind of objective; subclasses override these defaults.
 
-    ``scored``: what its loss is a mean over. ``predicts_masked``: a generator learns it where there
-    is one. ``judges_guesses``: it needs a source of replaced tokens, such as a generator.
-    ``pairs``: how the rows it asks about are paired. ``translations``: it reads rows of a text and
-    its translation, and terms that do not read the others. ``causal``: its encoder sees no token
-    ahead. ``output_rank`` orders what terms read of a row: dropout follows it, so it never changes.
-    ``fills``: what it teaches to fill in a text, the masks or the token after its end.
+    ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
+    ``judges_guesses``: it needs a source of replaced tokens. ``pairs``: how segment pairs are made
+    for it. ``translations``: it reads translation pairs, and other terms do not read those rows.
+    ``causal``: it needs a causal encoder. ``output_rank`` orders the states that terms read of a
+    row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use
+    it for: masks, or the token after the end.
     """
 
     scored: ClassVar[Scored]
@@ -61,56 +62,56 @@ class TermNode(Node):
     @property
     @abstractmethod
     def title(self) -> str:
-        """The name of its loss and its scores."""
+        """The name of its loss and scores."""
 
     @property
     def head_name(self) -> str:
-        """The name of its head; terms of one name share the head and the states it reads."""
+        """The name of its head; terms with one name share the head and the states it reads."""
         return self.title
 
     @property
     @abstractmethod
     def head_node(self) -> HeadNode:
-        """The layers between the states it reads and its scores."""
+        """The layers between states and scores."""
 
     @property
     def masks(self) -> "Mlm | Tlm | None":
-        """How it hides tokens of the input, if it does."""
+        """Its masking, if it masks tokens of the input."""
         return None
 
     @property
     def masks_alone(self) -> "Mlm | Tlm | None":
-        """How it chooses tokens where no other term of the stage hides any."""
+        """Its choice of tokens where no other term of the stage masks any."""
         return None
 
     @property
     def pooled(self) -> bool:
-        """Whether it reads the pooled first token."""
+        """True if it reads the pooled first token."""
         return False
 
     @property
     def divisor_extra(self) -> int:
-        """Number added to the count of predictions that the summed loss is divided by."""
+        """A constant added to the count of predictions by which the summed loss is divided."""
         return 0
 
     def predictions(self, seq: int) -> int:
-        """Tokens a row whose original it predicts or has predicted."""
+        """Tokens per row that it predicts, or that are predicted for it."""
         return 0
 
     def query_states(self, seq: int) -> int:
-        """Second states a row, of the query stream (XLNet 2.3)."""
+        """Query-stream states per row (XLNet 2.3)."""
         return 0
 
     @abstractmethod
     def head_rows(self, rows: RowShape) -> int:
-        """States of one example that its head turns into scores."""
+        """States per example that its head scores."""
 
     def outputs(self, rows: RowShape) -> int | None:
-        """States of a row that its network hands to it; None: all of them."""
+        """States per row that the network outputs for it; None: all of them."""
         return self.head_rows(rows)
 
     def target_bytes(self, rows: RowShape) -> int:
-        """Bytes a row of its own targets, without those of a masking that terms share."""
+        """Bytes per row of its own targets, without a masking shared between terms."""
         return 0
 
     def weights(self, encoder: Body) -> tuple[Weight, ...]:
@@ -118,7 +119,7 @@ class TermNode(Node):
         return self.head_node.weights(self.head_name, encoder)
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
-        """The operations of its head over so many examples, the pooler's activation before it."""
+        """Operations of its head on ``examples`` examples, after the pooler's activation."""
         states = examples * self.head_rows(rows)
         pooled = (op.Pointwise("tanh", states * encoder.hidden, kept=2 * states * encoder.hidden),)
         head = self.head_node.operations(encoder, states, examples)
@@ -126,7 +127,7 @@ class TermNode(Node):
 
 
 class TextTerm(TermNode):
-    """A term that is learned from text alone, called by its kind."""
+    """A term learned from text alone, named by its kind."""
 
     kind: str
 
@@ -137,15 +138,15 @@ class TextTerm(TermNode):
 
 
 class LanguageModel(TextTerm):
-    """Predict tokens by the encoder's head over the vocabulary."""
+    """A term that predicts tokens with the encoder's head over the vocabulary."""
 
     scored = "tokens"
 
     @property
     def head_node(self) -> HeadNode:
-        """The encoder's own kind."""
+        """The vocabulary head."""
         return VocabularyHead()
 
     def head_rows(self, rows: RowShape) -> int:
-        """One for each prediction."""
+        """One state per prediction."""
         return self.predictions(rows.seq)

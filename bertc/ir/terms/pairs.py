@@ -1,4 +1,4 @@
-"""Questions about the two segments of an input (``nsp``, ``sop``)."""
+"""Classification of two segments (``nsp``, ``sop``)."""
 
 from typing import ClassVar, Literal
 
@@ -7,7 +7,7 @@ from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 
 
 class PairTerm(TextTerm):
-    """A binary question about the two segments of an input, asked of the pooled first token."""
+    """Binary classification of two segments, from the pooled first token."""
 
     scored = "binary"
     output_rank = 2
@@ -15,25 +15,25 @@ class PairTerm(TextTerm):
 
     @property
     def head_node(self) -> Classifier:
-        """One linear map."""
+        """One linear layer."""
         return Classifier(2)
 
     @property
     def pooled(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def head_rows(self, rows: RowShape) -> int:
-        """One an example."""
+        """One per example."""
         return rows.examples
 
     def target_bytes(self, rows: RowShape) -> int:
-        """Positions and weights; labels came with the text."""
+        """Positions and weights; labels come with the text."""
         return rows.examples * (LONG + FP32)
 
 
 class Nsp(PairTerm):
-    """Is B the text that follows A? 0: yes, 1: it is from another document (BERT 3.1)."""
+    """Next sentence prediction: 0 if B follows A, 1 if it is from another document (BERT 3.1)."""
 
     kind: Literal["nsp"] = "nsp"
     pairs = "random-next"
@@ -41,7 +41,7 @@ class Nsp(PairTerm):
 
 
 class Sop(PairTerm):
-    """Do A and B stand in their order? 0: yes, 1: swapped (ALBERT 3.1)."""
+    """Sentence order prediction: 0 if A and B are in order, 1 if swapped (ALBERT 3.1)."""
 
     kind: Literal["sop"] = "sop"
     pairs = "swapped"

@@ -10,11 +10,11 @@ from bertc.ir.terms.node import FP32, LONG, LanguageModel, RowShape
 class Plm(LanguageModel):
     """Predict some tokens of a row in a random order, each from those before it (Yang et al. 2019).
 
-    About one token in ``k`` is told, ``predictions(seq)`` of a row; all others are seen from the
-    start. They come in runs of n in 1..``max``, P(n) proportional to 1/n, each from a word start in
-    a context of k n tokens; ``unit`` is what n counts. Tokens change places within blocks of
-    ``block``, in all blocks alike, and a block comes after those before it; 0, or more than there
-    are in a row: the row is one.
+    About one token in ``k`` is a target, ``predictions(seq)`` per row; all others are visible to
+    every token. Targets come in runs of n in 1..``max`` units, P(n) proportional to 1/n, each
+    starting at a word within a context of k n tokens; ``unit`` is what n counts. Tokens are
+    permuted within blocks of ``block`` tokens, in all blocks alike, and blocks stay in order; 0, or
+    more than a row has: one block per row.
     """
 
     kind: Literal["plm"] = "plm"
@@ -27,13 +27,13 @@ class Plm(LanguageModel):
     fills = "masks"
 
     def predictions(self, seq: int) -> int:
-        """Predicted positions a row: of 512 tokens 85 (XLNet README, --num_predict)."""
+        """Predictions per row: 85 of 512 tokens (XLNet README, --num_predict)."""
         return max(1, seq // self.k)
 
     def query_states(self, seq: int) -> int:
-        """One for each prediction."""
+        """One per prediction."""
         return self.predictions(seq)
 
     def target_bytes(self, rows: RowShape) -> int:
-        """The order of a row and its bounds; positions, targets and weights."""
+        """Ranks and bounds of a row; positions, targets and weights."""
         return 2 * LONG * rows.seq + (2 * LONG + FP32) * rows.predictions

@@ -11,10 +11,10 @@ from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 
 
 class Rtd(TextTerm):
-    """Was this token replaced? 0: it is the original, 1: another (ELECTRA 3).
+    """Classify every token as original (0) or replaced (1) (ELECTRA 3).
 
-    Asked of every real token, or of those alone that were chosen to be replaced. They are those
-    that ``mlm`` predicts, or without it a part ``p`` of the tokens.
+    ``over``: all real tokens, or only those chosen for replacement. The chosen ones are those that
+    ``mlm`` predicts, or without mlm a fraction ``p`` of the tokens.
     """
 
     kind: Literal["rtd"] = "rtd"
@@ -26,22 +26,22 @@ class Rtd(TextTerm):
 
     @property
     def head_node(self) -> DetectorHead:
-        """A dense layer and one score."""
+        """A dense layer and one score per token."""
         return DetectorHead()
 
     @property
     def masks_alone(self) -> Mlm:
-        """A part ``p`` of the tokens, each hidden from a generator."""
+        """A fraction ``p`` of the tokens, each masked for a generator."""
         return Mlm(p=self.p, replace=Replace(mask=100, random=0, keep=0))
 
     def head_rows(self, rows: RowShape) -> int:
-        """One for each token that it judges."""
+        """One per classified token."""
         return rows.seq if self.over == "all" else rows.predictions
 
     def outputs(self, rows: RowShape) -> int | None:
-        """All states, or those of the tokens that were chosen."""
+        """All states, or those of the chosen tokens."""
         return None if self.over == "all" else rows.predictions
 
     def target_bytes(self, rows: RowShape) -> int:
-        """The number that decides each guess, and which tokens are judged."""
+        """The random number of each guess, and the mask of classified tokens."""
         return LONG * rows.predictions + (FP32 * rows.seq if self.over == "all" else 0)

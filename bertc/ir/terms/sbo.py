@@ -10,7 +10,7 @@ from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 
 
 class Sbo(TextTerm):
-    """Predict the tokens of a masked span from the two around it and their place (SpanBERT 3.2).
+    """Predict tokens of a masked span from its neighbours and their position (SpanBERT 3.2).
 
     Needs an ``mlm`` term with span units. At most ``max_targets`` tokens of a span are predicted.
     """
@@ -26,22 +26,22 @@ class Sbo(TextTerm):
 
     @property
     def head_node(self) -> BoundaryHead:
-        """Two layers over both boundaries and the place between them."""
+        """Two layers over both boundaries and the position between them."""
         return BoundaryHead(self.max_targets, self.position_dim)
 
     @property
     def divisor_extra(self) -> int:
-        """1 with ``extra_pair``."""
+        """1 with ``extra_pair``, else 0."""
         return int(self.extra_pair)
 
     def head_rows(self, rows: RowShape) -> int:
-        """One for each hidden token."""
+        """One per masked token."""
         return rows.predictions
 
     def outputs(self, rows: RowShape) -> int | None:
-        """The states before and after the span of each."""
+        """The states before and after each token's span."""
         return 2 * rows.predictions
 
     def target_bytes(self, rows: RowShape) -> int:
-        """The tokens around a span, places in it, and weights."""
+        """Boundary tokens, positions in the span, and weights."""
         return rows.predictions * (3 * LONG + FP32)
