@@ -141,7 +141,7 @@ def _newest(
         display.note(f"resuming at step {checkpoint.step:,} of {resolved.steps:,}")
     if checkpoint is None and damaged:
         raise DataError(
-            f"no checkpoint in {folder.checkpoints} is sound; the newest: {damaged[0].reason}",
+            f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0].reason}",
             help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
         )
     if checkpoint is None and is_taken(folder.model):

@@ -113,7 +113,7 @@ class Session:
             memory = self.remembered.gathered(stage, self.ranks)
         if self.ranks.is_main:
             self._write(weights, moments, memory)
-        # None goes on, or ends, before there is something to resume from.
+        # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
         self.saved = self.progress.step
 
