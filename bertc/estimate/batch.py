@@ -41,7 +41,7 @@ def columns_bytes(stage: Stage) -> int:
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
     networks = stage.networks()
-    asked = sum(network.asked for network in networks if network.asked is not None)
+    outputs = sum(network.num_outputs for network in networks if network.num_outputs is not None)
     # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0
@@ -51,4 +51,4 @@ def columns_bytes(stage: Stage) -> int:
         if network.terms
         for one in network.scored
     )
-    return by_token * stage.seq + starts + LONG * asked + shared + own
+    return by_token * stage.seq + starts + LONG * outputs + shared + own

@@ -75,14 +75,14 @@ class Gradients:
 
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
-    states = stage.seq + network.unseen
+    states = stage.seq + network.query_states
     return op.Call(
         rows=rows,
         tokens=stage.seq,
-        queries=states if network.asked is None else network.asked,
+        queries=states if network.num_outputs is None else network.num_outputs,
         memory=network.memory,
-        targets=network.unseen,
-        directions=network.ways,
+        query_states=network.query_states,
+        directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
         # The pooler runs only if a term reads it, and then on every example of a row.
         pooled=stage.texts if reads_pooler(network.terms) else 0,

@@ -85,10 +85,10 @@ class Pass:
         """Bytes of the output states per example; 0 where a single head reads them without a
         gather.
         """
-        asked, stage = self.network.asked, self.stage
-        if asked is not None and len(self.network.terms) == 1:
+        outputs, stage = self.network.num_outputs, self.stage
+        if outputs is not None and len(self.network.terms) == 1:
             return 0
-        states = stage.seq + self.network.unseen if asked is None else asked
+        states = stage.seq + self.network.query_states if outputs is None else outputs
         return stage.rows_an_example * states * self.encoder.hidden * self.room.how.value_bytes
 
     @property

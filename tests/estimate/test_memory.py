@@ -157,9 +157,9 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         reading=EncoderInputs(
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
-            permutation=PermutationMask(ids, ids, asked) if stage.unseen() else None,
+            permutation=PermutationMask(ids, ids, asked) if stage.query_states() else None,
             memory=beginning(model, stage, batch, torch.device("cpu")),
-            backward=torch.arange(batch) % 2 if stage.ways > 1 else None,
+            backward=torch.arange(batch) % 2 if stage.directions > 1 else None,
         ),
         originals=ids,
         terms={term.name: targets[term.name] for term in stage.objective},
