@@ -15,7 +15,7 @@ from bertc.planning.world import Strategy
 
 
 @dataclass(frozen=True)
-class Room:
+class DeviceBudget:
     """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
     With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
@@ -31,7 +31,7 @@ class Room:
     begun: bool = False
 
     @property
-    def how(self) -> Execution:
+    def execution(self) -> Execution:
         """The execution settings shared by all operations."""
         return Execution(self.device, self.precision, self.compiled)
 
