@@ -1,7 +1,4 @@
-"""The arrows of the compiler as functions on a spec's text or on values: what Python users call.
-
-Each imports what it needs when it runs, so that checking and estimating never load torch.
-"""
+"""Python functions of the compiler, on a spec's text or on values."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Spec = str | Program | Resolved
 
 
 def parse(text: str, name: str = "<spec>") -> Tree:
-    """Text to tree.
+    """Parse a text to its tree.
 
     Raises:
         SpecError: with every mistake of syntax in the text.
@@ -41,9 +38,9 @@ def parse(text: str, name: str = "<spec>") -> Tree:
 def points(
     spec: str | Program, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None
 ) -> tuple[Resolved, ...]:
-    """Every program of a spec: one, or one a point of a grid. Overrides read ``key=value``.
+    """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
 
-    Remarks on what is no mistake go to ``diagnostics``.
+    Remarks on valid settings go to ``diagnostics``.
 
     Raises:
         SpecError: with every mistake found in any of them.
@@ -92,10 +89,10 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
 def compile_spec(
     spec: str | Program, overrides: Sequence[str], diagnostics: Diagnostics
 ) -> list[Complete]:
-    """Every program of a spec with all its settings, each with where it came from.
+    """Every program of a spec with all its settings, each with its origin.
 
-    First what only files know is looked up: the network of ``init``, the labels and examples of
-    tasks. Then every pass runs. Mistakes go to ``diagnostics``.
+    Facts from other files are filled in first: the network of ``init``, labels and examples of
+    tasks. Then every pass runs. Errors go to ``diagnostics``.
 
     Raises:
         UsageError: if the text is empty.
@@ -115,7 +112,7 @@ def compile_spec(
 
 
 def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
-    """A file, a shipped spec's name, the text of a spec, or a program, with nothing left open.
+    """Resolve a file, a shipped spec's name, the text of a spec, or a program.
 
     Raises:
         SpecError: with every mistake found.
@@ -127,14 +124,14 @@ def resolve(spec: Spec, overrides: Sequence[str] = ()) -> Resolved:
     found = points(spec, overrides)
     if len(found) > 1:
         raise UsageError(
-            f"this spec is a grid of {len(found)} points, and one is wanted here",
+            f"this spec is a grid of {len(found)} points, but one program is needed",
             help=f"give each list one value with --set, such as those of: {found[0].name}",
         )
     return found[0]
 
 
 def estimate(spec: Spec, device: str = "h200") -> Estimate:
-    """Parameters, FLOPs, memory and time of a spec on a named device."""
+    """Parameters, FLOPs, memory (bytes) and time (seconds) of a spec on a named device."""
     from bertc.estimate import estimate as run
     from bertc.external import row_lengths
 
@@ -144,9 +141,9 @@ def estimate(spec: Spec, device: str = "h200") -> Estimate:
 
 
 def build(spec: Spec) -> Model:
-    """The module of a spec with its initial weights, on the CPU, in training mode.
+    """Build the module of a spec with its initial weights, on the CPU, in training mode.
 
-    With ``init`` they are those that training begins with, of the first stage's depth.
+    With ``init`` these are the weights that training starts from, at the first stage's depth.
 
     Raises:
         MissingInputError, DataError, UnsafeError: if ``init`` names no model that fits.
@@ -161,7 +158,7 @@ def build(spec: Spec) -> Model:
 
 
 def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
-    """Train a spec into the run folder ``out``, or take up the run that stands there."""
+    """Train a spec in the run folder ``out``, or with ``resume`` continue the run there."""
     from bertc.train.loop import train as run
 
     text = spec if isinstance(spec, str) else ""
@@ -169,9 +166,9 @@ def train(spec: Spec, out: str | Path, *, resume: bool = False) -> Report:
 
 
 def load(folder: str | Path) -> Trained:
-    """The module of a run or of an imported or exported folder, in evaluation mode.
+    """Load the module of a run or of an imported or exported folder, in evaluation mode.
 
-    Beside its ``encode`` stand ``tokenizer``, ``fill`` and ``predict``, which take texts.
+    Besides ``encode`` it has ``tokenizer``, ``fill`` and ``predict``, which take texts.
 
     Raises:
         MissingInputError, DataError, UnsafeError: if there is no model, or it cannot be read.

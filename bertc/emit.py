@@ -8,7 +8,7 @@ from bertc.ir.program.model import model_weights
 
 
 def emit(spec: str, overrides: Sequence[str], stage: str) -> str:
-    """The spec as ``tree``, ``program``, ``resolved``, ``weights`` or ``module``.
+    """Print the spec at one stage: ``tree``, ``program``, ``resolved``, ``weights`` or ``module``.
 
     Raises:
         SpecError: if the spec does not get as far as the stage.
@@ -36,7 +36,7 @@ def _tree(spec: str, overrides: Sequence[str]) -> str:
 
 
 def _program(spec: str, overrides: Sequence[str]) -> str:
-    """The program as written; ``resolved`` has every default, and what bases and files add."""
+    """The program as written; ``resolved`` adds every default, and facts from bases and files."""
     from bertc import syntax
 
     programs = syntax.load(spec, overrides)
@@ -44,7 +44,7 @@ def _program(spec: str, overrides: Sequence[str]) -> str:
 
 
 def _resolved(spec: str, overrides: Sequence[str]) -> str:
-    """Every setting with all its arguments, and where each came from."""
+    """Every setting with all its arguments and its origin."""
     from bertc import syntax
     from bertc.api import compile_spec
 

@@ -1,6 +1,4 @@
-"""What a program leaves to files outside it: the network of its ``init``, and of its tasks the
-labels, the number of examples and their length.
-"""
+"""Facts outside the spec's text: the network of ``init``, and facts from the files of tasks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,11 +30,11 @@ NETWORK = (
     "activation", "norm", "positions", "segments", "languages", "language_embeddings", "head",
     "dropout", "initializer", "recipe",
 )  # fmt: skip
-"""The settings that say which network it is; those that a spec leaves out are those of ``init``."""
+"""Settings of a network; unwritten ones are taken from ``init``."""
 
 
 def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
-    """A program of which nothing has to be looked up any more.
+    """A program with every fact from other files filled in.
 
     Raises:
         MissingInputError, DataError: if a file that it names is not there, or cannot be read.
@@ -52,7 +50,7 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _as_there(program: Program, init: Given) -> Program:
-    """The network of ``init`` where the program does not say another."""
+    """Fill in unwritten settings of the network from ``init``."""
     found = network_of(Path(init.value.path))
     origin = replace(init.origin, kind="derived", source="that of init")
     open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
@@ -60,9 +58,9 @@ def _as_there(program: Program, init: Given) -> Program:
 
 
 def network_of(folder: Path) -> dict[str, Any]:
-    """The settings of the network in a run folder or a Hugging Face folder; none if neither is.
+    """Settings of the network in a run folder or a Hugging Face folder; empty if it is neither.
 
-    What is wrong with the folder is told where its weights are read.
+    Errors in the folder are reported where its weights are read.
     """
     resolved, config = folder / "resolved.json", folder / "config.json"
     if is_taken(resolved):
@@ -133,7 +131,7 @@ def _sharing(encoder: Encoder) -> Sharing:
 
 
 def _family(resolved: Resolved) -> Family:
-    """The system that a run is most like."""
+    """The system that the run of ``init`` comes from."""
     objectives = [term.objective for stage in resolved.stages for term in stage.objective]
     encoder = resolved.encoder
     if any(isinstance(objective, Task) for objective in objectives):
@@ -156,7 +154,7 @@ def _family(resolved: Resolved) -> Family:
 
 
 def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
-    """With the labels and the number of training examples of every task."""
+    """The program with the labels and the number of training examples of every task."""
     given = settings.get("objective")
     if given is None:
         return dict(settings)
@@ -183,10 +181,10 @@ def _read(term: Term) -> Term:
 
 
 def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
-    """Of each program the tokens of a row, stage by stage.
+    """Mean row length in tokens of each program, stage by stage.
 
-    Of tasks it is the mean, if vocabulary and examples are there; what several programs read is
-    read once.
+    For tasks it is the mean, if vocabulary and examples are there; files used by several programs
+    are read once.
 
     Raises:
         DataError: if a file cannot be read.
@@ -223,7 +221,7 @@ def _row_length(
 
 
 def begun_from(resolved: Resolved) -> None:
-    """Hold the network of ``init`` against the one that is to begin as it, by shapes alone.
+    """Compare the network of ``init`` with the one to start from it, by shapes only.
 
     Raises:
         DataError: if its weights would not fit.
@@ -245,7 +243,7 @@ def begun_from(resolved: Resolved) -> None:
 
 
 def _program_of(folder: Path) -> Resolved | None:
-    """The network in a run folder or a Hugging Face folder; None if neither is."""
+    """The network in a run folder or a Hugging Face folder; None if it is neither."""
     if is_taken(folder / "resolved.json"):
         return read_resolved(folder / "resolved.json")
     if not is_taken(folder / "config.json"):
@@ -259,7 +257,7 @@ def _program_of(folder: Path) -> Resolved | None:
 
 
 def judged_by(program: Complete) -> None:
-    """Read the files that the tasks of a program are judged by.
+    """Read the dev files of a program's tasks.
 
     Raises:
         MissingInputError, DataError: if one is not there, or says what training files do not.

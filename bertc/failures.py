@@ -1,4 +1,4 @@
-"""Errors become a message for people and an exit code, never a traceback.
+"""Conversion of errors to messages and exit codes, never a traceback.
 
 The codes are the project's table: 2 usage, 65 bad spec or data, 66 input missing, 70 internal
 error, 74 cannot write, 75 stopped and resumable, 76 resume refused, 77 unsafe, 78 the machine

@@ -1,6 +1,6 @@
 """Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
-from bertc.estimate.blocks import Room
+from bertc.estimate.blocks import DeviceBudget
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.ir.terms.node import FP32, LONG
 
@@ -9,7 +9,7 @@ FACTS = 5
 """Integers stored per row: length, example index, copy index, next-sentence label, direction."""
 
 
-def batch_bytes(stage: Stage, room: Room) -> int:
+def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
     """Bytes of all batches corrupted in one call, and on a CPU of the rows prefetched for the next.
 
     Task rows hold examples and are encoded one batch at a time.
@@ -18,9 +18,9 @@ def batch_bytes(stage: Stage, room: Room) -> int:
     if stage.tasks:
         at_once, ahead = 1, 2 * LONG * stage.seq
     else:
-        at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, room.device))
+        at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
         ahead = (ID + SEGMENT) * stage.seq
-    beside = ahead if room.device == "cpu" else 0
+    beside = ahead if budget.device == "cpu" else 0
     return at_once * stage.batch * stage.rows_an_example * (row + beside)
 
 
@@ -41,7 +41,7 @@ def columns_bytes(stage: Stage) -> int:
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)
     starts = LONG * (stage.texts + 1) if stage.pack else 0
     networks = stage.networks()
-    asked = sum(network.asked for network in networks if network.asked is not None)
+    outputs = sum(network.num_outputs for network in networks if network.num_outputs is not None)
     # Positions and weights of masked tokens, and a flag per row for translations.
     shared = stage.predictions() * (LONG + FP32) if stage.masked_terms() else 0
     shared += FP32 if stage.translates else 0
@@ -51,4 +51,4 @@ def columns_bytes(stage: Stage) -> int:
         if network.terms
         for one in network.scored
     )
-    return by_token * stage.seq + starts + LONG * asked + shared + own
+    return by_token * stage.seq + starts + LONG * outputs + shared + own

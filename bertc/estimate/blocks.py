@@ -15,7 +15,7 @@ from bertc.planning.world import Strategy
 
 
 @dataclass(frozen=True)
-class Room:
+class DeviceBudget:
     """Device and settings of a step: memory in bytes, device kind, precision, compiled or not.
 
     With ``strategy="ddp"`` gradients persist between steps. ``begun``: this process already has a
@@ -31,7 +31,7 @@ class Room:
     begun: bool = False
 
     @property
-    def how(self) -> Execution:
+    def execution(self) -> Execution:
         """The execution settings shared by all operations."""
         return Execution(self.device, self.precision, self.compiled)
 
@@ -75,14 +75,14 @@ class Gradients:
 
 def call_of(stage: Stage, network: Network, rows: int) -> op.Call:
     """The arguments of a forward pass of ``network`` over ``rows`` rows of ``stage``."""
-    states = stage.seq + network.unseen
+    states = stage.seq + network.query_states
     return op.Call(
         rows=rows,
         tokens=stage.seq,
-        queries=states if network.asked is None else network.asked,
+        queries=states if network.num_outputs is None else network.num_outputs,
         memory=network.memory,
-        targets=network.unseen,
-        directions=network.ways,
+        query_states=network.query_states,
+        directions=network.directions,
         sequences=stage.texts + 1 if stage.pack else 0,
         # The pooler runs only if a term reads it, and then on every example of a row.
         pooled=stage.texts if reads_pooler(network.terms) else 0,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bertc.estimate.blocks import Room
+from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.duration import run_time, stage_time, step_time
 from bertc.estimate.figures import (
     Convention,
@@ -56,7 +56,7 @@ def estimate(
     target = device if isinstance(device, Device) else device_named(device, world.per_host)
     parameters = count(resolved.stages[-1], resolved.terms())
     layout = layout_on(resolved, parameters.total, target.memory_bytes, world)
-    room = Room(
+    budget = DeviceBudget(
         target.memory_bytes,
         target.kind,
         target.precision(resolved.run.precision),
@@ -66,7 +66,7 @@ def estimate(
     )
     lengths = lengths or [stage.seq for stage in resolved.stages]
     stages = tuple(
-        _stage(stage, count(stage, resolved.terms()), target, room, layout, convention, length)
+        _stage(stage, count(stage, resolved.terms()), target, budget, layout, convention, length)
         for stage, length in zip(resolved.stages, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
@@ -142,7 +142,7 @@ def largest_microbatches(
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
     compiled = compiles(resolved, machine.device) and not layout.sharded
-    room = Room(
+    budget = DeviceBudget(
         machine.memory_bytes,
         machine.device,
         precision,
@@ -152,7 +152,7 @@ def largest_microbatches(
         begun=True,
     )
     return tuple(
-        process_fit(stage, count(stage, resolved.terms()), room, layout)
+        process_fit(stage, count(stage, resolved.terms()), budget, layout)
         for stage in resolved.stages
     )
 
@@ -161,13 +161,13 @@ def _stage(
     stage: Stage,
     whole: Parameters,
     target: Device,
-    room: Room,
+    budget: DeviceBudget,
     layout: Layout,
     convention: Convention,
     length: int,
 ) -> StageEstimate:
     trained = count(stage, stage.objective, trained=True)
-    memory = process_memory(stage, whole, room, layout)
+    memory = process_memory(stage, whole, budget, layout)
     full, stage = stage, stage.model_copy(update={"seq": length})
     executed = executed_flops(stage, memory.microbatch)
     share = layout.world.share(stage.batch)
@@ -175,7 +175,7 @@ def _stage(
     parts = microbatch_spent(
         stage,
         memory.microbatch * stage.rows_an_example,
-        room.how,
+        budget.execution,
         target,
         accumulating=microbatches > 1,
         recompute=memory.recompute,
@@ -183,7 +183,7 @@ def _stage(
     # The last micro-batch may be smaller.
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
-    planned = replace(whole_step(full, whole, room), recompute=memory.recompute)
+    planned = replace(whole_step(full, whole, budget), recompute=memory.recompute)
     talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
     return StageEstimate(
         name=stage.name,
@@ -194,6 +194,6 @@ def _stage(
         parameters=trained,
         flops=stage_flops(stage, trained, executed, convention),
         memory=memory,
-        time=stage_time(stage, executed.train * share, time, target, room.precision, talk),
+        time=stage_time(stage, executed.train * share, time, target, budget.precision, talk),
         where=part_costs(planned, memory.microbatch, time),
     )

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from bertc.estimate.blocks import Room, call_of
+from bertc.estimate.blocks import DeviceBudget, call_of
 from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
-from bertc.estimate.memory_points import MOMENTS_BYTES, Moment, Step
+from bertc.estimate.memory_points import MOMENTS_BYTES, MemoryPoint, Step
 from bertc.ir.program.resolved import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
@@ -17,9 +17,9 @@ GPU: the rest is for fragmentation of the allocator. CPU: the C library holds on
 to 0.3 of what a step needs (docs/performance.md)."""
 
 
-def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
+def stage_memory(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Memory:
     """Memory of one stage; ``parameters`` counts the whole run's weights."""
-    whole = whole_step(stage, parameters, room)
+    whole = whole_step(stage, parameters, budget)
     fit = _fit(whole)
     microbatch = stage.microbatch or largest_divisor(stage.batch, fit.examples)
     accumulating = whole.accumulating or microbatch < stage.batch
@@ -29,56 +29,56 @@ def stage_memory(stage: Stage, parameters: Parameters, room: Room) -> Memory:
         gradients_bytes=parameters.total * FP32,
         optimizer_bytes=parameters.total * MOMENTS_BYTES,
         activations_bytes=microbatch * step.kept,
-        peak_bytes=max(moment.at(microbatch) for moment in step.moments()),
+        peak_bytes=max(point.at(microbatch) for point in step.points()),
         microbatch=microbatch,
         largest_microbatch=fit.examples,
         recompute=fit.recompute,
     )
 
 
-def stage_fit(stage: Stage, parameters: Parameters, room: Room) -> Fit:
+def stage_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Fit:
     """The largest micro-batch that fits, and whether that takes recomputing the layers."""
-    return _fit(whole_step(stage, parameters, room))
+    return _fit(whole_step(stage, parameters, budget))
 
 
-def whole_step(stage: Stage, parameters: Parameters, room: Room) -> Step:
+def whole_step(stage: Stage, parameters: Parameters, budget: DeviceBudget) -> Step:
     """The step with its batch as one micro-batch, nothing recomputed; DDP accumulates."""
     forwards = tuple(
         network.body.operations(call_of(stage, network, stage.rows_an_example))
         for network in stage.networks()
     )
     return Step(
-        stage, parameters, room, forwards, accumulating=room.strategy == "ddp", recompute=False
+        stage, parameters, budget, forwards, accumulating=budget.strategy == "ddp", recompute=False
     )
 
 
 def _fit(step: Step) -> Fit:
     kept, recomputed = _most(step), _most(replace(step, recompute=True))
-    return choose_fit(step.stage, step.room.recompute, step.room.device, kept, recomputed)
+    return choose_fit(step.stage, step.budget.recompute, step.budget.device, kept, recomputed)
 
 
 def _most(step: Step) -> int:
     """The largest micro-batch that fits, in examples; 0 if none does."""
-    usable = int(_free(step.room) * USABLE[step.room.device])
-    largest = _below(step.moments(), usable)
+    usable = int(_free(step.budget) * USABLE[step.budget.device])
+    largest = _below(step.points(), usable)
     if (step.stage.microbatch or largest) >= step.stage.batch:
         return largest
-    return _below(replace(step, accumulating=True).moments(), usable)
+    return _below(replace(step, accumulating=True).points(), usable)
 
 
-def _free(room: Room) -> int:
+def _free(budget: DeviceBudget) -> int:
     """Bytes left beside CUDA's own memory and communication buffers."""
-    if room.device != "cuda":
-        return room.memory_bytes
+    if budget.device != "cuda":
+        return budget.memory_bytes
     return (
-        room.memory_bytes
-        - CONTEXT_BYTES * (not room.begun)
-        - NCCL_BYTES * (room.strategy != "single")
+        budget.memory_bytes
+        - CONTEXT_BYTES * (not budget.begun)
+        - NCCL_BYTES * (budget.strategy != "single")
     )
 
 
-def _below(moments: tuple[Moment, ...], usable: int) -> int:
+def _below(points: tuple[MemoryPoint, ...], usable: int) -> int:
     """The largest micro-batch for which every memory point fits; constant points must fit too."""
-    if any(moment.fixed > usable for moment in moments):
+    if any(point.fixed > usable for point in points):
         return 0
-    return min((usable - m.fixed) // m.per_example for m in moments if m.per_example)
+    return min((usable - p.fixed) // p.per_example for p in points if p.per_example)

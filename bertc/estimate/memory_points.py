@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import assert_never
 
 from bertc.estimate.batch import batch_bytes
-from bertc.estimate.blocks import BlockBytes, Gradients, Room, block_bytes, kept_by
+from bertc.estimate.blocks import BlockBytes, DeviceBudget, Gradients, block_bytes, kept_by
 from bertc.estimate.cuda import CUBLAS_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
@@ -32,14 +32,14 @@ On a CPU it is a row or, without a compiler, 2 MB."""
 
 
 @dataclass(frozen=True)
-class Moment:
+class MemoryPoint:
     """Bytes in use at one point of a step: a fixed part, and a part per example."""
 
     fixed: int
     per_example: int
 
-    def __add__(self, other: "Moment") -> "Moment":
-        return Moment(self.fixed + other.fixed, self.per_example + other.per_example)
+    def __add__(self, other: "MemoryPoint") -> "MemoryPoint":
+        return MemoryPoint(self.fixed + other.fixed, self.per_example + other.per_example)
 
     def at(self, examples: int) -> int:
         """Bytes with ``examples`` at once."""
@@ -47,12 +47,12 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Pass:
+class NetworkPass:
     """Memory of one network from its forward to its backward pass."""
 
     stage: Stage
     network: Network
-    room: Room
+    budget: DeviceBudget
     forward: op.Forward
     layers: tuple[tuple[BlockBytes, ...], ...]
     recompute: bool
@@ -67,14 +67,14 @@ class Pass:
         """Bytes that forward saves for backward, per example."""
         if not self.network.terms:
             return self.body_kept
-        return self.body_kept + kept_by(self.network.head_operations(1), self.room.how)
+        return self.body_kept + kept_by(self.network.head_operations(1), self.budget.execution)
 
     @cached_property
     def body_kept(self) -> int:
         """The same without the heads, in bytes."""
         if not self.network.terms:
             return 0
-        how, forward = self.room.how, self.forward
+        how, forward = self.budget.execution, self.forward
         around = kept_by((*forward.embeddings, *forward.last), how) + self.states
         if self.recompute:
             return around + len(self.layers) * self.input
@@ -85,17 +85,19 @@ class Pass:
         """Bytes of the output states per example; 0 where a single head reads them without a
         gather.
         """
-        asked, stage = self.network.asked, self.stage
-        if asked is not None and len(self.network.terms) == 1:
+        outputs, stage = self.network.num_outputs, self.stage
+        if outputs is not None and len(self.network.terms) == 1:
             return 0
-        states = stage.seq + self.network.unseen if asked is None else asked
-        return stage.rows_an_example * states * self.encoder.hidden * self.room.how.value_bytes
+        states = stage.seq + self.network.query_states if outputs is None else outputs
+        return (
+            stage.rows_an_example * states * self.encoder.hidden * self.budget.execution.value_bytes
+        )
 
     @property
     def input(self) -> int:
         """Bytes of a layer's input, per example."""
         rows = self.stage.rows_an_example
-        return rows * self.stage.seq * self.encoder.hidden * self.room.how.value_bytes
+        return rows * self.stage.seq * self.encoder.hidden * self.budget.execution.value_bytes
 
     @cached_property
     def copies(self) -> int:
@@ -147,21 +149,21 @@ class Step:
 
     stage: Stage
     parameters: Parameters
-    room: Room
+    budget: DeviceBudget
     forwards: tuple[op.Forward, ...]
     accumulating: bool
     recompute: bool
 
     @cached_property
-    def passes(self) -> tuple[Pass, ...]:
+    def passes(self) -> tuple[NetworkPass, ...]:
         """One entry per network, in the order of their forward passes."""
         return tuple(
-            Pass(
+            NetworkPass(
                 self.stage,
                 network,
-                self.room,
+                self.budget,
                 forward,
-                block_bytes(forward, self.room.how),
+                block_bytes(forward, self.budget.execution),
                 self.recompute,
             )
             for network, forward in zip(self.stage.networks(), self.forwards, strict=True)
@@ -172,7 +174,7 @@ class Step:
         """Bytes that forward saves for backward, per example, over all networks."""
         return sum(one.kept for one in self.passes)
 
-    def moments(self) -> tuple[Moment, ...]:
+    def points(self) -> tuple[MemoryPoint, ...]:
         """All memory points in time order; backward visits the networks last to first."""
         found = []
         for place, one in enumerate(self.passes):
@@ -183,9 +185,9 @@ class Step:
                 fixed += sum(each.gradients for each in later)
             # The gradient of a shared token table lives until both networks have added to it.
             fixed += sum(each.table * FP32 for each in later[:1])
-            others = Moment(fixed, sum(each.kept for each in earlier))
+            others = MemoryPoint(fixed, sum(each.kept for each in earlier))
             own = (*self._scores(one), *(self._layers(one) if one.network.terms else ()))
-            found += [others + moment for moment in own]
+            found += [others + point for point in own]
         return (*found, *self._end())
 
     @cached_property
@@ -193,35 +195,35 @@ class Step:
         """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
-        workspace = CUBLAS_BYTES if self.room.device == "cuda" else 0
-        batch = batch_bytes(self.stage, self.room) + memory_bytes(self.stage, self.room)
+        workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
+        batch = batch_bytes(self.stage, self.budget) + memory_bytes(self.stage, self.budget)
         return states + workspace + batch
 
-    def _scores(self, one: Pass) -> Iterator[Moment]:
+    def _scores(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points at the vocabulary scores, and where the token table's gradient is cast to fp32."""
-        room, stage = self.room, self.stage
+        budget, stage = self.budget, self.stage
         fixed = one.copies
-        if room.precision == "bf16":
-            fixed += (one.heads + one.reads * one.table) * room.how.value_bytes
+        if budget.precision == "bf16":
+            fixed += (one.heads + one.reads * one.table) * budget.execution.value_bytes
         if not one.reads and one.network.terms:
-            yield Moment(fixed, one.kept)
+            yield MemoryPoint(fixed, one.kept)
             return
-        slope = one.table * room.how.value_bytes
-        if room.compiled:
+        slope = one.table * budget.execution.value_bytes
+        if budget.compiled:
             # Compiled code keeps the scores' gradient beside them, on a CPU in fp32 too.
-            beside = room.how.value_bytes + (FP32 if room.device == "cpu" else 0)
-            yield Moment(fixed + slope, one.kept + one.scores * beside)
+            beside = budget.execution.value_bytes + (FP32 if budget.device == "cpu" else 0)
+            yield MemoryPoint(fixed + slope, one.kept + one.scores * beside)
         else:
             # A chunk before and after its bias is added (in fp32 only after), and the last chunk.
-            at_once = 1 if room.precision == "fp32" else 2
+            at_once = 1 if budget.precision == "fp32" else 2
             scores = (stage.microbatch or stage.batch) * one.scores
-            chunks = min((at_once + 1) * CHUNK[room.device], at_once * scores) * FP32
-            yield Moment(fixed + max(slope, chunks), one.kept)
-        if room.precision == "bf16":
+            chunks = min((at_once + 1) * CHUNK[budget.device], at_once * scores) * FP32
+            yield MemoryPoint(fixed + max(slope, chunks), one.kept)
+        if budget.precision == "bf16":
             # The bf16 copy of the table is freed by then; its gradient replaces it.
-            yield Moment(one.copies + one.table * FP32, one.body_kept)
+            yield MemoryPoint(one.copies + one.table * FP32, one.body_kept)
 
-    def _layers(self, one: Pass) -> Iterator[Moment]:
+    def _layers(self, one: NetworkPass) -> Iterator[MemoryPoint]:
         """Points within each block of the layers, last layer first."""
         left, copied = one.body_kept, one.copies
         gradients = Gradients(one.layers, self.accumulating)
@@ -233,11 +235,11 @@ class Step:
                 copied += sum(block.copies for block in layer)
             for block in reversed(layer):
                 made = gradients.add(block)
-                yield Moment(fixed + copied + made, left + block.transient)
+                yield MemoryPoint(fixed + copied + made, left + block.transient)
                 left -= block.kept
             copied -= sum(block.copies for block in layer)
 
-    def _end(self) -> Iterator[Moment]:
+    def _end(self) -> Iterator[MemoryPoint]:
         """Points at the dense gradient of the token table, and at the optimiser's update."""
         gradients = self.parameters.total * FP32
         first = self.passes[0]
@@ -245,9 +247,9 @@ class Step:
         # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.reads else 1
         embedded = self.stage.seq * first.encoder.embedding * FP32
-        yield Moment(self._start + begun + halves * first.table * FP32, embedded)
+        yield MemoryPoint(self._start + begun + halves * first.table * FP32, embedded)
         held = 0 if self.accumulating else gradients
-        yield Moment(self._start + held + self._update_bytes(), 0)
+        yield MemoryPoint(self._start + held + self._update_bytes(), 0)
 
     def _update_bytes(self) -> int:
         """Temporary bytes of the update rule over all weights: divisors and updates if it runs
@@ -258,13 +260,13 @@ class Step:
                 return 0
             case Lamb():
                 # LAMB's update is compiled on a CPU only.
-                by_tensor = self.room.compiled and self.room.device == "cpu"
+                by_tensor = self.budget.compiled and self.budget.device == "cpu"
                 return self.parameters.total * FP32 * (1 if by_tensor else 2)
             case unreachable:
                 assert_never(unreachable)
 
 
-def memory_bytes(stage: Stage, room: Room) -> int:
+def memory_bytes(stage: Stage, budget: DeviceBudget) -> int:
     """Bytes of the memory of earlier segments (Transformer-XL), and of the one being written."""
     layer = stage.batch * stage.memory * stage.encoder.hidden
-    return 2 * stage.encoder.depth * layer * room.how.value_bytes
+    return 2 * stage.encoder.depth * layer * budget.execution.value_bytes

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from bertc.estimate.blocks import Room
+from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.device import Device
@@ -33,12 +33,14 @@ def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -
     return lay_out(resolved, world, total * STATE_BYTES, memory_bytes)
 
 
-def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Memory:
+def process_memory(
+    stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout
+) -> Memory:
     """Memory of one stage in the process with the most examples; ``parameters`` counts the whole
     run.
     """
     own, held = _own(stage, layout), _held(stage, parameters, layout)
-    memory = stage_memory(own, parameters, held.wider(room))
+    memory = stage_memory(own, parameters, held.wider(budget))
     return memory.model_copy(
         update={
             "weights_bytes": held.weights,
@@ -48,10 +50,10 @@ def process_memory(stage: Stage, parameters: Parameters, room: Room, layout: Lay
     )
 
 
-def process_fit(stage: Stage, parameters: Parameters, room: Room, layout: Layout) -> Fit:
+def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:
     """The largest micro-batch of one stage in the process with the most examples."""
     held = _held(stage, parameters, layout)
-    return stage_fit(_own(stage, layout), parameters, held.wider(room))
+    return stage_fit(_own(stage, layout), parameters, held.wider(budget))
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,10 @@ class _Held:
     moments: int
     spared: int
 
-    def wider(self, room: Room) -> Room:
+    def wider(self, budget: DeviceBudget) -> DeviceBudget:
         """Add the spared bytes to the device's memory."""
-        spared = int(self.spared / USABLE[room.device])
-        return replace(room, memory_bytes=room.memory_bytes + spared)
+        spared = int(self.spared / USABLE[budget.device])
+        return replace(budget, memory_bytes=budget.memory_bytes + spared)
 
 
 def _own(stage: Stage, layout: Layout) -> Stage:

@@ -46,12 +46,12 @@ def _kept(step: Step) -> Counter[str]:
     for one in step.passes:
         if not one.network.terms:
             continue
-        found["embeddings"] += kept_by(one.forward.embeddings, step.room.how)
+        found["embeddings"] += kept_by(one.forward.embeddings, step.budget.execution)
         for layer, sizes in zip(one.forward.layers, one.layers, strict=True):
             for block, size in zip(layer, sizes, strict=True):
                 found[block.part] += 0 if step.recompute else size.kept
             found[layer[0].part] += one.input if step.recompute else 0
-        found["head"] += one.kept - one.body_kept + kept_by(one.forward.last, step.room.how)
+        found["head"] += one.kept - one.body_kept + kept_by(one.forward.last, step.budget.execution)
         found["head"] += one.states
     return found
 

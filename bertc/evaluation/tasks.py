@@ -83,19 +83,14 @@ def evaluate_files(
     most: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
-    """Evaluate a model on the scored parts of a task; also returns notes about the files that were
-    read.
+    """Evaluate a model on the scored parts of a task; also returns notes on the files read.
 
     ``most`` limits the examples per part; 0 means all.
+
     Raises:
         UsageError, SpecError: as ``task_of``.
         MissingInputError: if there is no model, or no part with labels.
         DataError: if a file is not in the layout of the task, or lacks answers.
-
-    Raises:
-        UsageError, SpecError: as ``task_of``.
-        MissingInputError: if there is no model, or no part to judge by.
-        DataError: if a file is not in the layout of the task, or has no answers.
     """
     model = load(run)
     stage, task = task_of(model.resolved, told)

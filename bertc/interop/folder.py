@@ -24,13 +24,10 @@ def replacing(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``folder`` when the block ends without error.
 
     An earlier export at ``folder`` is replaced; anything else there is left alone.
-    Raises:
-        UsageError: if ``folder`` holds files that the new one does not have.
-        CannotWriteError: if the disk is full or the path cannot be written.
 
     Raises:
         UsageError: if ``folder`` holds files that the new one does not have.
-        CannotWriteError: if the disk is full or the place cannot be written.
+        CannotWriteError: if the disk is full or the path cannot be written.
     """
     folder = folder.absolute()
     fresh = folder.parent / f".{folder.name}.{os.getpid()}.new"

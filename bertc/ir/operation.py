@@ -22,16 +22,16 @@ class Call:
     """One application of a network, or of a layer, to a batch.
 
     ``rows`` rows of ``tokens`` tokens each; states are computed for ``queries`` positions per row.
-    ``memory``: cached positions before each row. ``targets``: tokens per row with a second state in
-    the query stream. ``directions``: 1, or 2 if some rows are reversed. ``sequences``: most packed
-    sequences per row, 0: unpacked. ``pooled``: states per row that go through the pooler.
+    Per row there are ``memory`` cached positions before it, ``query_states`` second states of its
+    tokens (query stream), up to ``sequences`` packed sequences (0: unpacked), and ``pooled`` states
+    that go through the pooler. ``directions`` is 2 if some rows are reversed, else 1.
     """
 
     rows: int
     tokens: int
     queries: int
     memory: int = 0
-    targets: int = 0
+    query_states: int = 0
     directions: int = 1
     sequences: int = 0
     pooled: int = 0
@@ -59,7 +59,7 @@ class Call:
 
     def of_all_states(self) -> "Call":
         """The same call with all states computed, as in all layers but the last."""
-        return replace(self, queries=self.tokens + self.targets)
+        return replace(self, queries=self.tokens + self.query_states)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The activations of the field, by name."""
+"""Activations by name."""
 
 from typing import Any, assert_never
 

@@ -1,4 +1,4 @@
-"""Softmax attention by whichever kernel the machine has for it.
+"""Softmax attention by the fastest kernel of the machine.
 
 Axes: b batch, n heads, s sequence, q queries, k keys, d head_dim.
 """
@@ -17,12 +17,14 @@ from bertc.nn.inputs import gather_positions
 from bertc.nn.masks import AttentionMask, VarlenOffsets, not_later, of_rows
 
 SCORES_AT_ONCE = 4 << 20
-"""Bytes of scores computed together on an eager CPU, few enough to stay in its caches until softmax
-and dropout have read them; attention of 512 tokens takes a third less time."""
+"""Bytes of scores computed at once on an eager CPU.
+
+They stay in its caches until softmax and dropout have read them: attention of 512 tokens takes a
+third less time."""
 
 
 def can_varlen(device: torch.device, dtype: torch.dtype) -> bool:
-    """True if there is a kernel for sequences of any length, laid end to end."""
+    """True if there is a kernel for packed sequences of any length."""
     return device.type == "cuda" and dtype == torch.bfloat16
 
 
@@ -35,10 +37,10 @@ def attend(
 ) -> Float[torch.Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
-    In place of a mask, scores (b, n, q, k) to add. No score is materialised, except on an eager
-    CPU with dropout, where no fused kernel has dropout: some rows at a time, with one pass less and
-    faster draws than the library's; and on Apple's GPUs, whose kernel leaves dropout out and lets
-    queries attend to later keys (pytorch PR 184126, issue 195910).
+    A float ``mask`` (b, n, q, k) is added to the scores. No score matrix is stored, with two
+    exceptions: an eager CPU with dropout, where no fused kernel has dropout (a few rows at a time,
+    with one pass less and faster random numbers than the library's), and Apple's GPUs, whose kernel
+    ignores dropout and lets queries attend to later keys (pytorch PR 184126, issue 195910).
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
@@ -56,8 +58,8 @@ def _attend(
     is_causal: bool,
     rate: float,
 ) -> Float[torch.Tensor, "b n q d"]:
-    """Attention under a mask of booleans, or scores to add, or a causal one."""
-    # With scores to add, a CPU's kernel would compute in fp32.
+    """Attention under a boolean mask, an additive one, or a causal one."""
+    # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
     if not _by_parts(query_bnqd, with_dropout=rate > 0, scored=scored):
         return F.scaled_dot_product_attention(
@@ -85,7 +87,7 @@ def eager_cpu(x: torch.Tensor) -> bool:
 
 
 def rows_at_once(b: int, scores: int, like: torch.Tensor) -> list[slice]:
-    """Slices of ``b`` rows of so many scores each, cut to an eager CPU's caches; elsewhere one."""
+    """Slices of ``b`` rows of ``scores`` scores, sized for an eager CPU's caches; elsewhere one."""
     if not eager_cpu(like):
         return [slice(None)]
     parts = -(-b // max(1, SCORES_AT_ONCE // (scores * like.dtype.itemsize)))
@@ -100,7 +102,7 @@ def _by_scores(
     added: Float[torch.Tensor, "#b #n #q s"] | None,
     rate: float,
 ) -> Float[torch.Tensor, "b n q d"]:
-    """Attention by a matrix of scores, with others (b|1, n|1, q|1, s) added."""
+    """Attention by a score matrix, plus ``added`` scores (b|1, n|1, q|1, s)."""
     if added is not None:
         added = added.expand(*query_bnqd.shape[:3], key_bnsd.shape[2]).to(query_bnqd.dtype)
     kernels = kernels_for(query_bnqd, width=key_bnsd.shape[2])
@@ -123,7 +125,7 @@ class _Attention(torch.autograd.Function):
         dropped: Dropped,
         kernels: Kernels | None,
     ) -> torch.Tensor:
-        # Products of heads would copy them, here and in backward; one map made all three.
+        # Products per head would copy them, here and in backward; one projection made all three.
         inputs = [x.contiguous() for x in (query_bnqd, key_bnsd, value_bnsd)]
         scores_bnqs, scale = inputs[0] @ inputs[1].mT, query_bnqd.shape[-1] ** -0.5
         if kernels is None:
@@ -174,7 +176,7 @@ def _varlen(
     query, key, value = (
         rearrange(x, "b n s d -> (b s) n d") for x in (query_bnsd, key_bnsd, value_bnsd)
     )
-    # Only what all releases agree on is passed, and by position.
+    # Only arguments that all releases share are passed, by position.
     offsets, longest, outputs_bq = mask
     mixed = varlen_attn(query, key, value, offsets, offsets, longest, longest)
     assert isinstance(mixed, torch.Tensor), "varlen_attn returns more only on request"

@@ -1,4 +1,4 @@
-"""The kinds of self-attention, and the full one.
+"""Attention kinds, and full attention.
 
 Axes: b batch, q queries, k keys, h hidden, n heads, d head_dim.
 """
@@ -22,7 +22,7 @@ from bertc.nn.weights import Linear, Table
 
 
 class FullAttention(AttentionPart[FullNode, AttentionMask]):
-    """softmax(Q K^T / sqrt(d)) V over all heads, then the output map (Vaswani et al. 2017, 3.2)."""
+    """softmax(Q K^T / sqrt(d)) V over all heads, then a projection (Vaswani et al. 2017, 3.2)."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__(table, name, node, layer)
@@ -38,8 +38,8 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
         x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> AttentionMask:
-        """The mask, as the fastest kernel takes it."""
-        # The kernel for sequences of any length has no dropout.
+        """The mask, in the form that the fastest kernel takes."""
+        # The kernel for packed sequences has no dropout.
         dropped = self.training and self.dropout > 0
         varlen = not dropped and can_varlen(x_bqh.device, x_bqh.dtype)
         return kernel_mask(inputs, self.causal, varlen)
@@ -64,7 +64,7 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
 
 
 def build_attention(table: Table, name: str, node: Encoder, layer: int) -> AttentionPart[Any, Any]:
-    """The attention of one layer, by its kind."""
+    """Build the attention of one layer by its kind."""
     kind = node.attention.at(layer)
     match kind:
         case FullNode():

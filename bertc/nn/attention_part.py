@@ -1,4 +1,4 @@
-"""The base of all attention kinds.
+"""The base class of attention modules.
 
 Axes: b batch, q queries, k keys, h hidden.
 """
@@ -19,10 +19,10 @@ from bertc.nn.weights import Linear, Table
 
 
 class Context(Protocol):
-    """All that layers of one kind read beside states: masks, distances, angles."""
+    """Everything besides states that the layers of one kind read: masks, distances, angles."""
 
     def select_queries(self, inputs: EncoderInputs) -> Self:
-        """The context of a layer that computes the output positions alone."""
+        """The context of a layer that computes only the output positions."""
 
 
 Kind = TypeVar("Kind", contravariant=True)
@@ -30,7 +30,7 @@ ContextOfKind = TypeVar("ContextOfKind", bound=Context)
 
 
 class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
-    """Attention of some kind in one layer, and the norm that goes with it."""
+    """Attention of one kind in one layer, with its norm."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__()
@@ -47,9 +47,9 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> ContextOfKind:
-        """The context of all layers of that kind, made once of what the encoder reads.
+        """Make the context for all layers of this kind, once per forward pass.
 
-        ``x`` are the embeddings, ``shared`` the weights by name that all layers have in common.
+        ``x`` are the embeddings (b, q, h), ``shared`` the weights shared by all layers, by name.
         """
 
     @abstractmethod
@@ -59,13 +59,15 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         keys_bkh: Float[torch.Tensor, "b k h"] | None,
         context: ContextOfKind,
     ) -> Float[torch.Tensor, "b q h"]:
-        """New states (b, q, h) of the queries ``x``; ``keys``: states attended to, None: ``x``."""
+        """New states (b, q, h) of the queries ``x``; keys are ``keys``, None: ``x``."""
 
 
 def fused_linear(
     maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
 ) -> tuple[torch.Tensor, ...]:
-    """Several maps of the same states as one product: narrow ones leave the hardware idle."""
+    """Several projections of the same states as one product, because narrow ones underuse
+    hardware.
+    """
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None

@@ -1,4 +1,4 @@
-"""A body as a module: everything that the house asks of one, whatever it computes with.
+"""The interface of a body's module, whatever it computes with.
 
 Axes: b batch, s sequence, o output positions, u query-stream states, h hidden.
 """
@@ -17,16 +17,16 @@ from bertc.nn.memory import Memory
 
 
 class Outputs(NamedTuple):
-    """What a network hands on."""
+    """The outputs of a network."""
 
     last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions
-    memory: Memory | None = None  # for the rows after these, if these had one
+    memory: Memory | None = None  # for the next rows, if these had one
 
 
 class BodyModule(nn.Module, ABC):
-    """The module of a body. With ``recompute`` it saves little, and computes it again in backward.
+    """The module of a body; with ``recompute`` it saves layer inputs only.
 
-    Its parameters are named as in the weight table of its node.
+    Parameters are named as in the weight table of its node.
     """
 
     node: Body
@@ -35,20 +35,22 @@ class BodyModule(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
-        """States of the last layer, with those of the query stream after them: (b, s + u, h)."""
+        """States of the last layer, followed by those of the query stream: (b, s + u, h)."""
 
     @abstractmethod
     def pool(self, first_h: torch.Tensor) -> torch.Tensor:
-        """The pooled first token (..., h) of its states (..., h)."""
+        """The pooled first token (..., h), from its states (..., h)."""
 
     @abstractmethod
     def borrow(self, lender: "BodyModule", names: Iterable[str]) -> None:
-        """Use a lender's weights of these names in place of its own, without registering them."""
+        """Use weights of ``lender`` by these names instead of its own, without registering them."""
 
     @abstractmethod
     def shard_units(self) -> Iterable[nn.Module]:
-        """The modules that FSDP brings together one at a time, a part before its whole."""
+        """Modules that FSDP gathers one at a time, a part before its whole."""
 
     @abstractmethod
     def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Compile its functions; with ``any_shape`` for batches of any rows and tokens."""
+        """Compile its functions; with ``any_shape`` for batches of any number of rows and
+        tokens.
+        """

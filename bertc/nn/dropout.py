@@ -1,4 +1,4 @@
-"""Dropout; on a CPU faster than the library's, and without a mask kept for backward."""
+"""Dropout; on a CPU faster than the library's, and without a saved mask."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ _LEVELS = 1 << 16
 def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
     """Zero each element with probability ``rate`` and scale the rest by 1 / (1 - rate); any shape.
 
-    Draws from the default generator of the device. The library draws one element at a time on an
-    eager CPU, a sixth of a training step; there one seed is drawn instead, from which backward
-    makes the same mask again, and the rate is rounded to 1 / 65536.
+    Random numbers come from the device's default generator. The library draws them one by one on an
+    eager CPU, a sixth of a training step; here one seed is drawn, from which backward repeats the
+    mask, and the rate is rounded to 1 / 65536.
     """
     if not training or rate == 0:
         return x
@@ -28,7 +28,7 @@ def dropout(x: torch.Tensor, rate: float, training: bool) -> torch.Tensor:
 
 
 def drop_out(x: torch.Tensor, dropped: Dropped, kernels: Kernels | None) -> torch.Tensor:
-    """Apply a dropout to ``x``, the same for the same seed and number of elements."""
+    """Apply a dropout to ``x``; equal seeds and sizes give equal masks."""
     if not dropped.level:
         return x
     return x * _kept(x, dropped) if kernels is None else kernels.dropout(x.contiguous(), dropped)
@@ -49,14 +49,14 @@ class _Dropout(torch.autograd.Function):
 
 
 def _kept(x: torch.Tensor, dropped: Dropped) -> torch.Tensor:
-    """A mask: the scale where an element stays, 0 where it goes, in the shape and dtype of ``x``.
+    """A mask in the shape and dtype of ``x``: the scale at kept elements, 0 at dropped ones.
 
-    Four draws come from one 64-bit word.
+    A 64-bit word gives four draws.
     """
     generator = torch.Generator().manual_seed(dropped.seed)
     words = torch.empty(-(-x.numel() // _DRAWS_PER_WORD), dtype=torch.int64)
     words.random_(-(2**63), None, generator=generator)
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)
-    # Compared in place the answer has the draws' own type, which the library does many at a time.
+    # Compared in place, the result has the draws' dtype, which the library vectorises.
     kept = draws.ge_(dropped.level - _LEVELS // 2)
     return kept.to(x.dtype).mul_(dropped.scale)

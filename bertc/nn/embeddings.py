@@ -21,7 +21,7 @@ from bertc.nn.weights import Embedding, Linear, Table, parameter, picked
 
 
 class NarrowEmbedding(Embedding):
-    """Rows of a narrow table, mapped to the hidden width."""
+    """Rows of a narrow table, projected to the hidden width."""
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__(table, name)
@@ -34,7 +34,7 @@ class NarrowEmbedding(Embedding):
 
 
 class AdaptiveEmbedding(nn.ModuleList):
-    """A table and a map for each cluster of ids (Baevski and Auli 2019, section 3)."""
+    """A table and a projection for each cluster of ids (Baevski and Auli 2019, section 3)."""
 
     def __init__(self, table: Table, name: str, clusters: tuple[Cluster, ...]) -> None:
         super().__init__(NarrowEmbedding(table, f"{name}.{n}") for n in range(len(clusters)))
@@ -50,14 +50,14 @@ class AdaptiveEmbedding(nn.ModuleList):
         return found
 
     def part(self, number: int) -> NarrowEmbedding:
-        """The table and the map of one cluster, which the head over the vocabulary reads too."""
+        """Table and projection of one cluster, which the vocabulary head uses too."""
         found = self[number]
-        assert isinstance(found, NarrowEmbedding), "it has no others"
+        assert isinstance(found, NarrowEmbedding), "all parts are narrow embeddings"
         return found
 
 
 class Embeddings(nn.Module):
-    """dropout(norm(token + position + segment + language)), mapped to the hidden width from E."""
+    """dropout(norm(token + position + segment + language)), projected from width E to hidden."""
 
     def __init__(self, table: Table, node: Encoder) -> None:
         super().__init__()
@@ -79,18 +79,19 @@ class Embeddings(nn.Module):
         self.dropout = node.dropout.hidden
 
     def borrow(self, lender: "Embeddings", names: Iterable[str]) -> None:
-        """Use another's modules in place of those of that name, without registering them.
+        """Use another instance's modules for these names, without registering them.
 
-        So their tensors are shared, and listed once, as the lender's.
+        Their tensors are shared, and listed once, as the lender's.
         """
         for name in names:
             delattr(self, name)
             vars(self)[name] = getattr(lender, name)
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> torch.Tensor:
-        """Ids (b, s) to vectors (b, s, h) in ``dtype``; no segment ids means segment 0.
+        """Ids (b, s) to embeddings (b, s, h) in ``dtype``; no segment ids means segment 0.
 
-        With a permutation those of the query stream follow, the same for any token: (b, s + u, h).
+        With a permutation the query stream's embeddings follow, equal for all tokens: (b, s + u,
+        h).
         """
         x_bse = self._summed(self.token(inputs.token_ids), inputs)
         if inputs.permutation is not None:
@@ -108,7 +109,7 @@ class Embeddings(nn.Module):
     def _summed(
         self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs
     ) -> Float[torch.Tensor, "b s e"]:
-        """Add the vectors of positions, segments and languages."""
+        """Add the embeddings of positions, segments and languages."""
         if self.scale != 1:
             x_bse = x_bse * self.scale
         if self.position is not None:

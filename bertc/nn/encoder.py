@@ -1,4 +1,4 @@
-"""The encoder: embeddings, layers of attention and feed-forward parts, a last norm.
+"""The encoder: embeddings, layers of attention and feed-forward parts, final norm.
 
 Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream states, h hidden.
 """
@@ -26,7 +26,7 @@ from bertc.nn.weights import Linear, add_parameters
 
 
 class Regions(NamedTuple):
-    """The functions of a forward pass; each can be compiled by itself, one layer for all."""
+    """Functions of a forward pass that can be compiled one by one; all layers share one."""
 
     embed: Callable[[EncoderInputs, torch.dtype], torch.Tensor]
     layer: Callable[
@@ -38,8 +38,8 @@ class Regions(NamedTuple):
 class Encoder(BodyModule):
     """Token ids (b, s) to hidden states (b, s, h).
 
-    A part exists once for each layer that owns its weights; the other layers apply their owner's.
-    With ``recompute`` a layer saves its input alone, and backward computes the rest again, with the
+    A part exists once per layer that owns weights; other layers apply their owner's. With
+    ``recompute`` only the input of each layer is saved, and backward recomputes the rest, with the
     same dropout.
     """
 
@@ -71,7 +71,7 @@ class Encoder(BodyModule):
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
-        With a permutation those of the query stream follow: (b, s + u, h).
+        With a permutation the query stream's states follow: (b, s + u, h).
         """
         embed, layer, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
@@ -93,18 +93,18 @@ class Encoder(BodyModule):
         return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on)
 
     def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
-        """Use a lender's embeddings of these names in place of its own."""
-        assert isinstance(lender, Encoder), "what is tied is of the same kind"
+        """Use a lender's embeddings for these names instead of its own."""
+        assert isinstance(lender, Encoder), "tied networks are of the same kind"
         parts = dict.fromkeys(name.removeprefix("embeddings.").split(".")[0] for name in names)
         self.embeddings.borrow(lender.embeddings, parts)
 
     def shard_units(self) -> Iterable[nn.Module]:
-        """Norm and rest of every part that a layer owns."""
+        """Norm and remaining modules of every part that a layer owns."""
         for part in (*self.attention.values(), *self.ffn.values()):
             yield from (part.get_submodule("norm"), part)
 
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
-        """The context of every layer, made once for all of one kind."""
+        """The context of every layer, made once per kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
         by_kind: dict[Attention, Context] = {}
         found = []
@@ -118,16 +118,16 @@ class Encoder(BodyModule):
         return found
 
     def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Compile a layer as one function of its weights, for all layers of its kind and widths.
+        """Compile a layer as a function of its weights, for all layers of its kind and widths.
 
-        With ``any_shape`` its graphs serve batches of any rows and tokens, a little more slowly.
-        Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
+        With ``any_shape`` its graphs serve batches of any number of rows and tokens, a little more
+        slowly. Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
         """
-        # Each kind and width, and the last layer where it has few outputs, has a graph for training
-        # and one for evaluation; beyond its limit torch raises.
+        # Each kind and width, and the last layer if it has few outputs, has a graph for training
+        # and one for evaluation; torch raises beyond its limit.
         unlike = {(self.node.attention.at(n), widths) for n, widths in enumerate(self.node.layers)}
         graphs = 2 * (len(unlike) + 1)
-        if any_shape:  # a batch of one row has its own, and so have rows that examples share
+        if any_shape:  # a batch of one row has its own graph, and so have packed rows
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
@@ -172,7 +172,7 @@ class Encoder(BodyModule):
         keys: torch.Tensor | None,
         context: Context,
     ) -> torch.Tensor:
-        """States (b, q, h) one layer on; ``keys`` (b, k, h): states attended to, None: ``x``."""
+        """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
         return self._feed_forward(ffn, self._attend(attention, x, keys, context))
 
     def _attend(

@@ -1,4 +1,4 @@
-"""Double precision, where a device has it."""
+"""Double precision on devices that have it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The kinds of position-wise feed-forward parts.
+"""Kinds of position-wise feed-forward parts.
 
 Axes: b batch, s sequence, h hidden.
 """
@@ -18,7 +18,7 @@ from bertc.nn.weights import Linear, Table
 
 
 class FeedForward(nn.Module):
-    """A map of each state (b, s, h) by itself; ``build_ffn`` adds the norm that goes with it."""
+    """A function of each state (b, s, h) by itself; ``build_ffn`` adds its norm."""
 
     norm: Norm
 
@@ -42,7 +42,7 @@ class Mlp(FeedForward):
 
 
 def build_ffn(table: Table, name: str, node: Encoder) -> FeedForward:
-    """The feed-forward part of one layer, by its kind, with its norm."""
+    """Build the feed-forward part of one layer by its kind, with its norm."""
     match node.ffn:
         case MlpNode():
             part = Mlp(table, name, node.ffn, node.dropout.ffn)

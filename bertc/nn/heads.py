@@ -1,7 +1,7 @@
-"""The heads of terms: a module for each node of ``ir.terms.heads``, built from the weight table.
+"""Heads of terms: a module for each node of ``ir.terms.heads``, built from the weight table.
 
-Axes: b rows, s positions, n states, p beginnings, m examples of a row, h hidden, e embedding,
-w units of a conditioned head, f features, v token ids.
+Axes: b rows, s positions, n states, p starts, m examples of a row, h hidden, e embedding, w units
+of a conditioned head, f features, v token ids.
 """
 
 from collections.abc import Iterable
@@ -30,23 +30,23 @@ from bertc.nn.weights import Embedding, Linear, Table, parameter
 
 
 class Heads(nn.Module):
-    """Heads by name, each once however many terms share it."""
+    """Heads by name, one instance for all terms that share it."""
 
     def __init__(self, heads: Iterable[tuple[TermNode, Body]]) -> None:
         super().__init__()
         for objective, encoder in heads:
-            # Set by hand: a task may be called as a method of modules is.
+            # Set by hand: the name of a task may be that of a method of modules.
             self._modules.setdefault(objective.head_name, make_head(objective, encoder))
 
     def __getitem__(self, name: str) -> nn.Module:
-        """The head of that name."""
+        """The head of this name."""
         found = self._modules[name]
         assert found is not None, "heads are modules"
         return found
 
 
 class TokenHead(nn.Module):
-    """States to features (n, e) that the token table turns into scores, and a bias a token."""
+    """States to features (n, e), which the token table turns into scores, and a bias per token."""
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TokenHead(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def bias_of(self, table_ve: Float[torch.Tensor, "v e"]) -> Float[torch.Tensor, "v"]:
-        """The bias (v,); zeros where there is none."""
+        """The bias (v,); zeros if there is none."""
         return table_ve.new_zeros(len(table_ve)) if self.bias is None else self.bias
 
     def scores(
@@ -80,7 +80,9 @@ class TokenHead(nn.Module):
 
 
 class AdaptiveTokenHead(nn.Module):
-    """A bias a token, an entry a cluster, and the map of the first cluster if it is narrower."""
+    """A bias per token, an entry per cluster, and the first cluster's projection if it is
+    narrower.
+    """
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
@@ -91,7 +93,7 @@ class AdaptiveTokenHead(nn.Module):
 
 
 class Boundary(nn.Module):
-    """Two layers over both boundaries of a span and the place between them (SpanBERT 3.2)."""
+    """Two layers over both boundaries of a span and the position in between (SpanBERT 3.2)."""
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__()
@@ -118,7 +120,7 @@ class Boundary(nn.Module):
 
 
 class Detector(Linear):
-    """Scores above 0 where a token looks replaced."""
+    """Scores per token, above 0 if it looks replaced."""
 
     def __init__(self, table: Table, name: str, node: Body) -> None:
         super().__init__(table, name)
@@ -132,7 +134,7 @@ class Detector(Linear):
 
 
 class Ends(Linear):
-    """Scores of every token to end a span, for each of some beginnings."""
+    """End scores of every token, for each of several starts."""
 
     def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__(table, name)
@@ -145,10 +147,10 @@ class Ends(Linear):
     def scores(
         self, x_bsh: Float[torch.Tensor, "b s h"], begun_bph: Float[torch.Tensor, "b p h"]
     ) -> torch.Tensor:
-        """States of a row and those of its beginnings to scores (b, p, s) in fp32."""
-        assert self.dense.bias is not None, "the table has one"
+        """Scores (b, p, s) in fp32 of states (b, s, h), for starts with states (b, p, h)."""
+        assert self.dense.bias is not None, "end scores have a bias"
         h, weight, dtype = begun_bph.shape[2], self.dense.weight, begun_bph.dtype
-        # One product with each half: the states side by side would be p times as many.
+        # One product per half: concatenated states would be p times as many.
         own_bsw = F.linear(x_bsh, weight[:, :h].to(x_bsh.dtype))
         given_bpw = F.linear(begun_bph, weight[:, h:].to(dtype), self.dense.bias.to(dtype))
         mixed_bpsw = activate(self.activation, own_bsw[:, None] + given_bpw[:, :, None])
@@ -159,7 +161,7 @@ class Ends(Linear):
 
 
 class Answered(Linear):
-    """Scores of there being an answer, from the first token and the mean beginning."""
+    """Answerability scores, from the first token and the start-weighted mean state."""
 
     def __init__(self, table: Table, name: str, head: ConditionedSpanHead) -> None:
         super().__init__(table, name)
@@ -167,13 +169,13 @@ class Answered(Linear):
         self.dense = Linear(table, f"{name}.dense")
 
     def forward(self, x_bmf: Float[torch.Tensor, "b m f"]) -> torch.Tensor:
-        """Both vectors side by side to scores (b, m) in fp32."""
+        """Both vectors concatenated (b, m, f) to scores (b, m) in fp32."""
         dense_bmw = activate(self.activation, self.dense(x_bmf))
         return super().forward(dense_bmw)[..., 0].float()
 
 
 class ConditionedSpan(nn.Module):
-    """Beginnings, the ends that go with each, and perhaps whether there is an answer."""
+    """Start scores, end scores given a start, and optionally answerability."""
 
     def __init__(self, table: Table, name: str, head: ConditionedSpanHead, node: Body) -> None:
         super().__init__()
@@ -183,12 +185,12 @@ class ConditionedSpan(nn.Module):
 
 
 def make_head(objective: TermNode, encoder: Body) -> nn.Module:
-    """The module of an objective's head over the states of an encoder."""
+    """Build the head of an objective over the states of an encoder."""
     return module_of(objective.head_node, objective.head_name, encoder)
 
 
 def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
-    """The module of a head, whose weights have names that begin with its own."""
+    """Build a head's module, whose weights have the prefix ``name``."""
     table = {weight.name: weight for weight in node.weights(name, encoder)}
     match node:
         case VocabularyHead():

@@ -12,11 +12,11 @@ from bertc.nn.memory import Memory
 
 
 class PermutationMask(NamedTuple):
-    """The mask of permutation language modelling: token i attends to itself and to token j if
-    ``rank[j] < visible_below[i]``.
+    """The mask of permutation language modelling (XLNet 2.3).
 
-    The tokens at ``target_positions`` have a state in the query stream too, which attends as they
-    do but not to themselves. Those states follow the states of the row (XLNet 2.3).
+    Token i attends to itself and to token j if ``rank[j] < visible_below[i]``. Tokens at
+    ``target_positions`` also have a state in the query stream, which attends to the same tokens
+    except themselves. Those states follow the states of the row.
     """
 
     rank: Int[torch.Tensor, "b s"]
@@ -25,16 +25,16 @@ class PermutationMask(NamedTuple):
 
 
 class EncoderInputs(NamedTuple):
-    """Rows of token ids, and all that an encoder is told of them.
+    """Rows of token ids, and everything else that an encoder reads.
 
-    ``attention_mask`` is true at real tokens; padding is at the end of a row. In rows of several
-    examples ``sequence_ids`` number the tokens of each, padding too, in unbroken runs that begin at
-    ``starts``; an unused entry repeats the next start. Without ``starts`` a kernel that needs them
-    waits for the device. The last layer computes the states at ``output_positions`` alone; with a
-    ``permutation`` position s + i is the query stream's state i. ``language_ids`` are rows of the
-    encoder's table of languages; one beyond the last is no language. ``position_ids`` are the
-    positions of tokens, if not in order. ``memory`` precedes the rows. In rows that run
-    ``backward`` earlier tokens count as later ones.
+    ``attention_mask`` is true at real tokens; padding is at the end of a row. In packed rows
+    ``sequence_ids`` number the examples, padding too, in contiguous runs that begin at ``starts``;
+    an unused entry repeats the next start. Without ``starts`` a kernel that needs them synchronises
+    with the device. The last layer computes only ``output_positions``; with a ``permutation``
+    position s + i is the query stream's state i. ``language_ids`` are rows of the encoder's
+    language table; one past the last means no language. ``position_ids`` are the positions of
+    tokens, if not in order. ``memory`` precedes the rows. In ``backward`` rows earlier tokens count
+    as later ones.
     """
 
     token_ids: Int[torch.Tensor, "b s"]
@@ -45,21 +45,21 @@ class EncoderInputs(NamedTuple):
     language_ids: Int[torch.Tensor, "b s"] | None = None
     position_ids: Int[torch.Tensor, "b s"] | None = None  # from 0
     memory: Memory | None = None
-    backward: Int[torch.Tensor, "b"] | None = None  # 1 where a row does, None: none does
+    backward: Int[torch.Tensor, "b"] | None = None  # 1 for reversed rows; None: none
     permutation: PermutationMask | None = None  # None: every token attends to all
     output_positions: Int[torch.Tensor, "b o"] | None = None  # None: every position
 
     @property
     def remembered(self) -> int:
-        """Positions remembered before those of a row."""
+        """Number of cached positions before a row."""
         return self.memory.length if self.memory else 0
 
     def keys(
         self, x_bqh: Float[torch.Tensor, "b q h"], layer: int
     ) -> Float[torch.Tensor, "b k h"] | None:
-        """States (b, k, h) that a layer with inputs ``x`` attends to; None: to ``x`` itself.
+        """States (b, k, h) that a layer with inputs ``x`` attends to; None: ``x`` itself.
 
-        Remembered positions come first. States of the query stream are no keys.
+        Cached positions come first. States of the query stream are never keys.
         """
         seq = self.token_ids.shape[1]
         if self.memory is not None:
@@ -70,7 +70,7 @@ class EncoderInputs(NamedTuple):
 def gather_positions(
     x_bsh: Float[torch.Tensor, "b s h"], positions_bk: Int[torch.Tensor, "b k"]
 ) -> Float[torch.Tensor, "b k h"]:
-    """The vectors (b, k, h) at positions (b, k); any position may come twice."""
+    """The vectors (b, k, h) at positions (b, k), which may repeat."""
     b, s, h = x_bsh.shape
     first_b = torch.arange(b, device=x_bsh.device) * s
     rows_n = (first_b[:, None] + positions_bk).reshape(-1)

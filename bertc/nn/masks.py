@@ -1,7 +1,7 @@
 """Attention masks: the keys that each query attends to.
 
-Axes: b batch, s row, q queries, k keys (remembered positions, then the row), u query-stream states,
-r sequences of a batch, m sequences of a row.
+Axes: b batch, s row, q queries, k keys (cached positions, then the row), u query-stream states, r
+sequences of a batch, m sequences of a row.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ from bertc.nn.inputs import EncoderInputs, PermutationMask
 class Mask(NamedTuple):
     """A mask as tensors; with nothing set every query attends to every key.
 
-    A query without keys is allowed all, so that its softmax is finite, and ``has_keys`` zeroes its
-    output. ``is_causal`` leaves out the keys after each query without a tensor that says so.
+    A query without keys is allowed all, so that its softmax stays finite, and ``has_keys`` zeroes
+    its output. ``is_causal`` excludes later keys without a tensor.
     """
 
     allowed: Bool[torch.Tensor, "#b 1 #q k"] | None = None
@@ -25,7 +25,7 @@ class Mask(NamedTuple):
     is_causal: bool = False
 
     def select_queries(self, inputs: EncoderInputs) -> "Mask":
-        """The mask of the output positions alone."""
+        """The mask of the output positions."""
         assert inputs.output_positions is not None, "called only with output positions"
         if self.is_causal:
             lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.output_positions.device)
@@ -38,23 +38,23 @@ class Mask(NamedTuple):
 
 
 class VarlenOffsets(NamedTuple):
-    """Bounds of the sequences of a batch whose rows are laid end to end, for a varlen kernel."""
+    """Offsets of the sequences of a batch, its rows concatenated, for a varlen kernel."""
 
-    offsets: Int[torch.Tensor, "bounds"]  # the first token of each, then b * s
+    offsets: Int[torch.Tensor, "bounds"]  # the first token of each sequence, then b * s
     longest: int
     outputs: Int[torch.Tensor, "b q"] | None = None  # positions of the outputs, if not all
 
     def select_queries(self, inputs: EncoderInputs) -> "VarlenOffsets":
-        """The same sequences, and outputs at the output positions alone."""
+        """The same sequences, with outputs at the output positions only."""
         return self._replace(outputs=inputs.output_positions)
 
 
 AttentionMask = Mask | VarlenOffsets
-"""All that ``attend`` takes."""
+"""The masks that ``attend`` takes."""
 
 
 def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
-    """The mask of these inputs, with whatever bears on it, as tensors."""
+    """The mask of these inputs as tensors, with everything that affects it."""
     if inputs.permutation is not None:
         allowed_bss = mask_of(inputs._replace(permutation=None, memory=None), causal).allowed
         allowed_bqs = permuted(
@@ -72,9 +72,9 @@ def mask_of(inputs: EncoderInputs, causal: bool) -> Mask:
 
 
 def kernel_mask(inputs: EncoderInputs, causal: bool, varlen: bool) -> AttentionMask:
-    """The same mask in the form that a fused kernel takes without a tensor, if there is one.
+    """The same mask without a tensor if a fused kernel has such a form.
 
-    ``varlen``: a kernel for sequences of any length can be used.
+    ``varlen``: a kernel for packed sequences may be used.
     """
     if inputs.permutation is not None or inputs.memory is not None:
         return mask_of(inputs, causal)
@@ -88,7 +88,7 @@ def kernel_mask(inputs: EncoderInputs, causal: bool, varlen: bool) -> AttentionM
 
 
 def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]:
-    """A mask (b|1, s, k) of a causal encoder, whose padding is after all keys, or with memory."""
+    """A mask (b|1, s, k) of a causal encoder, whose padding follows all keys, or with memory."""
     memory, (_, seq) = inputs.memory, inputs.token_ids.shape
     allowed_bss = not_later(seq, inputs.token_ids.device)
     if not causal:
@@ -102,28 +102,29 @@ def _before(inputs: EncoderInputs, causal: bool) -> Bool[torch.Tensor, "#b s k"]
 
 
 def real_tokens(mask_bs: Shaped[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 1 s"]:
-    """A mask (b, 1, 1, s): real tokens are keys; of a row of padding alone all tokens are."""
+    """A mask (b, 1, 1, s): real tokens are keys; in a row of padding only, all tokens are."""
     mask_bs = mask_bs.bool()
     mask_bs = mask_bs | ~mask_bs.any(1, keepdim=True)
     return mask_bs[:, None, None, :]
 
 
 def within_sequences(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Bool[torch.Tensor, "b 1 s s"]:
-    """A mask (b, 1, s, s): keys have the query's own number in (b, s), for padding too."""
+    """A mask (b, 1, s, s): keys have the query's sequence number; padding included."""
     return (sequence_ids_bs[:, :, None] == sequence_ids_bs[:, None, :])[:, None]
 
 
 def not_later(seq: int, device: torch.device) -> Bool[torch.Tensor, "1 {seq} {seq}"]:
-    """A mask (1, s, s): keys are the query itself and those before it."""
+    """A mask (1, s, s): keys are the query itself and earlier tokens."""
     return torch.ones(1, seq, seq, dtype=torch.bool, device=device).tril()
 
 
 def permuted(
     order: PermutationMask, also_bqs: Bool[torch.Tensor, "#b #s s"] | None
 ) -> Bool[torch.Tensor, "b q s"]:
-    """A mask (b, s + u, s) of a permutation: of the row, then of the query stream.
+    """A mask (b, s + u, s) of a permutation: for the row, then for the query stream.
 
-    ``also`` is a mask (b, 1|s, s) that holds as well. A query stream does not attend to itself.
+    ``also`` is another mask (b, 1|s, s) to intersect with. The query stream does not attend to its
+    own token.
     """
     allowed_bss = order.rank[:, None, :] < order.visible_below[:, :, None]
     if also_bqs is not None:
@@ -140,10 +141,10 @@ def with_empty_queries(allowed_bqk: Bool[torch.Tensor, "b q k"]) -> Mask:
 
 
 def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
-    """``within_sequences`` of rows of ``seq`` tokens with sequences that begin there, in order.
+    """``within_sequences`` of rows of ``seq`` tokens, for sequences that begin at ``starts_bm``.
 
-    A kernel's working memory grows with their number, so there are as many as a row may hold and no
-    more; those not used are empty.
+    A kernel's workspace grows with the number of sequences, so there are exactly as many as a row
+    may hold; unused ones are empty.
     """
     first_b1 = torch.arange(len(starts_bm), device=starts_bm.device)[:, None] * seq
     offsets_r = (starts_bm + first_b1).reshape(-1)
@@ -151,7 +152,7 @@ def end_to_end(starts_bm: Int[torch.Tensor, "b m"], seq: int) -> VarlenOffsets:
 
 
 def beginnings(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b m"]:
-    """Starts (b, m) of the unbroken runs of (b, s), s where a row has fewer; waits for a device."""
+    """Starts (b, m) of the contiguous runs of (b, s), s where a row has fewer; synchronises."""
     seq = sequence_ids_bs.shape[1]
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
     lane_s = torch.arange(seq, device=sequence_ids_bs.device)
@@ -171,5 +172,5 @@ def select_rows(
 
 
 def of_rows(x: torch.Tensor | None, rows: slice) -> torch.Tensor | None:
-    """Some rows of (b, ...), or (1, ...), which all rows have in common."""
+    """Some rows of (b, ...), or (1, ...), which all rows share."""
     return x if x is None or len(x) == 1 else x[rows]

@@ -1,6 +1,6 @@
 """Memory of the text before a row (Transformer-XL, section 3.2).
 
-Axes: n layers, b batch, m positions remembered, s sequence, h hidden.
+Axes: n layers, b batch, m cached positions, s sequence, h hidden.
 """
 
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float, Int
 
 
 class Memory(NamedTuple):
-    """The inputs of every layer for the tokens before these rows, without a gradient.
+    """The inputs of every layer for the tokens before these rows, without gradient.
 
-    Only the last ``filled`` of the m positions exist: text has a beginning. It moves on by the
-    first ``advance`` tokens of each row, None: by all. With ``same_length`` each token of a causal
-    encoder attends to m positions, no more where more are at hand (Transformer-XL, same_length).
+    Only the last ``filled`` of the m positions are valid, since text has a beginning. The memory
+    advances by the first ``advance`` tokens of each row, None: by all. With ``same_length`` each
+    token of a causal encoder attends to exactly m positions (Transformer-XL, same_length).
     """
 
     states: Float[torch.Tensor, "n b m h"]
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Positions remembered."""
+        """Number of cached positions."""
         return self.states.shape[2]
 
     def rows(self, rows: slice) -> "Memory":
@@ -32,19 +32,19 @@ class Memory(NamedTuple):
         return self._replace(states=self.states[:, rows])
 
     def allowed(self, own_bqs: Bool[torch.Tensor, "b q s"]) -> Bool[torch.Tensor, "b q k"]:
-        """A mask (b|1, q, s) over a row, with the memory before it (b|1, q, m + s)."""
+        """Extend a mask (b|1, q, s) over a row by the memory before it: (b|1, q, m + s)."""
         length = self.length
         there_m = torch.arange(length, device=own_bqs.device) >= length - self.filled
         return torch.cat([there_m.expand(*own_bqs.shape[:2], length), own_bqs], dim=2)
 
     def kept(self, keys_bkh: Float[torch.Tensor, "b k h"]) -> Float[torch.Tensor, "b m h"]:
-        """The states (b, m, h) that the next rows remember of a layer's inputs (b, m + s, h)."""
+        """The states (b, m, h) to cache for the next rows, of a layer's inputs (b, m + s, h)."""
         length = self.length
         first = keys_bkh.shape[1] - length if self.advance is None else self.advance
         return keys_bkh[:, first : first + length].detach()
 
     def moved_on(self, states_bmh: list[torch.Tensor], tokens: int) -> "Memory":
-        """The memory after rows of so many tokens, from what is ``kept`` of every layer."""
+        """The memory after rows of ``tokens`` tokens, from the states ``kept`` of every layer."""
         more = tokens if self.advance is None else self.advance
         filled = (self.filled + more).clamp(max=self.length)
         return self._replace(states=torch.stack(states_bmh), filled=filled)
@@ -59,6 +59,6 @@ def nothing(
     device: torch.device,
     advance: int | None = None,
 ) -> Memory:
-    """The memory at the beginning of a text."""
+    """An empty memory, for the beginning of a text."""
     states = torch.zeros(layers, batch, length, hidden, dtype=dtype, device=device)
     return Memory(states, torch.zeros((), dtype=torch.long, device=device), advance)

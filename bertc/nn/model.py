@@ -31,7 +31,7 @@ class Model(nn.Module):
         self._names = tuple(network.name for network in resolved.allocated)
         for network in resolved.allocated:
             self.add_module(network.name, build_body(network.body))
-        for network in resolved.allocated:  # lenders are there
+        for network in resolved.allocated:  # networks that lend weights come first
             for tie in network.ties:
                 tied = [w.name for w in network.body.weights() if tie.covers(w.name)]
                 self.network(network.name).borrow(self.network(tie.network), tied)
@@ -41,12 +41,12 @@ class Model(nn.Module):
         )
         self.compute_dtype = torch.float32
         self.same_length = False
-        """Whether every token attends to as many remembered positions (Transformer-XL)."""
+        """True if every token attends to the same number of cached positions (Transformer-XL)."""
         self.untrained = frozenset[str]()
-        """The pooler and heads for which there were no weights: their output is random."""
+        """The pooler and heads without loaded weights; their output is random."""
 
     def lacking(self) -> tuple[str, ...]:
-        """The terms of the objective for whose heads there were no weights."""
+        """The objectives whose heads have no loaded weights."""
         parts = {t.name: t.objective.head_name for t in self.resolved.terms()}
         return tuple(name for name, part in parts.items() if part in self.untrained)
 
@@ -61,14 +61,13 @@ class Model(nn.Module):
     ) -> torch.Tensor:
         """Last hidden states (batch, seq, hidden) of integer ids (batch, seq).
 
-        ``attention_mask`` is true, or 1, at real tokens. Padding belongs at the end of a row.
-        ``sequence_ids`` number the examples of rows that hold several, in unbroken runs: attention
-        stays within them and positions begin again. ``language_ids`` are numbers of the program's
-        languages, which without them are unknown. ``position_ids`` are the positions of tokens, if
-        not in order.
+        ``attention_mask`` is true, or 1, at real tokens; padding belongs at the end of a row.
+        ``sequence_ids`` number the examples of packed rows, in contiguous runs: attention stays
+        within them and positions restart. ``language_ids`` are indices of the program's languages,
+        by default none. ``position_ids`` are the positions of tokens, if not in order.
 
         Raises:
-            TypeError: if one of them is not a tensor of that kind, such as text.
+            TypeError: if an argument is not an integer tensor, for instance text.
         """
         inputs = EncoderInputs(
             token_ids,
@@ -82,22 +81,22 @@ class Model(nn.Module):
         return self.read(inputs)
 
     def read(self, inputs: EncoderInputs, network: str = MAIN) -> torch.Tensor:
-        """Last hidden states (batch, seq, hidden), or of the output positions alone."""
+        """Last hidden states (batch, seq, hidden), or only those of the output positions."""
         return self.read_on(inputs, network).last
 
     def read_on(self, inputs: EncoderInputs, network: str = MAIN) -> Outputs:
-        """Last hidden states, and the memory for the rows after these, if these had one."""
+        """Last hidden states, and the memory for the next rows, if these have one."""
         outputs: Outputs = self.network(network)(inputs, self.compute_dtype)
         return outputs
 
     def network(self, name: str) -> BodyModule:
-        """The body of the network of that name."""
+        """The body of the network of this name."""
         body = self.get_submodule(name)
-        assert isinstance(body, BodyModule), "the heads are no network"
+        assert isinstance(body, BodyModule), "heads are not a network"
         return body
 
     def networks(self) -> tuple[BodyModule, ...]:
-        """All networks, the one that the run is about first."""
+        """All networks, the main one first."""
         return tuple(map(self.network, self._names))
 
     def pool(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -110,7 +109,7 @@ class Model(nn.Module):
 
 
 def build_body(node: Body) -> BodyModule:
-    """The module of a body."""
+    """Build the module of a body."""
     match node:
         case EncoderNode():
             return Encoder(node)
@@ -119,7 +118,7 @@ def build_body(node: Body) -> BodyModule:
 
 
 def _check(inputs: EncoderInputs) -> None:
-    """Refuse all but tensors of whole numbers (batch, seq); a mask may be of true and false."""
+    """Refuse anything but integer tensors (batch, seq); a mask may be boolean."""
     for name, ids in inputs._asdict().items():
         if ids is None and name != "token_ids":
             continue
@@ -132,15 +131,15 @@ def _check(inputs: EncoderInputs) -> None:
         else:
             continue
         raise TypeError(
-            f"{name} is {given}: a tensor of whole numbers (batch, seq) expected; texts become "
-            "such tensors by model.encode(**model.tokenizer(texts)) of what bertc.load gives"
+            f"{name} is {given}: an integer tensor (batch, seq) expected; encode texts with "
+            "model.encode(**model.tokenizer(texts)), on a model of bertc.load"
         )
 
 
 def build(resolved: Resolved, device: str = "cpu") -> Model:
     """Allocate the model of a program and set its initial weights.
 
-    On the ``meta`` device nothing is allocated and nothing set.
+    On the ``meta`` device nothing is allocated or set.
 
     Raises:
         RuntimeError: if the modules differ from the weight table.

@@ -1,4 +1,4 @@
-"""The norm functions, and the norm of a sum of states and what a part adds to them."""
+"""Norm functions, and the norm of the sum of states and a part's output."""
 
 from typing import Any, assert_never
 
@@ -15,9 +15,9 @@ from bertc.nn.weights import Table, parameter
 
 
 class LayerNorm(nn.Module):
-    """Layer norm over the last axis, in the dtype of ``x``; statistics are kept in fp32.
+    """Layer norm over the last axis, in the dtype of ``x``, with statistics in fp32.
 
-    One that is not affine has no scale and shift: it only norms.
+    Without ``affine`` it has no scale and shift.
     """
 
     def __init__(self, table: Table, name: str, node: LayerNormNode) -> None:
@@ -27,7 +27,7 @@ class LayerNorm(nn.Module):
         self.eps = node.eps
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(..., width) to the same."""
+        """(..., width) to (..., width)."""
         weight = None if self.weight is None else self.weight.to(x.dtype)
         bias = None if self.bias is None else self.bias.to(x.dtype)
         return F.layer_norm(x, x.shape[-1:], weight, bias, self.eps)
@@ -43,7 +43,7 @@ Norm = LayerNorm
 
 
 def build_norm(table: Table, name: str, node: NormFunction) -> Norm:
-    """The norm of that name in the table, by its kind."""
+    """Build the norm of this name by its kind."""
     match node:
         case LayerNormNode():
             return LayerNorm(table, name, node)
@@ -69,7 +69,7 @@ def norm_of_sum(
 
 
 class _NormOfSum(torch.autograd.Function):
-    """In two kernels, one a way: nothing lies between a product and the next but its result."""
+    """One fused kernel each for forward and backward."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""The position kinds: vectors that are added to those of tokens.
+"""Position kinds: vectors added to token embeddings.
 
 Axes: b batch, s sequence, e embedding, l positions or distances, q queries, h hidden.
 """
@@ -19,14 +19,14 @@ from bertc.nn.weights import Embedding, Table
 
 
 class LearnedPositions(Embedding):
-    """Rows of a table, from ``offset`` on."""
+    """Rows of a table, starting at ``offset``."""
 
     def __init__(self, table: Table, name: str, node: LearnedNode) -> None:
         super().__init__(table, name)
         self.offset = node.offset
 
     def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
-        """Their vectors, (s, e) or (b, s, e)."""
+        """The positions' vectors, (s, e) or (b, s, e)."""
         at = position_ids(inputs)
         if at is None:
             return self.weight[self.offset : self.offset + x_bse.shape[1]]
@@ -37,7 +37,7 @@ class SinusoidalPositions(nn.Module):
     """Sines and cosines of the position."""
 
     def added(self, x_bse: Float[torch.Tensor, "b s e"], inputs: EncoderInputs) -> torch.Tensor:
-        """Their vectors, (s, e) or (b, s, e)."""
+        """The positions' vectors, (s, e) or (b, s, e)."""
         _, seq, width = x_bse.shape
         waves_se = sinusoids(torch.arange(seq, device=x_bse.device).float(), width)
         at = position_ids(inputs)
@@ -47,7 +47,7 @@ class SinusoidalPositions(nn.Module):
 def build_positions(
     table: Table, name: str, node: Positions
 ) -> LearnedPositions | SinusoidalPositions | None:
-    """The positions of that name in the table, by their kind; None where embeddings have none."""
+    """Build the positions of this name by their kind; None if embeddings have none."""
     match node:
         case LearnedNode():
             return LearnedPositions(table, name, node)
@@ -67,7 +67,7 @@ def position_ids(inputs: EncoderInputs) -> Int[torch.Tensor, "b s"] | None:
 
 
 def restarting_positions(sequence_ids_bs: Int[torch.Tensor, "b s"]) -> Int[torch.Tensor, "b s"]:
-    """Positions (b, s) that begin again with each unbroken run of one number."""
+    """Positions (b, s) that restart with each contiguous run of one number."""
     lane_s = torch.arange(sequence_ids_bs.shape[1], device=sequence_ids_bs.device)
     begins_bs = F.pad(sequence_ids_bs.diff(dim=1) != 0, (1, 0), value=True)
     return lane_s - torch.where(begins_bs, lane_s, 0).cummax(1).values
@@ -87,9 +87,9 @@ def encode_distances(
 ) -> Float[torch.Tensor, "*ways l h"]:
     """Sines, then cosines, of the distances from the first key behind to the last ahead, (l, h).
 
-    As Transformer-XL encodes them (mem_transformer.py, PositionalEmbedding). Where some rows run
-    backward the negated distances follow: (2, l, h) (XLNet modeling.py, bi_data). Distances beyond
-    ``clamp`` count as it, 0: none does.
+    Encoded as in Transformer-XL (mem_transformer.py, PositionalEmbedding). If some rows are
+    reversed the negated distances follow: (2, l, h) (XLNet modeling.py, bi_data). Distances are
+    clamped at ``clamp``; 0: not clamped.
     """
     seq = inputs.token_ids.shape[1]
     keys, ahead = inputs.remembered + seq, 1 if causal else seq

@@ -1,4 +1,4 @@
-"""Attention by the distance of a key from its query.
+"""Attention by content and by the distance between query and key.
 
 Axes: b batch, n heads, q queries, k keys, d head_dim, h hidden, l distances, u query-stream states,
 w widths of all heads.
@@ -25,18 +25,18 @@ from bertc.nn.weights import Linear, Table, parameter
 
 
 class RelativeContext(NamedTuple):
-    """A mask, and how queries and keys are related.
+    """A mask, and the relation of queries to keys.
 
-    The last queries are of the keys at ``gathered``; the others are of the last keys, in order.
+    The last queries are at the keys ``gathered``; the others are at the last keys, in order.
     """
 
     mask: Float[torch.Tensor, "#b 1 #q k"] | None  # 0 where a query attends to a key, else -inf
-    distances: Float[torch.Tensor, "*ways l h"]  # entry i encodes that the key is k - 1 - i before
-    reversed_rows: Int[torch.Tensor, "b"] | None = None  # 1: text runs backward; then (2, l, h)
+    distances: Float[torch.Tensor, "*ways l h"]  # entry i: the key is k - 1 - i before the query
+    reversed_rows: Int[torch.Tensor, "b"] | None = None  # 1: reversed; then (2, l, h)
     gathered: Int[torch.Tensor, "b u"] | None = None
-    same_segment: Float[torch.Tensor, "b 1 q k"] | None = None  # 1 where both are in one, else 0
+    same_segment: Float[torch.Tensor, "b 1 q k"] | None = None  # 1 if both are in one, else 0
     has_keys: Bool[torch.Tensor, "b 1 q 1"] | None = None  # as of ``Mask``
-    content_bias: Float[torch.Tensor, "w"] | None = None  # where all layers share it
+    content_bias: Float[torch.Tensor, "w"] | None = None  # if all layers share it
     distance_bias: Float[torch.Tensor, "w"] | None = None
 
     def of_rows(self, rows: slice) -> "RelativeContext":
@@ -50,7 +50,7 @@ class RelativeContext(NamedTuple):
         )
 
     def select_queries(self, inputs: EncoderInputs) -> "RelativeContext":
-        """The context of the output positions alone."""
+        """The context of the output positions."""
         positions_bq = inputs.output_positions
         assert positions_bq is not None, "called only with output positions"
         own = {
@@ -69,7 +69,7 @@ class RelativeContext(NamedTuple):
 
 
 class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
-    """Scores of content, of distance and optionally of segments (Dai et al. 2019, 3.3)."""
+    """Attention by scores of content, distance and optionally segments (Dai et al. 2019, 3.3)."""
 
     def __init__(
         self, table: Table, name: str, node: Encoder, layer: int, kind: RelativeNode
@@ -94,7 +94,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         x_bqh: Float[torch.Tensor, "b q h"],
         shared: Mapping[str, torch.Tensor],
     ) -> RelativeContext:
-        """Encoded distances, the mask as scores to add, and the biases that layers share."""
+        """Encoded distances, the mask as additive scores, and the biases that layers share."""
         allowed, has_keys, _ = mask_of(inputs, self.causal)
         order = inputs.permutation
         same_segment = _same_segment(inputs, x_bqh.dtype) if kind.segments else None
@@ -145,13 +145,13 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         distance: Float[torch.Tensor, "*ways n d l"],
         context: RelativeContext,
     ) -> Float[torch.Tensor, "b n q d"]:
-        """Weighted values (b, n, q, d), of ``distance`` (n, d, l) or (2, n, d, l)."""
+        """Weighted values (b, n, q, d); ``distance`` is (n, d, l) or (2, n, d, l)."""
         by_content = self._biased(query_bqw, self.content_bias, context.content_bias)
         scores_bnqk = self._distance_scores(query_bqw, distance, context, key_bnkd.shape[2])
         if context.mask is not None:
             scores_bnqk = scores_bnqk + context.mask
         if self.segment is not None and context.same_segment is not None:
-            # The score of another segment is that of all keys: it only moves them together.
+            # The score of other segments is a constant per query, which softmax ignores.
             favour_bnq1 = self._segment_scores(query_bqw)
             scores_bnqk = torch.addcmul(scores_bnqk, favour_bnq1, context.same_segment)
         rate = self.dropout if self.training else 0.0
@@ -165,7 +165,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         common: Float[torch.Tensor, "w"] | None,
     ) -> Float[torch.Tensor, "b n q d"]:
         bias_w = common if own is None else own
-        assert bias_w is not None, "a layer without biases of its own is given those of all"
+        assert bias_w is not None, "the biases are the layer's own or shared"
         return rearrange(
             query_bqw + bias_w.to(query_bqw.dtype), "b q (n d) -> b n q d", n=self.heads
         )
@@ -187,7 +187,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
         def product(first: int, end: int, nearest: int, farthest: int) -> torch.Tensor:
             query, entries = biased_bnqd[:, :, first:end], distance[..., nearest:farthest]
             if context.reversed_rows is None:
-                # One product a head for all rows: they have the distances in common.
+                # One product per head for all rows, which have the same distances.
                 scores = rearrange(query, "b n q d -> n (b q) d") @ entries
                 scores_nbql: torch.Tensor = rearrange(scores, "n (b q) l -> n b q l", b=b)
             else:
@@ -208,7 +208,7 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
     def _segment_scores(
         self, query_bqw: Float[torch.Tensor, "b q w"]
     ) -> Float[torch.Tensor, "b n q 1"]:
-        """Scores (b, n, q, 1): how much more a key counts in the query's own segment."""
+        """Scores (b, n, q, 1): the bonus of keys in the query's own segment."""
         assert self.segment is not None, "called only where there are segments"
         table_2w = self.segment.to(query_bqw.dtype)
         table_nd1 = rearrange(table_2w[0] - table_2w[1], "(n d) -> n d 1", n=self.heads)
@@ -218,13 +218,13 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
 
 
 def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tensor, "b 1 q k"]:
-    """1 where query and key are in one segment, else 0, (b, 1, q, k)."""
+    """1 where query and key are in one segment, else 0; (b, 1, q, k)."""
     ids = inputs.segment_ids
     ids_bs = torch.zeros_like(inputs.token_ids[:1]) if ids is None else ids
     queries_bq, order = ids_bs, inputs.permutation
     if order is not None:
         queries_bq = torch.cat([ids_bs, ids_bs.gather(1, order.target_positions)], dim=1)
-    # Remembered positions count as segment 0 (XLNet, modeling.py).
+    # Cached positions count as segment 0 (XLNet, modeling.py).
     keys_bk = F.pad(ids_bs, (inputs.remembered, 0))
     return (queries_bq[:, :, None] == keys_bk[:, None, :])[:, None].to(dtype)
 
@@ -232,24 +232,23 @@ def _same_segment(inputs: EncoderInputs, dtype: torch.dtype) -> Float[torch.Tens
 def relative_shift(
     scores_nbql: Float[torch.Tensor, "n b q l"], keys: int
 ) -> Float[torch.Tensor, "n b q {keys}"]:
-    """Scores by distance (n, b, q, l) as scores by key (n, b, q, k).
+    """Convert scores by distance (n, b, q, l) to scores by key (n, b, q, k).
 
-    The keys of a row begin one entry earlier than those of the row before, and those of the last
-    row at the first.
+    The keys of a query begin one entry before those of the query before it; the last one's at 0.
     """
     _, _, q, l = scores_nbql.shape
-    # Rows laid end to end and cut one shorter: each moves one place against the one before.
+    # Rows concatenated and cut one shorter: each moves one place against the one before.
     flat = scores_nbql.flatten(2)[..., q - 1 : q - 1 + q * (l - 1)]
     return flat.unflatten(2, (q, l - 1))[..., :keys]  # type: ignore[no-untyped-call, no-any-return]
 
 
 @torch.library.custom_op("bertc::gather_distances", mutates_args=())
 def gather_distances(scores_nbql: torch.Tensor, many: int, keys_bq: torch.Tensor) -> torch.Tensor:
-    """Scores by distance (n, b, q, l) as scores by key, of queries at the keys (b, q).
+    """Convert scores by distance (n, b, q, l) to scores by key, for queries at the keys (b, q).
 
-    Its gradient is gathered as well: torch would scatter, which in one order is a sort.
+    Its gradient is a gather too: torch would scatter, which deterministically needs a sort.
     """
-    # Later keys may have no distance, where no query attends to them.
+    # Later keys may have no distance, if no query attends to them.
     return _entries(scores_nbql, many - 1 - keys_bq, many)
 
 
@@ -266,7 +265,7 @@ def _distances_gradient(
 def _entries(
     x_nbql: Float[torch.Tensor, "n b q l"], first_bq: Int[torch.Tensor, "b q"], many: int
 ) -> Float[torch.Tensor, "n b q {many}"]:
-    """The entries from ``first`` on of each row (n, b, q, many), beyond its ends the last ones."""
+    """``many`` entries (n, b, q, many) from ``first`` on of each row; the last one repeats."""
     entry_bqs = _lanes(first_bq, many).clamp(0, x_nbql.shape[3] - 1)
     return x_nbql.gather(3, entry_bqs.expand(len(x_nbql), *entry_bqs.shape))
 

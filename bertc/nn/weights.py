@@ -1,4 +1,4 @@
-"""Parameters from the weight table: the smallest modules, and initial values."""
+"""Parameters from the weight table: basic modules, and initial values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
@@ -11,11 +11,11 @@ from bertc.ir.address import key
 from bertc.ir.base import Constant, FanIn, Glorot, Normal, TruncatedNormal, Weight
 
 Table = Mapping[str, Weight]
-"""The weight table of a part, by name."""
+"""Entries of the weight table by name."""
 
 
 def parameter(weight: Weight) -> nn.Parameter:
-    """A parameter of that shape, not yet initialised."""
+    """An uninitialised parameter with the weight's shape."""
     return nn.Parameter(torch.empty(weight.shape))
 
 
@@ -40,7 +40,7 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Rows of a table, picked by index."""
+    """Rows of a table, looked up by index."""
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()
@@ -57,11 +57,11 @@ class Embedding(nn.Module):
 
 
 def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Rows (..., width) of a table, picked by integers (...).
+    """Look up rows (..., width) of a table by integers (...).
 
-    Compilers turn the gradient of a picked row into a scatter, and a deterministic one into a sort
-    and serial additions, slow where thousands pick the same row. So a table of two rows is a
-    choice, whose gradients are plain sums, and a larger one has an operator of its own.
+    Compilers turn the gradient of a lookup into a scatter, and a deterministic one into a sort with
+    serial additions, slow if thousands of ids are equal. So a table of two rows is a selection,
+    whose gradients are plain sums, and a larger one has a custom operator.
     """
     if not torch.compiler.is_compiling():
         return F.embedding(ids, table)
@@ -107,7 +107,7 @@ _pick.register_autograd(_to_table, setup_context=_keep_ids)
 
 
 def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:
-    """Give a module those parameters, in submodules as the dots of their names say."""
+    """Add parameters to a module, in submodules according to the dots in their names."""
     for weight in weights:
         node = module
         *path, leaf = weight.name.split(".")
@@ -119,7 +119,7 @@ def add_parameters(module: nn.Module, weights: Iterable[Weight]) -> None:
 
 
 def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
-    """Set every parameter to its initial value, a function of (seed, weight name) alone."""
+    """Set every parameter to its initial value, a function of (seed, weight name) only."""
     parameters = dict(module.named_parameters())
     with torch.no_grad():
         for weight in weights:

@@ -69,7 +69,7 @@ def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
 def with_output_positions(stage: Stage, columns: Columns) -> Columns:
     """Add the output positions of every network that needs only some states."""
     for network in stage.networks():
-        if network.asked is None:
+        if network.num_outputs is None:
             continue
         each = _positions(joined(network.scored), columns).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)

@@ -1,1 +1,1 @@
-"""One optimiser step, and the batches that it reads."""
+"""One optimiser step, and its batches."""

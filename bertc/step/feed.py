@@ -1,4 +1,4 @@
-"""From the data's rows to what a step reads, ahead of the step that reads it."""
+"""Prefetching of batches: from the data's rows to the inputs of a step."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,27 +13,27 @@ from torch import Tensor
 from bertc.data import RawBatch
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.nn.exact import WITHOUT_FP64, preparing
-from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
+from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")
 
 
 class Batch(NamedTuple):
-    """What one step reads."""
+    """The inputs of one step."""
 
-    inputs: Inputs | None  # None of a task, whose rows are not made of text
-    columns: list[Columns]  # of each micro-batch
+    inputs: Inputs | None  # None for tasks, whose rows are not made of text
+    columns: list[Columns]  # one per micro-batch
 
 
 class Batches(Protocol):
-    """The batches of a stage by number: a corpus' own, or random ones."""
+    """Batches of a stage by number: a corpus's, or random ones."""
 
     batch: int
     seq: int
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of a step, of several from there on, or some rows of each."""
+        """The batch of a step, or of several steps, or some rows of each."""
 
 
 def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
@@ -42,7 +42,7 @@ def to_inputs(batch: RawBatch, device: torch.device) -> Inputs:
 
 
 def split(parts: Parts, rows: int) -> list[Parts]:
-    """The batch in parts of ``rows`` examples; what is None is None in each."""
+    """Cut a batch into parts of ``rows`` examples; None stays None."""
     length = _length(parts)
     return [parts] if length <= rows else _cut(parts, rows, -(-length // rows))
 
@@ -60,7 +60,7 @@ def _cut(parts: Parts, rows: int, count: int) -> list[Parts]:
 
 
 def _each(parts: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
-    """The same with every tensor changed."""
+    """Apply ``change`` to every tensor."""
     own: list[Any] = [
         part if part is None else change(part) if isinstance(part, Tensor) else _each(part, change)
         for part in _within(parts)
@@ -73,32 +73,32 @@ def _within(parts: Parts) -> Iterable[Any]:
 
 
 def _made(like: Parts, parts: list[Any]) -> Parts:
-    """A tuple or a dict of the same kind, of other parts."""
+    """A tuple or dict of the same kind with other parts."""
     if isinstance(like, dict):
         return type(like)(zip(like, parts, strict=True))
     return type(like)(*parts)
 
 
 def _apart(parts: Parts) -> Parts:
-    """The same with no tensor in two places, as in parts that were cut.
+    """Copy tensors that occur twice, as after a cut, so that each occurs once.
 
-    A compiled step is another one where two of its inputs are the same tensor.
+    A compiled step is recompiled if two of its inputs are the same tensor.
     """
     return _each(parts, Tensor.detach)
 
 
 def _length(parts: tuple[Any, ...] | dict[str, Any]) -> int:
-    """Examples in a batch, whose first part is never None."""
+    """Number of examples in a batch; its first part is never None."""
     first = next(iter(_within(parts)))
     return len(first) if isinstance(first, Tensor) else _length(first)
 
 
 Corruption = Callable[[Inputs, int], list[list[Columns]]]
-"""Batches of so many rows, one after another, to the columns of the micro-batches of each."""
+"""From inputs and a number of rows per batch to the micro-batches of each batch."""
 
 
 def on_device(parts: Parts, device: torch.device) -> Parts:
-    """The same there, in the digits that it has, if that is not where it was made already."""
+    """Move tensors to a device, without changing their dtype."""
     if device.type not in WITHOUT_FP64:
         return parts
     return _each(parts, partial(_moved, device=device))
@@ -110,9 +110,9 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def corruption(
-    stage: Stage, tables: Tables, seed: int, microbatch: int, device: torch.device
+    stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, device: torch.device
 ) -> Corruption:
-    """What makes of one batch or several the columns that their steps read, on ``device``."""
+    """The function that corrupts one batch or several, with results on ``device``."""
 
     def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
         if device.type in WITHOUT_FP64:
@@ -121,7 +121,7 @@ def corruption(
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[Columns] = []
         for rows in split(inputs, fitting * unit):
-            whole = on_device(corrupt(stage, rows, tables, mask_key(seed)), device)
+            whole = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
             cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
             parts += cut if len(cut) > 1 else [_apart(whole)]
         each = -(-batch // microbatch)
@@ -136,13 +136,13 @@ def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Inputs:
-    # Pinned memory is copied while the device works; nothing waits here. The copies are narrow:
+    # Pinned memory is copied asynchronously while the device works. The copies are narrow:
     # 5 bytes a token instead of 16.
     return Inputs(*(tensor.to(device, non_blocking=True).long() for tensor in inputs))
 
 
 class Ahead(Generic[Made]):
-    """What some jobs make, one after another, each at work while what was made before is used."""
+    """Prefetcher: runs the next job in a background thread while the last result is used."""
 
     def __init__(self, jobs: Iterator[Callable[[], Made]]) -> None:
         self._jobs = jobs
@@ -161,7 +161,7 @@ class Ahead(Generic[Made]):
         self._waiting = self._executor.submit(job) if job else None
 
     def made(self) -> Made:
-        """What the next job made."""
+        """The result of the next job."""
         assert self._waiting is not None, "a stage takes as many batches as it has steps"
         made = self._waiting.result()
         self._begin()
@@ -181,22 +181,21 @@ class Taken(Ahead[Made], ABC):
         return self._ready.popleft()
 
     def look_ahead(self) -> None:
-        """Make the next batch, if there is one, so that taking it takes no time."""
+        """Prepare the next batch, if there is one, so that ``take`` returns at once."""
         if not self._ready and self._waiting is not None:
             self._ready.extend(self._batches(self.made()))
 
     @abstractmethod
     def _batches(self, made: Made) -> Iterable[Batch]:
-        """What one job made, on the device."""
+        """The batches of one job's result, on the device."""
 
 
 class Feed(Taken[Inputs]):
-    """The batches of a stage in order, fetched while those before are being used.
+    """Batches of a stage in order, prefetched during the steps before.
 
-    Small batches are fetched, copied and corrupted several at a time: a call costs the same for few
-    rows as for many, and a mask is the same whatever it is made beside. Batch k is a function of
-    (seed, k), so starting anywhere costs the same. ``rows`` are those that this process takes of
-    each, if not all.
+    Small batches are fetched, copied and corrupted several at a time, because a call takes as long
+    for few rows as for many; masks do not depend on it. Batch k is a function of (seed, k), so
+    starting at any step costs the same. ``rows`` are this process's rows of each batch, None: all.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The memory of a run between two steps: state like the weights, of this process's rows."""
+"""Memory of a stream between two steps: state of this process's rows."""
 
 from dataclasses import dataclass
 
@@ -16,23 +16,23 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass
 class Remembered:
-    """What the rows of the next batch go on from; None where a stage has no memory."""
+    """The memory that the next batch continues from; None if the stage has none."""
 
     memory: Memory | None = None
 
     def gathered(self, stage: Stage, ranks: ProcessGroup) -> dict[str, Tensor]:
-        """That of all rows of the batch in main memory, in fp32, in the first process.
+        """Memory of all rows of the batch, in fp32 in main memory, in the first process.
 
         Every process takes part.
         """
-        assert self.memory is not None, "asked only where there is one"
+        assert self.memory is not None, "the stage has a memory"
         rows = [ranks.world.rows(rank, stage.batch) for rank in range(ranks.world.size)]
         states = ranks.gather(self.memory.states.float().cpu(), 1, rows)
         return {STATES: states, FILLED: self.memory.filled.float().cpu()} if ranks.is_main else {}
 
 
 def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> Memory | None:
-    """The memory of ``batch`` rows that have read nothing; None where a stage has none."""
+    """An empty memory of ``batch`` rows; None if the stage has none."""
     if not stage.memory:
         return None
     encoder = stage.encoder
@@ -43,7 +43,7 @@ def beginning(model: Model, stage: Stage, batch: int, device: torch.device) -> M
 
 
 def joined(parts: list[Memory | None]) -> Memory | None:
-    """The memory of rows side by side."""
+    """Concatenate the memories of several groups of rows."""
     memories = [part for part in parts if part is not None]
     if not memories:
         return None
@@ -51,7 +51,7 @@ def joined(parts: list[Memory | None]) -> Memory | None:
 
 
 def shapes(stage: Stage) -> Shapes:
-    """Of the tensors that ``gathered`` gives."""
+    """Shapes of the tensors of ``gathered``."""
     encoder = stage.encoder
     return {STATES: (encoder.depth, stage.batch, stage.memory, encoder.hidden), FILLED: ()}
 
@@ -63,6 +63,6 @@ def taken_up(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Remembered:
-    """What ``gathered`` gave, for a process with these rows."""
+    """Restore this process's rows from the tensors of ``gathered``."""
     states = tensors[STATES][:, rows].to(device, dtype)
     return Remembered(Memory(states, tensors[FILLED].long().to(device), stage.parts[0]))

@@ -1,4 +1,4 @@
-"""What to say of a step whose loss or gradient is not a number."""
+"""Error messages for a loss or gradient that is not finite."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ CALMER = (
     "checkpoints up to here are good"
 )
 AT_THE_BEGINNING = (
-    "these are the weights that a run begins with, so no rate has a part in it: precision=fp32 "
-    "shows whether rounding has, and bertc train with compile=off whether the compiler has"
+    "the weights are still the initial ones, so it is not the learning rate: try precision=fp32 "
+    "to rule out rounding, and bertc train with compile=off to rule out the compiler"
 )
 
 
 def what_to_try(step: int) -> str:
-    """What may help after so many steps; those of ``bertc build`` are all the first one."""
+    """Advice for a failure at ``step``; in ``bertc build`` always that for the first one."""
     return CALMER if step else AT_THE_BEGINNING
 
 
@@ -26,10 +26,10 @@ def what_is_not_finite(
     example_ids: Sequence[int],
     microbatch: int,
 ) -> str:
-    """What is not finite, and where; nothing if it is in another process's examples.
+    """Name the loss or gradient that is not finite, and its examples if they are this process's.
 
-    ``totals`` are the losses of the whole batch by name, ``parts`` those of the micro-batches here,
-    ``example_ids`` of the rows here, where rows have a number.
+    ``totals`` are the losses of the whole batch by name, ``parts`` those of this process's
+    micro-batches, ``example_ids`` the examples of this process, if rows have any.
     """
     if all(map(math.isfinite, totals)):
         what = f"the gradient of {' + '.join(names)} is not finite though the loss is"

@@ -1,4 +1,4 @@
-"""Forward pass and losses of one micro-batch, and what its losses are divided by.
+"""Forward pass and losses of one micro-batch, and the divisors of its losses.
 
 Axes: b batch, s sequence, h hidden; t terms of the objective.
 """
@@ -19,19 +19,19 @@ from bertc.objectives import Columns, Losses, tensors_of, with_guesses
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:
-    """The names of the terms, in their order."""
+    """Names of the terms, in order."""
     return tuple(term.name for term in stage.objective)
 
 
 def term_weights(stage: Stage) -> tuple[float, ...]:
-    """The factors of the terms, in their order."""
+    """Factors of the terms, in order."""
     return tuple(term.weight for term in stage.objective)
 
 
 def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
-    """Forward pass and losses of one micro-batch, of static shapes.
+    """Forward pass and losses of one micro-batch, with static shapes.
 
-    The networks of a stage read one after the other, each what those before it made.
+    The networks of a stage run one after the other, each on the outputs of those before.
     """
     names, networks = kinds(stage), stage.networks()
     scores = [_scoring(model, stage, network, compiled) for network in networks]
@@ -43,7 +43,7 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
         for network, score in zip(networks, scores, strict=True):
             with nullcontext() if network.terms else torch.no_grad():
                 outputs = model.read_on(columns.read_by(network), network.name)
-                # What is remembered is read by the networks alone.
+                # Only the networks read the memory.
                 loss, statistics, guesses_bk = score(
                     remembering(columns, None), factors_t, outputs.last
                 )
@@ -60,14 +60,14 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
 
 
 Scoring = Callable[[Columns, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
-"""Columns, factors (t,), a network's states to its loss, its terms' statistics, and guesses.
+"""From batch, factors (t,) and states to loss, statistics of the terms, and guesses.
 
-Statistics (3, own terms) are sums, hits, and of questions how many answers are yes.
-"""
+Statistics (3, terms of the network): loss sums, hits, and for binary terms the number of positive
+answers."""
 
 
 def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Scoring:
-    """The heads of one network."""
+    """The loss function of one network's heads."""
     names = [term.name for term in network.terms]
     places = [kinds(stage).index(name) for name in names]
     losses = Losses(model, stage, network)
@@ -90,27 +90,29 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
 
     if not compiled:
         return loss
-    # DDP would have its compiler cut a layer where a bucket of gradients is full.
+    # With DDP the compiler would cut a layer where a gradient bucket is full.
     torch._dynamo.config.optimize_ddp = False
     model.network(network.name).compile_regions(any_shape=bool(stage.tasks))
     if stage.tasks or isinstance(network.body.head, AdaptiveHead):
-        return loss  # of a task it is small; how many states a cluster judges the text says
+        return loss  # tasks: small; adaptive heads: sizes depend on the text
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
 def remembering(columns: Columns, memory: Memory | None) -> Columns:
-    """The same columns with this memory before the rows."""
+    """The same batch with a memory before its rows."""
     return columns._replace(reading=columns.reading._replace(memory=memory))
 
 
 def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
-    """The predictions of each term (t,) in all parts of a batch, known before any loss is."""
+    """The number of predictions of each term (t,) over all parts of a batch, known before any
+    loss.
+    """
     return torch.stack([_count(term, parts) for term in stage.objective])
 
 
 def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
-    """What the summed losses of a whole batch are divided by (t,); never 0."""
-    # Python numbers go to the device with the kernels; tensors made here would have to be copied.
+    """Divisors (t,) of the summed losses of a whole batch; never 0."""
+    # Python numbers go to the device with the kernels; tensors made here would need a copy.
     extra = (term.objective.divisor_extra for term in stage.objective)
     return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
 

@@ -18,7 +18,7 @@ from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
-from bertc.objectives import Columns, Inputs, Tables
+from bertc.objectives import Columns, Inputs, VocabTensors
 from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -28,9 +28,9 @@ from bertc.step.objective import counts, divisors, kinds, remembering, term_weig
 
 @dataclass(frozen=True)
 class StepResult:
-    """What an update was made of: losses in nats, each a mean over the whole batch.
+    """Results of an update: losses in nats, each a mean over the whole batch.
 
-    A term that the batch holds nothing for has none.
+    A term without targets in the batch has no loss.
     """
 
     loss: float
@@ -39,17 +39,17 @@ class StepResult:
 
 
 class TrainStep:
-    """The step of one stage. Weights, moments and gradients are fp32 whatever the arithmetic.
+    """The step of one stage; weights, moments and gradients are fp32 in every precision.
 
-    Of several processes each works on its examples of the batch, and ``copies`` of them hold the
-    same gradient when it is added up.
+    Each of several processes computes its examples of the batch; ``copies`` of them hold the same
+    gradient when gradients are summed.
     """
 
     def __init__(
         self,
         model: Model,
         stage: Stage,
-        tables: Tables,
+        vocab: VocabTensors,
         rule: Rule,
         objective: Objective,
         microbatch: int,
@@ -63,11 +63,11 @@ class TrainStep:
         self._ranks, self._copies, self._device = ranks, copies, next(model.parameters()).device
         self._accumulating = engine.accumulating if engine else nullcontext
         self._keeps_gradients = engine is not None and engine.keeps_gradients
-        self._model, self.stage, self._tables = model, stage, tables
+        self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed = microbatch, seed
-        self.corrupt = corruption(stage, tables, seed, microbatch, self._device)
-        """What makes of inputs the columns that a step reads."""
+        self.corrupt = corruption(stage, vocab, seed, microbatch, self._device)
+        """The function from inputs to the micro-batches of a step."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
 
@@ -76,12 +76,12 @@ class TrainStep:
     ) -> StepResult:
         """Update the weights by the batch of step ``step``, counted from the start of the run.
 
-        ``meanwhile`` is called while the device works, before any weight has moved: if it fails,
-        they are as before.
+        ``meanwhile`` is called while the device works, before any weight changes: if it raises,
+        weights are as before.
 
         Raises:
-            DataError: if a loss or the gradient is not finite; the weights are as before.
-            StoppedError: between two micro-batches, if someone asked for it; so are they then.
+            DataError: if a loss or the gradient is not finite; weights are as before.
+            StoppedError: between two micro-batches, if a stop was requested; weights are as before.
         """
         stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.columns))
@@ -94,10 +94,10 @@ class TrainStep:
         if meanwhile is not None:
             meanwhile()
         if self._rule.takes_guard:
-            # The device knows whether the step is good; this process need not, to give it the rest.
+            # The device decides whether the step is good; the host need not wait to queue the rest.
             squared_norm = shared[terms] / self._copies
             self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
-        # The one wait for the device in a step.
+        # The only device synchronisation of a step.
         flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (
             flat[:terms],
@@ -121,22 +121,24 @@ class TrainStep:
         return StepResult(total, means, grad_norm)
 
     def read(self, inputs: Inputs) -> Batch:
-        """What a step reads of these examples, if they are its whole batch."""
+        """Corrupt these examples, as a whole batch."""
         return Batch(inputs, self.corrupt(inputs, len(inputs.lengths))[0])
 
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
-        """Forward and backward of one micro-batch, to compile them or to see whether they fit."""
+        """Forward and backward of one micro-batch, to compile it or to test whether it fits."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._tables, self._seed, microbatch, self._device)
+        corrupt = corruption(self.stage, self._vocab, self._seed, microbatch, self._device)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, columns: list[Columns]) -> None:
-        """Forward and backward alone."""
+        """Forward and backward without an update."""
         self.gradients(columns, 0)
         self._drop_gradients()
 
     def _missing(self, parts: int) -> int:
-        """Micro-batches that the process with the most examples has beyond these."""
+        """Number of micro-batches by which this process has fewer than the one with most
+        examples.
+        """
         if not self._ranks.is_distributed:
             return 0
         return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts
@@ -144,11 +146,12 @@ class TrainStep:
     def gradients(
         self, columns: list[Columns], step: int, missing: int = 0
     ) -> tuple[list[Tensor], Tensor, Memory | None]:
-        """Leave the gradient of a whole batch in the weights; sums (t,) a part, counts (t,).
+        """Accumulate the gradient of a whole batch in the weights; sums (t,) per part, counts (t,).
 
-        And the memory that the next batch goes on from.
+        Also returns the memory for the next batch.
 
-        All processes meet in every micro-batch, so one with fewer repeats its last, to no effect.
+        All processes take part in every micro-batch, so one with fewer repeats its last, with
+        factor 0.
         """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
@@ -161,7 +164,7 @@ class TrainStep:
         sums, last = [], len(columns) + missing - 1
         before, memories = self._memories(columns), list[Memory | None]()
         for index, part in enumerate(columns + columns[-1:] * missing):
-            self._ranks.stop.check()  # of several processes none has agreed to it here
+            self._ranks.stop.check()  # with several processes the request is not yet agreed on here
             part = remembering(part, before[min(index, len(before) - 1)])
             repeated = index >= len(columns)
             place = (index, first) if first else (index,)
@@ -177,7 +180,7 @@ class TrainStep:
         return sums, counts_t, joined(memories)
 
     def _memories(self, columns: list[Columns]) -> list[Memory | None]:
-        """What the rows of each micro-batch remember."""
+        """The memory of each micro-batch's rows."""
         first = 0
         found: list[Memory | None] = []
         memory = self._remembered.memory
@@ -212,5 +215,5 @@ class TrainStep:
         found = self._ranks.first_message(found)
         with self._ranks.raise_on_all():
             raise DataError(
-                f"step {step}: {found}; the weights were left as they were", help=what_to_try(step)
+                f"step {step}: {found}; the weights are unchanged", help=what_to_try(step)
             )

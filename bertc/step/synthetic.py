@@ -1,4 +1,4 @@
-"""A training step without text: rows of random tokens stand for the corpus.
+"""A training step on rows of random tokens instead of text.
 
 Axes: b rows, s sequence, m examples of a row; v vocabulary.
 """
@@ -13,7 +13,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning import Plan
 from bertc.step.objective import make_objective
@@ -21,13 +21,13 @@ from bertc.step.step import TrainStep
 from bertc.step.vocabulary import cumulative
 
 SPECIALS = 5
-"""Ids below this stand for the special tokens of a vocabulary that is yet to be learned."""
+"""Ids below this are special tokens, in place of a vocabulary not yet learned."""
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 TEXT_TOKENS = 2**20
 
 
 def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
-    """The step of the first stage, as a run would begin with it."""
+    """The step of the first stage, as at the start of a run."""
     stage, weights = resolved.stages[0], dict(model.named_parameters())
     for network in model.networks():
         network.recompute = plan.recompute[0]
@@ -35,13 +35,13 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
     objective = make_objective(model, stage, plan.compile)
     device = preparing(torch.device(plan.device))
-    tables = unlearned_tables(resolved.encoder.vocab_size, device)
+    vocab = unlearned_vocab(resolved.encoder.vocab_size, device)
     microbatch, seed = plan.microbatches[0], resolved.run.seed
-    return TrainStep(model, stage, tables, rule, objective, microbatch, seed)
+    return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
 
 
 class RandomText:
-    """Batches of a stage cut from random tokens; each row is one example that fills it."""
+    """Batches of random tokens; each row is filled by one example."""
 
     def __init__(self, stage: Stage, vocab_size: int) -> None:
         self._stage, self.batch, self.seq = stage, stage.batch, stage.seq
@@ -49,7 +49,7 @@ class RandomText:
         self._ids = draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
-        """The batch of a step, of several from there on, or some rows of each."""
+        """The batch of a step, or of several steps, or some rows of each."""
         seq = self.seq
         numbers = np.arange(step * self.batch, (step + steps) * self.batch, dtype=np.int64)
         examples_b = numbers.reshape(steps, self.batch)[:, rows or slice(None)].reshape(-1)
@@ -78,14 +78,14 @@ class RandomText:
             pair_labels=labels_bm,
             languages=languages_b2,
             following=np.full(batch, -1, np.int32),
-            backward=(examples_b % self._stage.ways).astype(np.uint8),
+            backward=(examples_b % self._stage.directions).astype(np.uint8),
         )
 
 
-def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
-    """A vocabulary whose first ids are special and whose tokens are whole words, all as common."""
+def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
+    """A vocabulary of equally frequent whole words, its first ids special."""
     special_v = torch.arange(vocab_size) < SPECIALS
-    return Tables(
+    return VocabTensors(
         size=vocab_size,
         pad=PAD,
         cls=CLS,
@@ -99,7 +99,7 @@ def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
 
 
 class Unlearned:
-    """The vocabulary of a model that has read nothing yet: there are no files to write."""
+    """The vocabulary of an untrained model, without files."""
 
     cls = sep = bos = eos = None
 

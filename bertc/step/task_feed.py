@@ -1,4 +1,4 @@
-"""From the examples of tasks to what a step reads, ahead of the step that reads it."""
+"""Prefetching of task batches."""
 
 from functools import partial
 
@@ -13,15 +13,17 @@ from bertc.objectives import Answers, Columns
 from bertc.step.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
-"""Read together on a CPU: more than so many rows have fewer of like length, more tokens leave its
-caches between the parts of a layer, and fewer leave cores idle between those of a step."""
+"""Minimum rows, and target tokens, of a micro-batch on a CPU.
+
+More rows are less alike in length; more tokens leave its caches between parts of a layer, fewer
+leave cores idle between those of a step."""
 
 
 def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.device) -> int:
-    """Examples that are read together, of as many as fit.
+    """Micro-batch size in examples, at most ``fitting``.
 
-    On a CPU no more than keep it busy, so that its caches hold much of what is read, and little of
-    it is padding where each has a row of its own.
+    On a CPU it is just large enough to keep it busy, so that caches hold most of the data, and rows
+    of similar length have little padding.
     """
     if device.type != "cpu" or stage.microbatch:
         return fitting
@@ -33,7 +35,7 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
 
 
 def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
-    """The rows of a task on ``device``: what the encoder reads, and what is asked of it."""
+    """A batch of a task on ``device``: encoder inputs and labels."""
     pinned = device.type == "cuda"
 
     def moved(array: object, dtype: torch.dtype) -> Tensor:
@@ -65,10 +67,10 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
 
 
 class TaskFeed(Taken[list[TaskBatch]]):
-    """The batches of a stage of tasks in order, each made ready while the one before is used.
+    """Batches of a stage of tasks in order, prepared during the steps before.
 
-    ``at_once`` rows of like length make a part of a batch; ``rows`` are those that this process
-    takes of each, if not all.
+    ``at_once`` rows of similar length make a micro-batch; ``rows`` are this process's rows of each
+    batch, None: all.
     """
 
     def __init__(

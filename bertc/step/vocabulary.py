@@ -1,4 +1,4 @@
-"""The facts of a vocabulary that corruption reads, as tensors.
+"""The vocabulary as tensors for corruption.
 
 Axes: v vocabulary.
 """
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from bertc.data import Vocabulary
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 
 
-def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
-    """The tables of a vocabulary, on the device."""
+def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
+    """Convert a vocabulary to tensors on the device."""
     frequency_v = torch.from_numpy(vocabulary.unigram)
-    if not frequency_v.any():  # no text was read: all tokens are alike
+    if not frequency_v.any():  # no text was read: all tokens count as equally frequent
         frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
-    return Tables(
+    return VocabTensors(
         size=vocabulary.size,
         pad=vocabulary.pad,
         cls=vocabulary.cls,
@@ -29,15 +29,15 @@ def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
 
 
 def cumulative(frequency_v: Tensor) -> Tensor:
-    """The distribution function of relative frequencies (v,), which ends at exactly 1.
+    """Cumulative distribution of relative frequencies (v,), ending at exactly 1.
 
-    In double precision: the rarest tokens are rarer than the last digit of a float.
+    In double precision, because rare tokens are rarer than the precision of a float.
     """
     cdf_v = frequency_v.double().cumsum(0)
     return cdf_v / cdf_v[-1]
 
 
 def floored(frequency_v: Tensor) -> Tensor:
-    """Relative frequencies (v,), double, none of them 0: at least that of the rarest."""
+    """Relative frequencies (v,), float64, with the lowest nonzero one in place of 0."""
     frequency_v = frequency_v.double()
     return frequency_v.clamp(min=frequency_v[frequency_v > 0].min())

@@ -34,11 +34,11 @@ def write_or_check_lock(
 ) -> None:
     """Write the lock file at the first start; on resume, check data and weights against it."""
     if not folder.holds_a_run:
-        # Only now: a first try whose text cannot be read must not take the folder's name.
+        # Only now: a first try whose text cannot be read must not claim the folder.
         folder.start(resolved, spec_text)
     if lock:
         pairs = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
-        if source:  # read again, for there is no checkpoint yet
+        if source:  # read again, since there is no checkpoint yet
             pairs["the weights of init: sha256"] = (lock.init, source.sha256)
         changes.refuse(
             [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]

@@ -38,10 +38,10 @@ def grown(
 def described(before: Stage, after: Stage) -> str:
     """A line on the origin of a stage's networks."""
     if isinstance(after.grow, FromGenerator):
-        return "the encoder begins as its generator"
+        return "the encoder starts from its generator"
     assert after.grow is not None, "only a stage whose network differs grows"
     if before.layers == after.layers:
-        return f"stage {after.name} goes on with these weights, and a new optimiser"
+        return f"stage {after.name} continues with these weights and a new optimiser"
     return f"the network grows from {before.layers} to {after.layers} layers: {after.grow.kind}"
 
 

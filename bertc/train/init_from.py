@@ -61,7 +61,7 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target = resolved.as_in(first)
-    assert first.grow is not None, "a stage that begins from another network says how"
+    assert first.grow is not None, "a stage that starts from another network has grow"
     places, mismatches = fit(old, tensors.keys(), target, first.grow)
     if mismatches:
         raise refusal(folder, mismatches, old, target)
@@ -95,7 +95,7 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
     for name, pair in settings.items():
         there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
         if there != here:
-            notes.append(f"warning: {name} is {there} there, and {here} here")
+            notes.append(f"warning: {name} is {there} there, but {here} here")
     return notes
 
 
@@ -106,11 +106,11 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
     changed = changed_answers(old, new)
     reasons = {
-        title: f"its {title} head tells {_tells(there)}, and this one {_tells(here)}"
+        title: f"its {title} head predicts {_tells(there)}, but this one {_tells(here)}"
         for title, (there, here) in changed.items()
     }
     return [
-        f"{reasons.get(kind, f'it has no {kind} head')}: that begins with initial values"
+        f"{reasons.get(kind, f'it has no {kind} head')}: it starts from random values"
         for kind in missing
     ]
 

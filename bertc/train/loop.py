@@ -212,9 +212,7 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
     else:
         return
     # After the except block, so that the tensors of the failed step are freed.
-    if (
-        session.ranks.is_distributed
-    ):  # the others wait in the middle of a step: nothing can be tried
+    if session.ranks.is_distributed:  # the others wait inside a step, so nothing can be tried
         raise out_of_memory(phase.stage, phase.microbatch, None)
     session.save()
     rehearse = None if inputs is None else partial(phase.step.rehearse, inputs)

@@ -18,8 +18,8 @@ def require_dev_part(stage: Stage, data: TaskData) -> None:
     """
     if stage.patience and not any(task_set.parts for task_set in data.sets):
         raise DataError(
-            f"stage {stage.name} has patience = {stage.patience}, and no task of it a part to be "
-            "judged by",
+            f"stage {stage.name} has patience = {stage.patience}, but none of its tasks has a dev "
+            "part to score",
             help="name a dev file, or leave patience out",
         )
 

@@ -37,7 +37,7 @@ def rehearse(
         admit(RunFolder(out), resolved, resume)
     model = build(resolved, "meta")
     parameters = sum(weight.numel() for weight in model.parameters())
-    # Weights, moments, perhaps the best weights, and a checkpoint that is written before one goes.
+    # Weights, moments, perhaps the best weights, and a checkpoint written before one is removed.
     copies = 3 + any(stage.patience for stage in resolved.stages)
     _try_to_write(out, copies * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))

@@ -32,7 +32,9 @@ class Report:
         return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
 
     def summary(self, judged: bool = False) -> str:
-        """A table of held-out losses or scores, and a line on the run, ``judged`` or trained."""
+        """A table of held-out losses or scores, and a line on the run; ``judged``: only
+        evaluated.
+        """
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
@@ -88,7 +90,7 @@ def _table(evaluation: Evaluation) -> Table:
 
 
 def _scores(evaluation: Evaluation) -> Table:
-    table = Table(title=f"judged by {evaluation.examples:,} examples", title_justify="left")
+    table = Table(title=f"scored on {evaluation.examples:,} examples", title_justify="left")
     parts = [
         (t, p, scores) for t, by_part in evaluation.scores.items() for p, scores in by_part.items()
     ]

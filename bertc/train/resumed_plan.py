@@ -33,7 +33,7 @@ def plan_of(
             if began.device == plan.device:
                 plan = replace(plan, precision=began.precision)
             display.note(
-                f"warning: begun on {_where(began)}, now on {_where(plan)}: "
+                f"warning: started on {_where(began)}, now on {_where(plan)}: "
                 "results differ in the last digits"
             )
         if began.processes == plan.processes:
@@ -53,7 +53,7 @@ def _restore_threads(began: int, display: Display) -> None:
     if began != torch.get_num_threads():
         display.note(
             f"warning: the run began with {began} threads, here it would have "
-            f"{torch.get_num_threads()}; going on with {began}, for the same sums"
+            f"{torch.get_num_threads()}; continuing with {began}, for identical sums"
         )
         torch.set_num_threads(began)
 
@@ -63,6 +63,6 @@ def _tell_other_kernels(lacked: str, plan: Plan, display: Display) -> None:
     lacking = missing(plan.precision)
     if bool(lacked) != bool(lacking):
         display.note(
-            f"warning: begun with{'out' * bool(lacked)} kernels for this processor, now with"
+            f"warning: started with{'out' * bool(lacked)} kernels for this processor, now with"
             f"{'out' * bool(lacking)} them ({lacked or lacking}): dropout differs from here on"
         )

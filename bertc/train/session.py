@@ -12,7 +12,7 @@ from bertc.host.display import Display
 from bertc.host.signals import Stop
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 from bertc.optim.lamb import Moments
 from bertc.planning import Layout, Plan, World
 from bertc.runs import checkpoints
@@ -34,7 +34,7 @@ class Session:
     resolved: Resolved
     folder: RunFolder
     corpus: PreparedCorpus
-    tables: Tables
+    vocab: VocabTensors
     plan: Plan
     device: torch.device
     model: Model
@@ -113,7 +113,7 @@ class Session:
             memory = self.remembered.gathered(stage, self.ranks)
         if self.ranks.is_main:
             self._write(weights, moments, memory)
-        # None goes on, or ends, before there is something to resume from.
+        # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
         self.saved = self.progress.step
 

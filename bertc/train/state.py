@@ -82,7 +82,8 @@ def _damaged(place: str, part: str) -> DataError:
 class State:
     """The model with its weights, the optimiser's moments, and the progress.
 
-    ``memory`` is that of the rows, ``best`` the weights of the best evaluation; {} without any.
+    ``memory`` is the memory of the rows, ``best`` the weights of the best evaluation; {} without
+    any.
     """
 
     model: Model

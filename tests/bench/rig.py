@@ -37,5 +37,5 @@ def random_rows(stage: Stage, vocab: int, first: int = 0) -> Inputs:
         pair_labels=zeros[:, None],
         languages=zeros[:, None].expand(-1, 2),
         following=zeros - 1,
-        backward=torch.arange(stage.batch) % stage.ways,
+        backward=torch.arange(stage.batch) % stage.directions,
     )

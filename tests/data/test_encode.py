@@ -277,11 +277,11 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
     read_tasks(bertc.resolve(spec).stages[0], bert, 1, Told())
     assert said == [
-        "classify: no part to be judged by: no score will be told",
-        "classify: a batch of 5 reads the 2 there are 2.5 times",
+        "classify: no dev part: no scores will be reported",
+        "classify: batch = 5 is 2.5 times the 2 training examples",
         "classify: 1 of 2 training examples are cut to 8 tokens",
-        "read: no part to be judged by: no score will be told",
-        "read: a batch of 5 reads the 2 there are 2.5 times",
+        "read: no dev part: no scores will be reported",
+        "read: batch = 5 is 2.5 times the 2 training examples",
         "read: the answers of 1 of 1 training examples stand in no window as a whole: a longer seq"
         " has longer windows, a smaller stride more of them",
     ]

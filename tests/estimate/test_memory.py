@@ -5,7 +5,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate, largest_microbatches
-from bertc.estimate.blocks import Room
+from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.memory import stage_fit, stage_memory, whole_step
 from bertc.estimate.memory_points import CHUNK
 from bertc.estimate.parameters import count
@@ -157,9 +157,9 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         reading=EncoderInputs(
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
-            permutation=PermutationMask(ids, ids, asked) if stage.unseen() else None,
+            permutation=PermutationMask(ids, ids, asked) if stage.query_states() else None,
             memory=beginning(model, stage, batch, torch.device("cpu")),
-            backward=torch.arange(batch) % 2 if stage.ways > 1 else None,
+            backward=torch.arange(batch) % 2 if stage.directions > 1 else None,
         ),
         originals=ids,
         terms={term.name: targets[term.name] for term in stage.objective},
@@ -176,9 +176,9 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
 def test_what_autograd_keeps_of_an_example(extra: str, dtype: torch.dtype) -> None:
     resolved = resolve(f"layers=3 hidden=64 heads=4 vocab=500 seq=64 {extra}")
     stage = resolved.stages[0]
-    room = Room(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
+    budget = DeviceBudget(2**40, "cpu", "fp32" if dtype == torch.float32 else "bf16", False, "off")
     parameters = count(stage, resolved.terms())
-    step = whole_step(stage, parameters, room)
+    step = whole_step(stage, parameters, budget)
     ids = 2 * 8 * stage.seq  # of tokens and segments, which belong to the batch
     saved = (bytes_saved(resolved, dtype, 4) - bytes_saved(resolved, dtype, 2)) / 2
     assert step.kept + ids == pytest.approx(saved, rel=0.02)
@@ -196,9 +196,9 @@ def as_base(settings: str = "") -> Resolved:
 def on_a_gpu(settings: str, *, strategy: Strategy = "single", compiled: bool = True) -> int:
     """The peak on a GPU, in bf16."""
     resolved = as_base(settings)
-    room = Room(2**40, "cuda", "bf16", compiled, "off", strategy)
+    budget = DeviceBudget(2**40, "cuda", "bf16", compiled, "off", strategy)
     stage = resolved.stages[0]
-    return stage_memory(stage, count(stage, resolved.terms()), room).peak_bytes
+    return stage_memory(stage, count(stage, resolved.terms()), budget).peak_bytes
 
 
 def test_backward_of_flash_attention_adds_up_in_fp32() -> None:
@@ -215,7 +215,7 @@ def test_places_for_sequences_are_no_more_than_a_row_holds() -> None:
         one.layers[0][0].transient
         for stage in (packed, packed.model_copy(update={"pack": False}))
         for one in whole_step(
-            stage, count(packed, packed.objective), Room(2**40, "cuda", "bf16", True, "off")
+            stage, count(packed, packed.objective), DeviceBudget(2**40, "cuda", "bf16", True, "off")
         ).passes
     ]
     assert 128 * (working[0] - working[1]) == 4 * 128 * 128 * (packed.texts + 1) * 12 * 65
@@ -244,12 +244,14 @@ def test_a_gpu_is_not_all_free() -> None:
     resolved = as_base("batch=10k microbatch=1")
     stage, parameters = resolved.stages[0], count(resolved.stages[0], resolved.terms())
     rooms = [
-        Room(16 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
-        Room(17 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
-        Room(15 * GIB, "cuda", "bf16", True, "off", "single", begun=True),
-        Room(15 * GIB + GIB // 2, "cuda", "bf16", True, "off"),
+        DeviceBudget(16 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
+        DeviceBudget(17 * GIB, "cuda", "bf16", True, "off", "fsdp", begun=True),
+        DeviceBudget(15 * GIB, "cuda", "bf16", True, "off", "single", begun=True),
+        DeviceBudget(15 * GIB + GIB // 2, "cuda", "bf16", True, "off"),
     ]
-    sharing, more, alone, whole = (stage_fit(stage, parameters, room).examples for room in rooms)
+    sharing, more, alone, whole = (
+        stage_fit(stage, parameters, budget).examples for budget in rooms
+    )
     assert sharing == alone == whole < more
 
 

@@ -61,7 +61,7 @@ def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
     asked = with_output_positions(stage, columns)
     places = asked.reading.output_positions
     assert places is not None
-    assert places.shape[1] == stage.networks()[-1].asked == 3 * stage.predictions() + 1 < 40
+    assert places.shape[1] == stage.networks()[-1].num_outputs == 3 * stage.predictions() + 1 < 40
     states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
     found = losses(model, asked, states)
     for kind, term in losses(model, columns, hidden).items():

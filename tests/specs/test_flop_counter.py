@@ -55,8 +55,8 @@ def columns(stage: Stage) -> Columns:
         attention_mask=rows.bool() if stage.padded else None,
         sequence_ids=rows if stage.pack else None,
         memory=remembered(stage),
-        backward=torch.zeros(BATCH, dtype=torch.long) if stage.ways > 1 else None,
-        permutation=PermutationMask(rows, rows, asked) if stage.unseen() else None,
+        backward=torch.zeros(BATCH, dtype=torch.long) if stage.directions > 1 else None,
+        permutation=PermutationMask(rows, rows, asked) if stage.query_states() else None,
     )
     return with_output_positions(
         stage,

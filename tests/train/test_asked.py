@@ -165,7 +165,7 @@ def test_dev_examples_shorten_a_dev_part(files, capsys):
     resolved = bertc.resolve(spec(files, f"classify({named})"))
     report = train(resolved, files / "short", cache=files / "cache")
     assert report.evaluation.examples == 1
-    assert "judged by 1 of 2 dev examples, as dev_examples says" in capsys.readouterr().err
+    assert "scored on 1 of 2 dev examples (dev_examples)" in capsys.readouterr().err
     assert '"dev_examples"' in (files / "short" / "resolved.json").read_text()
     whole = bertc.resolve(spec(files, f"classify({named.replace(', dev_examples=1', '')})"))
     assert "dev_examples" not in whole.model_dump_json(), "runs from before it stay the same"

@@ -190,5 +190,5 @@ def test_the_next_stage_begins_where_it_would_have(tuned, barn, scored, tmp_path
 
 def test_nothing_to_be_judged_by_is_refused(tuned, barn, tmp_path, options):
     alone = (Term(objective=barn.model_copy(update={"dev": ""})),)
-    with pytest.raises(DataError, match="no task of it a part to be judged by"):
+    with pytest.raises(DataError, match="none of its tasks has a dev part to score"):
         train(tuned(objective=alone), tmp_path / "run", **options)

@@ -280,7 +280,7 @@ def test_a_stop_is_agreed_on_and_any_number_goes_on(together, tiny, tmp_path, ca
     sharded = tiny(dropout=CALM, stages=stages, log_every=1, strategy="fsdp")
     assert together(3, sharded, "by three", resume=True) == ([0, 0, 0], [])
     train(resolved, tmp_path / "by one", cache=tmp_path / "cache", resume=True)
-    assert "begun on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
+    assert "started on cpu in 2 processes, now on cpu:" in capsys.readouterr().err
     for name in ("by one", "by three"):
         assert losses(tmp_path / name) == pytest.approx(one, rel=1e-5, abs=1e-6), name
 

@@ -21,8 +21,8 @@ class Noting(Quiet):
     [
         ("", "", ""),
         ("no compiler", "no compiler", ""),
-        ("", "no compiler", "begun with kernels for this processor, now without them"),
-        ("no compiler", "", "begun without kernels for this processor, now with them"),
+        ("", "no compiler", "started with kernels for this processor, now without them"),
+        ("no compiler", "", "started without kernels for this processor, now with them"),
     ],
 )
 def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, now, told):

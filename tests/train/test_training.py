@@ -235,7 +235,7 @@ def test_without_a_sound_checkpoint_nothing_is_overwritten(go, tiny, tmp_path):
     go(tiny())
     for folder in (tmp_path / "run" / "checkpoints").iterdir():
         (folder / "progress.json").unlink()
-    with pytest.raises(DataError, match=r"no checkpoint .* is sound"):
+    with pytest.raises(DataError, match=r"every checkpoint .* is damaged"):
         go(tiny(), resume=True)
 
 

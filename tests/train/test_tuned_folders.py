@@ -119,18 +119,18 @@ def test_a_head_is_kept_where_it_tells_the_same(tuned, rows, tmp_path):
     for source in ("run", "hf", "back"):
         again = source_of(tuned(spelled("classify", rows), init=tmp_path / source))
         assert again.places.copies["heads.classify.weight"] == "heads.classify.weight"
-        assert not any("begins with initial values" in line for line in again.lines())
+        assert not any("starts from random values" in line for line in again.lines())
         labels = ", labels=['geese','hens','ducks']"
         other = source_of(tuned(spelled("classify", rows, labels), init=tmp_path / source))
         assert "heads.classify.weight" not in other.places.copies
         assert other.places.copies["encoder.pooler.weight"] == "encoder.pooler.weight"
         assert other.lines()[-1].endswith(
-            "its classify head tells ducks, geese, hens, and this one geese, hens, ducks: that "
-            "begins with initial values"
+            "its classify head predicts ducks, geese, hens, but this one geese, hens, ducks: it "
+            "starts from random values"
         )
         renamed = spelled("classify", rows, ", name=birds")
         fresh = source_of(tuned(renamed, init=tmp_path / source))
-        assert fresh.lines()[-1].endswith("no birds head: that begins with initial values")
+        assert fresh.lines()[-1].endswith("no birds head: it starts from random values")
 
 
 def test_an_imported_head_has_no_files_of_its_own(tuned, rows, tmp_path):

@@ -71,8 +71,8 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     A gap (``_``) in the question is filled with the choice. Without a passage the question is one
     text and the choice the other. ``task.first`` says which is first.
     """
-    assert isinstance(task, Race | Choose), "who chooses has choices"
-    assert isinstance(task.answer, Choice), "who chooses has choices"
+    assert isinstance(task, Race | Choose), "choices need a task of choices"
+    assert isinstance(task.answer, Choice), "choices need a task of choices"
     for number, example in enumerate(examples):
         assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
         right = -1.0 if example.right is None else float(example.right)

@@ -112,7 +112,7 @@ def _sampled(
 ) -> list[str]:
     """Remarks on parts that are scored on a sample of their examples."""
     return [
-        f"judged by {len(parts[name]):,} of {len(examples):,} {name} examples, as dev_examples says"
+        f"scored on {len(parts[name]):,} of {len(examples):,} {name} examples (dev_examples)"
         for name, examples in all_parts.items()
         if len(parts[name]) < len(examples)
     ]
@@ -122,11 +122,11 @@ def _notes(task_set: TaskSet, examples: int, stage: Stage) -> list[str]:
     """Remarks on text that was cut, and on too few examples or parts."""
     parts = {"training": (examples, task_set.train)}
     parts |= {name: (len(scored), rows) for name, (scored, rows) in task_set.parts.items()}
-    notes = [] if task_set.parts else ["no part to be judged by: no score will be told"]
+    notes = [] if task_set.parts else ["no dev part: no scores will be reported"]
     if stage.batch > task_set.units:
         times = stage.batch / task_set.units
         notes.append(
-            f"a batch of {stage.batch:,} reads the {task_set.units:,} there are {times:.1f} times"
+            f"batch = {stage.batch:,} is {times:.1f} times the {task_set.units:,} training examples"
         )
     for name, (count, rows) in parts.items():
         notes += unread(task_set.task, rows, count, f"{name} ", stage.seq)

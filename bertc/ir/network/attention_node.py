@@ -45,7 +45,7 @@ class AttentionNode(Node):
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
         """The operations of one layer, without its norm and residual branch."""
         w, inner = widths, widths.inner
-        if call.targets:
+        if call.query_states:
             mask: op.Mask = "targets"
         elif call.memory:
             mask = "pairs"

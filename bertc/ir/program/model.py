@@ -36,7 +36,7 @@ def trained_names(stage: Stage) -> set[str]:
     found = set()
     for network in stage.networks():
         body, freeze = network.body, stage.freeze if network.role == "trained" else 0
-        unread = body.unread_weights(pooled=network.pooled, query_stream=network.unseen > 0)
+        unread = body.unread_weights(pooled=network.pooled, query_stream=network.query_states > 0)
         for weight in body.weights() if network.terms else ():
             frozen = freeze and body.is_below(weight.name, freeze)
             if weight.name not in unread and not frozen:

@@ -24,10 +24,9 @@ class Network:
 
     The other fields apply while it is in use on rows of shape ``rows``. ``terms`` are those it
     learns; without any it is not trained. ``scored`` has one objective per head, the widest of
-    those that share it, in the order of the states they read. ``asked`` is the number of states per
-    row that are read, None for all. ``unseen`` is the number of query-stream states per row.
-    ``ways`` is 2 if some rows are reversed. ``memory`` is the number of cached positions before
-    each row.
+    those that share it, in the order of the states they read. Per row, ``num_outputs`` states are
+    read, None for all, and ``query_states`` are of the query stream. ``directions`` is 2 if some
+    rows are reversed. ``memory`` is the number of cached positions before each row.
     """
 
     name: str
@@ -37,9 +36,9 @@ class Network:
     terms: tuple[Term, ...] = ()
     scored: tuple[Objective, ...] = ()
     rows: RowShape = field(default_factory=lambda: RowShape(0, 0, 0, 0))  # Dynamo wraps no default
-    asked: int | None = None
-    unseen: int = 0
-    ways: int = 1
+    num_outputs: int | None = None
+    query_states: int = 0
+    directions: int = 1
     memory: int = 0
 
     def owner(self, name: str) -> str:

@@ -107,7 +107,7 @@ class Stage(Node):
         return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
 
     @property
-    def ways(self) -> int:
+    def directions(self) -> int:
         """Number of reading directions of rows, 1 or 2."""
         return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
 
@@ -136,7 +136,7 @@ class Stage(Node):
         own = [term.objective.predictions(self.seq) for term in self.objective]
         return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
 
-    def unseen(self) -> int:
+    def query_states(self) -> int:
         """Query-stream states per row."""
         return sum(term.objective.query_states(self.seq) for term in self.objective)
 
@@ -180,9 +180,9 @@ class Stage(Node):
                         terms=terms,
                         scored=scored,
                         rows=self.row,
-                        asked=self._outputs(scored),
-                        unseen=self.unseen() if main else 0,
-                        ways=self.ways,
+                        num_outputs=self._outputs(scored),
+                        query_states=self.query_states() if main else 0,
+                        directions=self.directions,
                         memory=self.memory if main else 0,
                     )
                 )
@@ -195,7 +195,7 @@ class Stage(Node):
         if len(few) < len(each):
             return None
         read = max(few) if self.tasks else sum(few)  # a batch is of one task
-        return read if read < self.seq + self.unseen() else None
+        return read if read < self.seq + self.query_states() else None
 
 
 HfLayout = Literal["auto", "electra"]
