@@ -62,6 +62,7 @@ class Gpu:
             )
         )
         enter(patch.object(torch.autograd, "_engine_run_backward", within))
+        enter(patch.object(torch.cuda, "synchronize", self._synchronize))
         # A device told there, in the middle of an operation, is another than told afterwards.
         said = {checkpoint._DEFAULT_DETERMINISM_MODE: lambda tensor: None}
         enter(patch.dict(checkpoint._allowed_determinism_checks_to_fns, said))
@@ -88,6 +89,9 @@ class Gpu:
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         weakref.finalize(storage, self._let_go, storage._cdata, storage.nbytes())
 
+    def _synchronize(self, device: object = None) -> None:
+        self.waits["synchronize"] += 1
+
     def _let_go(self, number: int, size: int) -> None:
         self._known.discard(number)
         self.used_bytes -= size
@@ -111,6 +115,8 @@ class _Names(TorchFunctionMode):
             return args[0].is_meta
         if func is torch.device:
             return func(*args, **kwargs)
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         args = tuple(map(_renamed, args))
         kwargs = {name: _renamed(value) for name, value in kwargs.items()}
         if func is torch.Tensor.tolist and args[0].is_meta:
@@ -146,6 +152,7 @@ class _Operations(TorchDispatchMode):
                 return _some_answer(name, tensors[0])
             if way and way.startswith("to the host"):
                 # What is read there are ones: a step goes on with them.
+                kwargs = {name: value for name, value in kwargs.items() if name != "non_blocking"}
                 return args[0].fill_(1) if name == "copy_" else torch.ones_like(args[0], **kwargs)
             made = func(*args, **kwargs)
             for tensor in tree_leaves(made):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from bertc.host.speed import finish
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.planning import Layout
@@ -185,11 +186,15 @@ def local_shard(tensor: Any) -> Tensor:
 def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:
     """Gather whole tensors into main memory; returns {} unless ``keep``.
 
-    A collective call: every process takes part, one tensor after the other.
+    A collective call: every process takes part, one tensor after the other. A device is waited for
+    once, when all copies are on their way.
     """
-    whole_tensors = {}
+    whole_tensors, devices = {}, set[torch.device]()
     for name, tensor in sorted(tensors.items()):  # loaded dicts are in another order
         whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
         if keep:
-            whole_tensors[name] = whole.detach().cpu()
+            whole_tensors[name] = whole.detach().to("cpu", non_blocking=True)
+            devices.add(whole.device)
+    for device in devices:
+        finish(device)
     return whole_tensors
