@@ -172,7 +172,17 @@ class _Operations(TorchDispatchMode):
         if name in WAITING or by_mask:
             self._gpu.waits[name] += 1
         elif name not in ALLOCATING and not _only_looks(func):
-            self._gpu.launches[name] += 1
+            self._gpu.launches[name] += _kernels(name, args)
+
+
+def _kernels(name: str, args: Any) -> int:
+    """One for a whole list of tensors, or for each where those of two lists are not alike."""
+    if not name.startswith("_foreach"):
+        return 1
+    lists = [part for part in args if isinstance(part, list | tuple)]
+    pairs = [pair for other in lists[1:] for pair in zip(lists[0], other, strict=True)]
+    alike = all(isinstance(b, float) or a.shape == b.shape for a, b in pairs)
+    return 1 if alike else len(lists[0])
 
 
 def _way(name: str, tensors: list[Tensor], args: Any, kwargs: Any) -> str | None:
