@@ -25,6 +25,8 @@ WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "masked_select", "nonze
 """Operations whose answer, or its size, the host must know before it goes on."""
 BY_INDEX = {"index", "index_put", "index_put_", "_index_put_impl_"}
 """Those that a mask may be given to, whose true places then have to be found."""
+SORTING = {"scatter", "scatter_", "scatter_add", "scatter_add_", "index_add", "index_add_"}
+"""By a tensor of values; a single value that is written needs no order (torch, ScatterGather)."""
 ALLOCATING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 
 _device = torch.Tensor.device.__get__  # type: ignore[attr-defined]
@@ -38,6 +40,8 @@ class Gpu:
         self.launches = Counter[str]()
         self.waits = Counter[str]()
         self.copies = Counter[str]()
+        self.sorts = Counter[str]()
+        """What deterministic kernels of CUDA do by sorting the places first."""
         self.before_the_wait = 0
         """Launches that were asked for before the latest tensor was read as a list."""
         self.used_bytes = self.peak_bytes = 0
@@ -75,7 +79,7 @@ class Gpu:
 
     def begin(self) -> None:
         """Forget what happened so far, but for the bytes in use."""
-        for found in (self.launches, self.waits, self.copies):
+        for found in (self.launches, self.waits, self.copies, self.sorts):
             found.clear()
         self.peak_bytes = self.used_bytes
 
@@ -173,6 +177,7 @@ class _Operations(TorchDispatchMode):
             self._gpu.waits[name] += 1
         elif name not in ALLOCATING and not _only_looks(func):
             self._gpu.launches[name] += _kernels(name, args)
+            self._gpu.sorts[name] += name in SORTING and isinstance(args[3], Tensor)
 
 
 def _kernels(name: str, args: Any) -> int:

@@ -38,10 +38,14 @@ ALL_WAITS = {name: {"tolist": 1} for name in STEPS} | {
     "rare tokens": {"tolist": 2},  # how many states the clusters judge the text says
 }
 ALL_COPIES = {"lamb": {"to the device": 1}}
+ALL_SORTS = {"rtd, drawn": ["scatter_"]}  # as guesses are put there, on Apple's GPUs too
 
 
-def run(resolved: Resolved, steps: int = 1) -> tuple[int, Gpu]:
-    """Launches of the corruption, and what was seen of a batch's corruption and its steps."""
+Seen = tuple[int, list[str], Gpu]
+
+
+def run(resolved: Resolved, steps: int = 1) -> Seen:
+    """Launches and sorts of the corruption, and what was seen of it and of the steps."""
     stage, precision = resolved.stages[0], resolved.run.precision
     with Gpu() as gpu:
         with META:
@@ -55,25 +59,32 @@ def run(resolved: Resolved, steps: int = 1) -> tuple[int, Gpu]:
         inputs = to_inputs(RandomText(stage, resolved.encoder.vocab_size).train(0), CUDA)
         gpu.begin()
         batch = step.read(inputs)
-        corrupted = gpu.launches.total()
+        corrupted, sorts = gpu.launches.total(), [*gpu.sorts.elements()]
         for number in range(steps):
             step(batch, number, 1e-4)
-    return corrupted, gpu
+    return corrupted, sorts, gpu
 
 
 @pytest.fixture(scope="module")
-def seen() -> dict[str, tuple[int, Gpu]]:
+def seen() -> dict[str, Seen]:
     """Every objective's step, and every way of running one."""
     return {name: run(resolve(f"{TOY} {extra}")) for name, extra in STEPS.items()}
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_step_waits_once_and_copies_nothing(name: str, seen: dict[str, tuple[int, Gpu]]) -> None:
-    _, gpu = seen[name]
+def test_a_step_waits_once_and_copies_nothing(name: str, seen: dict[str, Seen]) -> None:
+    _, _, gpu = seen[name]
     assert gpu.waits == ALL_WAITS[name]
     assert gpu.copies == ALL_COPIES.get(name, {})
     # It waits when all there is to do is on its way; LAMB has to know the norm.
     assert (gpu.before_the_wait == gpu.launches.total()) == (name != "lamb")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_corruption_sorts_nothing(name: str, seen: dict[str, Seen]) -> None:
+    """Under deterministic=yes a scatter of many values is a sort and a dozen kernels."""
+    _, sorts, _ = seen[name]
+    assert sorts == ALL_SORTS.get(name, [])
 
 
 def test_a_checkpoint_waits_once() -> None:
@@ -110,15 +121,15 @@ def test_answers_to_a_task_wait_once_for_all_batches(tmp_path: Path) -> None:
     assert gpu.waits == {"synchronize": 1, "tolist": 1}
 
 
-def launches(seen: dict[str, tuple[int, Gpu]]) -> dict[str, dict[str, int]]:
+def launches(seen: dict[str, Seen]) -> dict[str, dict[str, int]]:
     """Kernels of a step by what they are for; a list of tensors counts as one."""
     return {
         name: {"corruption": before, "step": gpu.launches.total() - before}
-        for name, (before, gpu) in seen.items()
+        for name, (before, _, gpu) in seen.items()
     }
 
 
-def test_launches_are_as_many_as_they_were(seen: dict[str, tuple[int, Gpu]]) -> None:
+def test_launches_are_as_many_as_they_were(seen: dict[str, Seen]) -> None:
     """Each costs the host some 6 us: renew the golden (above) when a change is meant."""
     assert launches(seen) == json.loads(GOLDEN.read_text())
 
@@ -139,7 +150,7 @@ def test_the_estimate_of_a_gpu_is_what_its_tensors_take(spec: str) -> None:
     asked = resolve(f"{spec} steps=100 compile=off").stages[0]
     at_once = asked.microbatch or asked.batch
     resolved = resolve(f"{spec} steps=100 compile=off", [f"microbatch={at_once}"])
-    _, gpu = run(resolved, steps=2)
+    _, _, gpu = run(resolved, steps=2)
     share = estimate(resolved, "h200").memory.peak_bytes / gpu.peak_bytes
     # The estimate also has what kernels hold for themselves, which these tensors do not show; it
     # lacks up to 0.25 GiB around the scores of the vocabulary, so most where few layers are below.
