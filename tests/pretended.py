@@ -25,6 +25,8 @@ WAITING = {"_local_scalar_dense", "equal", "is_nonzero", "masked_select", "nonze
 """Operations whose answer, or its size, the host must know before it goes on."""
 BY_INDEX = {"index", "index_put", "index_put_", "_index_put_impl_"}
 """Those that a mask may be given to, whose true places then have to be found."""
+SORTING = {"scatter", "scatter_", "scatter_add", "scatter_add_", "index_add", "index_add_"}
+"""By a tensor of values; a single value that is written needs no order (torch, ScatterGather)."""
 ALLOCATING = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
 
 _device = torch.Tensor.device.__get__  # type: ignore[attr-defined]
@@ -38,6 +40,8 @@ class Gpu:
         self.launches = Counter[str]()
         self.waits = Counter[str]()
         self.copies = Counter[str]()
+        self.sorts = Counter[str]()
+        """What deterministic kernels of CUDA do by sorting the places first."""
         self.before_the_wait = 0
         """Launches that were asked for before the latest tensor was read as a list."""
         self.used_bytes = self.peak_bytes = 0
@@ -62,6 +66,7 @@ class Gpu:
             )
         )
         enter(patch.object(torch.autograd, "_engine_run_backward", within))
+        enter(patch.object(torch.cuda, "synchronize", self._synchronize))
         # A device told there, in the middle of an operation, is another than told afterwards.
         said = {checkpoint._DEFAULT_DETERMINISM_MODE: lambda tensor: None}
         enter(patch.dict(checkpoint._allowed_determinism_checks_to_fns, said))
@@ -74,7 +79,7 @@ class Gpu:
 
     def begin(self) -> None:
         """Forget what happened so far, but for the bytes in use."""
-        for found in (self.launches, self.waits, self.copies):
+        for found in (self.launches, self.waits, self.copies, self.sorts):
             found.clear()
         self.peak_bytes = self.used_bytes
 
@@ -87,6 +92,9 @@ class Gpu:
         self.used_bytes += storage.nbytes()
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         weakref.finalize(storage, self._let_go, storage._cdata, storage.nbytes())
+
+    def _synchronize(self, device: object = None) -> None:
+        self.waits["synchronize"] += 1
 
     def _let_go(self, number: int, size: int) -> None:
         self._known.discard(number)
@@ -111,6 +119,8 @@ class _Names(TorchFunctionMode):
             return args[0].is_meta
         if func is torch.device:
             return func(*args, **kwargs)
+        if func is torch.Tensor.pin_memory:
+            return args[0]
         args = tuple(map(_renamed, args))
         kwargs = {name: _renamed(value) for name, value in kwargs.items()}
         if func is torch.Tensor.tolist and args[0].is_meta:
@@ -146,6 +156,7 @@ class _Operations(TorchDispatchMode):
                 return _some_answer(name, tensors[0])
             if way and way.startswith("to the host"):
                 # What is read there are ones: a step goes on with them.
+                kwargs = {name: value for name, value in kwargs.items() if name != "non_blocking"}
                 return args[0].fill_(1) if name == "copy_" else torch.ones_like(args[0], **kwargs)
             made = func(*args, **kwargs)
             for tensor in tree_leaves(made):
@@ -165,7 +176,18 @@ class _Operations(TorchDispatchMode):
         if name in WAITING or by_mask:
             self._gpu.waits[name] += 1
         elif name not in ALLOCATING and not _only_looks(func):
-            self._gpu.launches[name] += 1
+            self._gpu.launches[name] += _kernels(name, args)
+            self._gpu.sorts[name] += name in SORTING and isinstance(args[3], Tensor)
+
+
+def _kernels(name: str, args: Any) -> int:
+    """One for a whole list of tensors, or for each where those of two lists are not alike."""
+    if not name.startswith("_foreach"):
+        return 1
+    lists = [part for part in args if isinstance(part, list | tuple)]
+    pairs = [pair for other in lists[1:] for pair in zip(lists[0], other, strict=True)]
+    alike = all(isinstance(b, float) or a.shape == b.shape for a, b in pairs)
+    return 1 if alike else len(lists[0])
 
 
 def _way(name: str, tensors: list[Tensor], args: Any, kwargs: Any) -> str | None:

@@ -4,6 +4,7 @@ DDP and FSDP2 average gradients over processes; bertc divides by the predictions
 batch, so ``step`` multiplies by the number of processes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from bertc.host.speed import finish
 from bertc.nn import Memory, Model
 from bertc.objectives import Columns
 from bertc.planning import Layout
@@ -104,11 +106,16 @@ class Replicated(Engine):
 
 
 class Sharded(Engine):
-    """FSDP2: each process holds a shard of each weight, and gathers a layer's weights to use it."""
+    """FSDP2: each process holds a shard of each weight, and gathers a layer's weights to use it.
+
+    What no layer has alone is gathered once a pass, in fp32: embeddings, heads, and weights that
+    layers share. A layer's own weights are cast before they are gathered, and their gradients are
+    added up in fp32.
+    """
 
     def __init__(self, model: Model, layout: Layout, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         # The model is in main memory: each unit moves to the device when it is sharded.
         sizes = {"copy": layout.copies, "shard": layout.shards}
@@ -116,10 +123,19 @@ class Sharded(Engine):
             del sizes["copy"]
         mesh = init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
         self._whole = ObjectiveModule(model)
-        for network in model.networks():
-            for unit in network.shard_units():
-                fully_shard(unit, mesh=mesh)
-        self._root: Any = fully_shard(self._whole, mesh=mesh)
+        units = [unit for network in model.networks() for unit in network.shard_units()]
+        uses = Counter(weight for unit in units for weight in unit.parameters())
+        shared = {weight for weight, times in uses.items() if times > 1}
+        policy = MixedPrecisionPolicy(
+            param_dtype=model.compute_dtype, reduce_dtype=torch.float32, cast_forward_inputs=False
+        )
+        units = [unit for unit in units if not shared.issuperset(unit.parameters())]
+        for unit in units:
+            fully_shard(unit, mesh=mesh, mp_policy=policy, ignored_params=shared)
+        # FSDP looks for units below the root; the model's own names of weights are others.
+        self._whole.units = nn.ModuleList(units)
+        gathered_alone = {*self._whole.units.parameters()} - shared
+        self._root: Any = fully_shard(self._whole, mesh=mesh, ignored_params=gathered_alone)
         # Kept, because the model's own attributes are whole weights at times (after an evaluation).
         self.parameters = dict(model.named_parameters())
 
@@ -185,11 +201,15 @@ def local_shard(tensor: Any) -> Tensor:
 def gathered(tensors: Mapping[str, Any], keep: bool = True) -> dict[str, Tensor]:
     """Gather whole tensors into main memory; returns {} unless ``keep``.
 
-    A collective call: every process takes part, one tensor after the other.
+    A collective call: every process takes part, one tensor after the other. A device is waited for
+    once, when all copies are on their way.
     """
-    whole_tensors = {}
+    whole_tensors, devices = {}, set[torch.device]()
     for name, tensor in sorted(tensors.items()):  # loaded dicts are in another order
         whole = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
         if keep:
-            whole_tensors[name] = whole.detach().cpu()
+            whole_tensors[name] = whole.detach().to("cpu", non_blocking=True)
+            devices.add(whole.device)
+    for device in devices:
+        finish(device)
     return whole_tensors

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.duration import run_time, stage_time, step_time
+from bertc.estimate.execution import Execution
 from bertc.estimate.figures import (
     Convention,
     Estimate,
@@ -81,7 +82,7 @@ def estimate(
         memory=max((stage.memory for stage in stages), key=lambda memory: memory.peak_bytes),
         time=run_time(resolved.stages, [stage.time for stage in stages]),
         stages=stages,
-        spread=_spread(resolved, stages, layout, target) if devices > 1 else None,
+        spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
         from_start=deep,
     )
 
@@ -105,12 +106,18 @@ def _from_start(grown: Flops, deep: Estimate, resolved: Resolved) -> FromStart:
 
 
 def _spread(
-    resolved: Resolved, stages: tuple[StageEstimate, ...], layout: Layout, target: Device
+    resolved: Resolved,
+    stages: tuple[StageEstimate, ...],
+    how: Execution,
+    layout: Layout,
+    target: Device,
 ) -> Spread:
     """Device layout with the mean communication time per step."""
     seconds = sum(
         one.steps
-        * step_communication(stage, one.parameters.total, one.memory.microbatch, layout, target)
+        * step_communication(
+            stage, one.parameters.total, one.memory.microbatch, how, layout, target
+        )
         for stage, one in zip(resolved.stages, stages, strict=True)
     )
     return Spread(
@@ -141,7 +148,7 @@ def largest_microbatches(
     precision = resolved.run.precision
     if precision == "auto":
         precision = "bf16" if machine.fast_bf16 else "fp32"
-    compiled = compiles(resolved, machine.device) and not layout.sharded
+    compiled = compiles(resolved, machine.device)
     budget = DeviceBudget(
         machine.memory_bytes,
         machine.device,
@@ -184,7 +191,9 @@ def _stage(
     parts = {part: spent.times(share / memory.microbatch) for part, spent in parts.items()}
     time = step_time(parts | step_spent(stage, trained.total // layout.shards, target), target)
     planned = replace(whole_step(full, whole, budget), recompute=memory.recompute)
-    talk = step_communication(stage, trained.total, memory.microbatch, layout, target)
+    talk = step_communication(
+        stage, trained.total, memory.microbatch, budget.execution, layout, target
+    )
     return StageEstimate(
         name=stage.name,
         steps=stage.steps,

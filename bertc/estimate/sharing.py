@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from bertc.estimate.blocks import DeviceBudget
-from bertc.estimate.execution import FP32
+from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.device import Device
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
@@ -19,8 +19,9 @@ NETWORK_BYTES = 50e9
 LINK_SHARE = 0.8
 """Assumed share of a link's nominal bandwidth that large messages reach."""
 TALK_SOURCE = (
-    "Messages: fp32 in rings, at 0.8 of NVLink, PCIe or main memory within a machine of up to 8\n"
-    "devices and of 400 Gb/s a device between machines, none of it hidden behind computing."
+    "Messages: fp32, but sharded layers as they compute; in rings, at 0.8 of NVLink, PCIe or main\n"
+    "memory within a machine of up to 8 devices, of 400 Gb/s a device between machines, none of\n"
+    "it hidden behind computing."
 )
 
 
@@ -39,7 +40,7 @@ def process_memory(
     """Memory of one stage in the process with the most examples; ``parameters`` counts the whole
     run.
     """
-    own, held = _own(stage, layout), _held(stage, parameters, layout)
+    own, held = _own(stage, layout), _held(stage, parameters, budget, layout)
     memory = stage_memory(own, parameters, held.wider(budget))
     return memory.model_copy(
         update={
@@ -52,7 +53,7 @@ def process_memory(
 
 def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> Fit:
     """The largest micro-batch of one stage in the process with the most examples."""
-    held = _held(stage, parameters, layout)
+    held = _held(stage, parameters, budget, layout)
     return stage_fit(_own(stage, layout), parameters, held.wider(budget))
 
 
@@ -80,34 +81,35 @@ def _own(stage: Stage, layout: Layout) -> Stage:
     )
 
 
-def _held(stage: Stage, parameters: Parameters, layout: Layout) -> _Held:
-    """Bytes per process; sharded, weights outside the layers and two parts of a layer are gathered.
+def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout) -> _Held:
+    """Bytes per process; sharded, two layers and all weights outside a layer's own are gathered.
 
-    Of the two parts, one is in use and the next is being gathered.
+    Of the two layers, one is in use and the next is being gathered.
     """
     total = parameters.total
     if not layout.sharded:
         return _Held(FP32 * total, MOMENTS_BYTES * total, 0)
-    parts = stage.encoder.num_parts
-    # Other networks are sharded too; the two gathered parts are assumed to be the main encoder's.
-    cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm"))
-    whole = total - cut + min(cut, 2 * parameters.layers // parts)
-    weights = FP32 * (total // layout.shards + whole)
+    of_layers = stage.encoder.unshared
+    shared = parameters.layers - sum(of_layers)
+    # Other networks are sharded too; the two gathered layers are assumed to be the main encoder's.
+    cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm")) - shared
+    gathered = budget.execution.value_bytes * min(cut, 2 * max(of_layers))
+    weights = FP32 * (total // layout.shards + total - cut) + gathered
     moments = MOMENTS_BYTES * (total // layout.shards)
     return _Held(weights, moments, (FP32 + MOMENTS_BYTES) * total - weights - moments)
 
 
 def step_communication(
-    stage: Stage, total: int, microbatch: int, layout: Layout, device: Device
+    stage: Stage, total: int, microbatch: int, how: Execution, layout: Layout, device: Device
 ) -> float:
     """Seconds per step of communication about ``total`` weights, not overlapped with compute.
 
     A ring moves (n - 1) / n of a tensor for an all-gather or a reduce-scatter, twice that for an
     all-reduce. Sharded weights are gathered for the forward and again for the backward of every
-    micro-batch; gradients are reduced once.
+    micro-batch, in the type that layers compute in; gradients are reduced once, in fp32.
     """
     world = layout.world
-    gathers = 2 * -(-world.share(stage.batch) // microbatch)
+    gathers = 2 * -(-world.share(stage.batch) // microbatch) * how.value_bytes / FP32
     network = min(device.link_bytes, NETWORK_BYTES)
     whole = _ring(total, world.size, device.link_bytes if world.size == world.per_host else network)
     match layout.strategy:

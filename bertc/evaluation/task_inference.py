@@ -18,6 +18,7 @@ from bertc.data import Progress, Silent, TaskBatch, TaskRows, TaskSet
 from bertc.data.examples.task import in_order_of_length
 from bertc.data.layouts.example import Example, QuestionExample
 from bertc.host.signals import Stop
+from bertc.host.speed import finish
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
@@ -39,12 +40,14 @@ from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
 
 TOKENS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 16, "mps": 1 << 14}
 ROWS_AT_ONCE = 256
-
+BYTES_AT_ONCE = 64 << 20
+"""Bytes of scores that are copied to main memory between two synchronisations."""
 
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A decorator that makes a forward-only function callable under an engine (``Engine.reading``)."""
 
-Said = Iterator[tuple[TaskBatch, Tensor | SpanScores]]
+Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
+"""Batches and the scores of their rows (``_score_tensors``)."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +127,33 @@ def _said(
 ) -> Said:
     """Scores of all rows, batch by batch; adds losses, correct answers and counts to ``totals``
     (3,).
+
+    The device is synchronised once for as many batches as ``BYTES_AT_ONCE`` hold.
     """
     device = totals.device
-    tokens = TOKENS_AT_ONCE[device.type]
+    tokens, waiting, held = TOKENS_AT_ONCE[device.type], list[tuple[TaskBatch, Tensors]](), 0
     for batch in in_order_of_length(own, rows, tokens, at_once, pad):
         if stop:
             stop.check()
         scores, term = told(to_columns(batch, device))
         totals += exact(torch.stack([term.sum, term.correct, term.count]))
-        yield batch, scores
+        copied = tuple(one.to("cpu", non_blocking=True) for one in _score_tensors(scores))
+        waiting.append((batch, copied))
+        held += sum(one.nbytes for one in copied)
         progress.advance(len(batch.rows))
+        if held > BYTES_AT_ONCE:
+            yield from _on_host(waiting, device)
+            waiting, held = [], 0
+    yield from _on_host(waiting, device)
+
+
+Tensors = tuple[Tensor, ...]
+
+
+def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> Said:
+    finish(device)
+    for batch, tensors in copied:
+        yield batch, tuple(one.double().numpy() for one in tensors)
 
 
 def outputs(
@@ -148,16 +168,27 @@ def outputs(
     return span_scores(task.answer, own, states, head), loss
 
 
-def _plain(scores: Tensor | SpanScores) -> Tensor:
-    assert isinstance(scores, Tensor), "span scores where one tensor was expected"
-    return scores
+def _score_tensors(scores: Tensor | SpanScores) -> Tensors:
+    """Tensors of scores, small enough to copy to main memory.
+
+    Of spans start and end scores (r, s); with a beam log probabilities and positions of both, and
+    the log odds of "no answer" if the head has them.
+    """
+    if isinstance(scores, Tensor):
+        return (scores,)
+    if scores.likeliest is None:
+        return scores.starts, scores.ends
+    start_rp = scores.starts.log_softmax(1).gather(1, scores.likeliest)
+    end_rps = scores.ends.log_softmax(2)
+    end_rpe, at_rpe = end_rps.topk(min(ENDS, end_rps.shape[2]), dim=2)
+    answered = () if scores.answered is None else (-scores.answered,)
+    return start_rp, scores.likeliest, end_rpe, at_rpe, *answered
 
 
 def _in_place(said: Said, count: int) -> NDArray[np.float64]:
     """Scores in the order of the examples, one row per example."""
     found: NDArray[np.float64] | None = None
-    for batch, scores in said:
-        values = _plain(scores).cpu().double().numpy()
+    for batch, (values,) in said:
         found = np.zeros((count, values.shape[1])) if found is None else found
         found[batch.rows] = values
     return np.zeros((count, 1)) if found is None else found
@@ -175,9 +206,8 @@ def _scores(said: Said, count: int) -> Answers:
 
 def _choices(asked: Choice, said: Said, count: int) -> Answers:
     found = np.full((count, asked.most), -np.inf)
-    for batch, scores in said:
+    for batch, (values,) in said:
         there = batch.weights.reshape(-1, asked.most) > 0
-        values = _plain(scores).cpu().double().numpy()
         found[batch.rows[:: asked.most] // asked.most] = np.where(there, values, -np.inf)
     parts = _softmax(found)
     given: list[AnswerValue] = [int(best) for best in parts.argmax(1)]
@@ -190,8 +220,8 @@ def _tags(asked: Tags, rows: TaskRows, said: Said) -> Answers:
     other = "O" if "O" in asked.names else asked.names[0]
     given: list[AnswerValue] = [() for _ in counts]
     sure: list[tuple[float, ...]] = [() for _ in counts]
-    for batch, scores in said:
-        values = _softmax(_plain(scores).cpu().double().numpy())
+    for batch, (scores,) in said:
+        values = _softmax(scores)
         for nth, row in enumerate(batch.rows.tolist()):
             words = rows.words[rows.word_begins[row] : rows.word_begins[row + 1]]
             best = values[nth, : len(words)].argmax(1)
@@ -208,9 +238,7 @@ def _spans(
 ) -> Answers:
     assert isinstance(task, Squad | Read), "spans need a reading task"
     windows: dict[int, list[tuple[int, tuple[NDArray[np.float64], ...]]]] = defaultdict(list)
-    for batch, scores in said:
-        assert isinstance(scores, SpanScores), "span scores expected"
-        arrays = _arrays(scores)
+    for batch, arrays in said:
         for nth, row in enumerate(batch.rows.tolist()):
             windows[int(rows.owners[row])].append((row, tuple(a[nth] for a in arrays)))
     decoded = [
@@ -218,23 +246,6 @@ def _spans(
         for number, example in enumerate(examples)
     ]
     return Answers([found.text for found in decoded], spans=decoded)
-
-
-def _arrays(scores: SpanScores) -> tuple[NDArray[np.float64], ...]:
-    """Start and end scores (r, s); with a beam log probabilities and positions of both.
-
-    A beam has the log odds of "no answer" too.
-    """
-    if scores.likeliest is None:
-        found = [scores.starts, scores.ends]
-    else:
-        start_rp = scores.starts.log_softmax(1).gather(1, scores.likeliest)
-        end_rps = scores.ends.log_softmax(2)
-        end_rpe, at_rpe = end_rps.topk(min(ENDS, end_rps.shape[2]), dim=2)
-        found = [start_rp, scores.likeliest, end_rpe, at_rpe]
-        if scores.answered is not None:
-            found.append(-scores.answered)
-    return tuple(one.cpu().double().numpy() for one in found)
 
 
 def _decoded(

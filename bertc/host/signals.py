@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, ClassVar, Self
 
 from bertc.diagnostics import StoppedError
-from bertc.host.stuck import Stuck
+from bertc.host.stuck import Stuck, Work
 
 
 class InterruptedRunError(StoppedError):
@@ -58,9 +58,9 @@ class Stop:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def step(self) -> AbstractContextManager[None]:
-        """Guard a step: exit after a signal if it waits forever for another process."""
-        return self._stuck.step() if self._stuck else nullcontext()
+    def collective(self, work: Work) -> AbstractContextManager[None]:
+        """Guard collective work: exit after a signal if it waits forever for another process."""
+        return self._stuck.collective(work) if self._stuck else nullcontext()
 
     @property
     def requested(self) -> bool:

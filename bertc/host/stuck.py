@@ -10,28 +10,32 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from bertc.diagnostics import StoppedError
 
+Work = Literal["step", "evaluation", "save"]
+"""Collective work, in which each process waits for the others."""
 PATIENCE_SECONDS = 20.0
-"""Seconds that a step may last after a signal, at least.
+"""Seconds that collective work may last after a signal, at least.
 
 torchrun kills after 30, ``--nproc`` later.
 """
-STEPS = 3
-"""Factor on the longest step so far, for the time that a step may last after a signal."""
+TIMES = 3
+"""Factor on the longest work of a kind so far, for the time that it may last after a signal."""
 GLANCE_SECONDS = 0.5
 
 
 class Stuck:
-    """Ends this process if a step does not end after a signal; nothing is saved.
+    """Ends this process if a step, evaluation or save does not end after a signal.
 
     Made in the main thread, which gets the signals. The run resumes from its last checkpoint.
     """
 
     def __init__(self) -> None:
         self._began: float | None = None
-        self._longest = 0.0
+        self._work: Work = "step"
+        self._longest = dict[Work, float]()
         self._reader, writer = socket.socketpair()
         writer.setblocking(False)
         self._writer = writer  # closed with this object
@@ -39,14 +43,18 @@ class Stuck:
         threading.Thread(target=self._watch, daemon=True).start()
 
     @contextmanager
-    def step(self) -> Iterator[None]:
-        """Mark a step, in which this process may wait for others."""
-        self._began = time.monotonic()
+    def collective(self, work: Work) -> Iterator[None]:
+        """Mark collective work; a block inside another counts as part of it."""
+        if self._began is not None:
+            yield
+            return
+        began = time.monotonic()
+        self._work, self._began = work, began
         try:
             yield
         finally:
-            self._longest = max(self._longest, time.monotonic() - self._began)
             self._began = None
+            self._longest[work] = max(self._longest.get(work, 0.0), time.monotonic() - began)
 
     def close(self) -> None:
         """Stop listening for signals."""
@@ -59,7 +67,9 @@ class Stuck:
         signalled = time.monotonic()
         while True:
             time.sleep(GLANCE_SECONDS)
-            began, allowed = self._began, max(PATIENCE_SECONDS, STEPS * self._longest)
-            # The length of a step is unknown before one has ended.
-            if began and self._longest and time.monotonic() - max(began, signalled) > allowed:
+            began, longest = self._began, self._longest.get(self._work)
+            if began is None or longest is None:  # unknown before one of the kind has ended
+                continue
+            allowed = max(PATIENCE_SECONDS, TIMES * longest)
+            if time.monotonic() - max(began, signalled) > allowed:
                 os._exit(StoppedError.exit_code)

@@ -47,7 +47,7 @@ class BodyModule(nn.Module, ABC):
 
     @abstractmethod
     def shard_units(self) -> Iterable[nn.Module]:
-        """Modules that FSDP gathers one at a time, a part before its whole."""
+        """The modules that FSDP gathers when they are called; what several share stays gathered."""
 
     @abstractmethod
     def compile_regions(self, *, any_shape: bool = False) -> None:

@@ -24,15 +24,30 @@ from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, add_parameters
 
+Compute = Callable[[nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context], torch.Tensor]
+"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
+
 
 class Regions(NamedTuple):
     """Functions of a forward pass that can be compiled one by one; all layers share one."""
 
     embed: Callable[[EncoderInputs, torch.dtype], torch.Tensor]
-    layer: Callable[
-        [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context], torch.Tensor
-    ]
+    layer: Compute
     last_norm: Callable[[torch.Tensor], torch.Tensor]
+
+
+class Layer(nn.Module):
+    """Both parts of a layer as one module, for FSDP to gather when it is called."""
+
+    def __init__(self, attention: nn.Module, ffn: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.ffn = attention, ffn
+
+    def forward(
+        self, compute: Compute, x: torch.Tensor, keys: torch.Tensor | None, context: Context
+    ) -> torch.Tensor:
+        """New states by ``compute``."""
+        return compute(self.attention, self.ffn, x, keys, context)
 
 
 class Encoder(BodyModule):
@@ -62,6 +77,9 @@ class Encoder(BodyModule):
                 for layer in sorted(set(node.ffn_owner))
             }
         )
+        # Not registered: the names of weights are those of the parts.
+        owners = zip(node.attention_owner, node.ffn_owner, strict=True)
+        self._layers = tuple(Layer(self.attention[str(a)], self.ffn[str(f)]) for a, f in owners)
         pre = node.norm.kind == "pre"
         self.norm = build_norm(table, "norm", node.norm.function) if pre else None
         self.pooler = Linear(table, "pooler") if node.pooler else None
@@ -73,21 +91,20 @@ class Encoder(BodyModule):
 
         With a permutation the query stream's states follow: (b, s + u, h).
         """
-        embed, layer, last_norm = self._regions
+        embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
-            layer = self._recomputed
+            compute = self._recomputed
         x = embed(inputs._replace(output_positions=None, starts=None), dtype)
         contexts = self._contexts(inputs, x)
         memory, remembered = inputs.memory, list[torch.Tensor]()
-        owners = zip(self.node.attention_owner, self.node.ffn_owner, strict=True)
-        for number, (attention, ffn) in enumerate(owners):
+        for number, layer in enumerate(self._layers):
             keys, context = inputs.keys(x, number), contexts[number]
             if memory is not None and keys is not None:
                 remembered.append(memory.kept(keys))
             if inputs.output_positions is not None and number == len(self.node.layers) - 1:
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
-            x = layer(self.attention[str(attention)], self.ffn[str(ffn)], x, keys, context)
+            x = layer(compute, x, keys, context)
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
         return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on)
@@ -99,9 +116,8 @@ class Encoder(BodyModule):
         self.embeddings.borrow(lender.embeddings, parts)
 
     def shard_units(self) -> Iterable[nn.Module]:
-        """Norm and remaining modules of every part that a layer owns."""
-        for part in (*self.attention.values(), *self.ffn.values()):
-            yield from (part.get_submodule("norm"), part)
+        """The layers; parts that several share are in each of them."""
+        return self._layers
 
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""

@@ -4,6 +4,8 @@ Axes: n states, m states of one cluster, h hidden, e width of a cluster, c clust
 token ids, w token ids of one cluster.
 """
 
+from itertools import accumulate
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -31,30 +33,31 @@ def adaptive_loss(
     highest cluster score and the highest score within that cluster.
 
     All states are scored over the first cluster and one entry per other cluster; each other cluster
-    then scores only the states whose target it holds (Grave et al. 2017, section 4).
+    then scores only the states whose target it holds (Grave et al. 2017, section 4). How many those
+    are depends on the data, so this synchronises, once.
     """
     clusters = _clusters(encoder)
     scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
-    first_n = targets_n
-    for number, cluster in enumerate(clusters[1:]):
-        inside_n = (targets_n >= cluster.low) & (targets_n < cluster.high)
-        first_n = torch.where(inside_n, clusters[0].high + number, first_n)
+    cluster_n = torch.stack([targets_n >= cluster.low for cluster in clusters[1:]]).sum(0)
+    first_n = torch.where(cluster_n > 0, clusters[0].high + cluster_n - 1, targets_n)
     losses_n, hits_n, _ = vocabulary_loss(
         scorer.narrow(hidden_nh, 0), *scorer.first(), first_n, tokens=clusters[0].size
     )
-    for number, cluster in enumerate(clusters[1:], 1):
-        at_m = members(targets_n, cluster)
+    for number, at_m in enumerate(members(cluster_n, len(clusters))[1:], 1):
         own_me = scorer.narrow(hidden_nh.index_select(0, at_m), number)
-        targets_m = targets_n.index_select(0, at_m) - cluster.low
+        targets_m = targets_n.index_select(0, at_m) - clusters[number].low
         own_m, right_m, _ = vocabulary_loss(own_me, *scorer.own(number), targets_m)
         losses_n = losses_n.index_add(0, at_m, own_m)
         hits_n = hits_n.index_copy(0, at_m, hits_n.index_select(0, at_m) & right_m)
     return losses_n, hits_n
 
 
-def members(targets_n: Int[torch.Tensor, "n"], cluster: Cluster) -> Int[torch.Tensor, "m"]:
-    """Indices (m,) of the targets in a cluster; m depends on data, so this synchronises."""
-    return ((targets_n >= cluster.low) & (targets_n < cluster.high)).nonzero()[:, 0]
+def members(cluster_n: Int[torch.Tensor, "n"], clusters: int) -> list[Int[torch.Tensor, "_"]]:
+    """Indices of the states of each cluster, ascending; synchronises once for all clusters."""
+    order_n = cluster_n.argsort(stable=True)
+    sizes = torch.stack([(cluster_n == number).sum() for number in range(clusters)]).tolist()
+    firsts = accumulate(sizes, initial=0)
+    return [order_n[first : first + size] for first, size in zip(firsts, sizes, strict=False)]
 
 
 def adaptive_logits(

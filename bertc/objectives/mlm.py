@@ -110,10 +110,11 @@ def mask_tokens(
             bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
         )
     written_bk = _replace(objective, targets_bk, vocab, kind_bits_bk, slot_bits_bk)
-    # Unused slots write into a column beyond the row, which is dropped.
+    # Unused slots write into a column beyond the row, which is dropped. scatter_ would sort under
+    # deterministic=yes.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
     token_ids[:, :seq] = inputs.token_ids
-    token_ids.scatter_(1, positions_bk, written_bk)
+    token_ids.scatter_reduce_(1, positions_bk, written_bk, "amax", include_self=False)
     return token_ids[:, :seq], Predictions(slots_bk, targets_bk, used_bk.float())
 
 

@@ -79,7 +79,7 @@ def marked(
     lane_bs = torch.arange(seq, device=chosen_bs.device).expand(b, seq)
     # Slot 0 collects the unmarked positions and is dropped.
     positions = torch.full((b, predictions + 1), seq, device=chosen_bs.device)
-    return positions.scatter_(1, slot_bs, lane_bs)[:, 1:]
+    return positions.scatter_reduce_(1, slot_bs, lane_bs, "amin")[:, 1:]
 
 
 def runs(

@@ -58,8 +58,9 @@ def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, vocab: VocabT
     number_bs = begins_bs.cumsum(1)
     lane_bs = torch.arange(seq, device=token_ids_bs.device).expand(b, seq)
     begin = torch.full((b, seq + 2), seq, device=token_ids_bs.device)
-    # Entry 0 collects the tokens that begin no word, and is never read.
-    begin.scatter_(1, torch.where(begins_bs, number_bs, 0), lane_bs)
+    # Entry 0 collects the tokens that begin no word, and is never read. scatter_ would sort under
+    # deterministic=yes.
+    begin.scatter_reduce_(1, torch.where(begins_bs, number_bs, 0), lane_bs, "amin")
     return Words(number_bs, begin, begins_bs & text.allowed)
 
 

@@ -1,7 +1,9 @@
 """LAMB's update rule, by torch's foreach operations on lists of tensors."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -37,11 +39,13 @@ class ForeachRule:
     ) -> None:
         self._add = add
         self._rule, self._updates = optimizer, updates
-        self._parameters, self._moments = dict(parameters), moments
+        self._moments = moments
         undecayed = exempt if optimizer.decay_exempt == "norms-and-biases" else set()
         self._decayed = set(parameters) - undecayed if optimizer.decay else set()
         unadapted = exempt if optimizer.adapt_exempt == "norms-and-biases" else set()
         self._adapted = set(parameters) - unadapted
+        # Those of one shape follow each other, and have their updates in one tensor.
+        self._parameters = dict(sorted(parameters.items(), key=self._group_of))
         self._device = next(iter(parameters.values())).device
         self._per_tensor = compiled and self._device.type == "cpu"
         self._move = _move
@@ -49,6 +53,10 @@ class ForeachRule:
             self._move = torch.compile(_move, fullgraph=True, dynamic=True)
 
     takes_guard = False
+
+    def _group_of(self, named: tuple[str, Tensor]) -> tuple[bool, tuple[int, ...]]:
+        name, weight = named
+        return name not in self._adapted, tuple(weight.shape)
 
     @torch.no_grad()
     def update(self, rate: float, guard: object = None) -> None:
@@ -64,6 +72,7 @@ class ForeachRule:
         active = [name for name, p in self._parameters.items() if p.grad is not None]
         for names in [[name] for name in active] if self._per_tensor else [active]:
             weights = [self._parameters[name] for name in names]
+            groups = Counter(map(self._group_of, zip(names, weights, strict=True)))
             self._move(
                 self._rule,
                 [local_shard(p).view(-1) for p in weights],
@@ -71,7 +80,8 @@ class ForeachRule:
                 [local_shard(self._moments[f"m.{name}"]).view(-1) for name in names],
                 [local_shard(self._moments[f"v.{name}"]).view(-1) for name in names],
                 [i for i, name in enumerate(names) if name in self._decayed],
-                [i for i, name in enumerate(names) if name in self._adapted],
+                list(groups.values()),
+                sum(name in self._adapted for name in names),
                 scalars,
                 self._add,
             )
@@ -84,13 +94,16 @@ def _move(
     first: list[Tensor],
     second: list[Tensor],
     decayed: list[int],
-    adapted: list[int],
+    groups: list[int],
+    adapted: int,
     scalars: Tensor,
     add: Add | None,
 ) -> None:
     """Update moments and weights in place.
 
-    ``scalars``: learning rate, and the bias corrections of m and of sqrt(v).
+    ``groups``: how many tensors of one size follow each other; the first ``adapted`` tensors, some
+    of the groups, are scaled by their ratios. ``scalars``: learning rate, and the bias corrections
+    of m and of sqrt(v).
     """
     rate, first_correction, second_correction = scalars.unbind()
     beta1, beta2 = rule.betas
@@ -102,19 +115,29 @@ def _move(
     torch._foreach_div_(divisors, second_correction)
     torch._foreach_add_(divisors, rule.eps)
     torch._foreach_mul_(divisors, first_correction)
-    updates = list(torch._foreach_div(first, divisors))
+    # A list times a list of numbers on the device would be a kernel for each tensor.
+    begins = [0, *accumulate(groups)][:-1]
+    stacks = [
+        first[at].new_empty(count, first[at].numel())
+        for at, count in zip(begins, groups, strict=True)
+    ]
+    updates = [row for stack in stacks for row in stack.unbind()]
+    torch._foreach_copy_(updates, first)
+    torch._foreach_div_(updates, divisors)
     if decayed:
         shrinking = [updates[i] for i in decayed]
         torch._foreach_add_(shrinking, [weights[i] for i in decayed], alpha=rule.decay)
     if adapted:
-        scaled = [updates[i] for i in adapted]
-        torch._foreach_mul_(scaled, _ratios([weights[i] for i in adapted], scaled, add))
+        ratios = _ratios(weights[:adapted], updates[:adapted], add)
+        for at, stack in zip(begins, stacks, strict=True):
+            if at < adapted:
+                stack.mul_(ratios[at : at + len(stack), None])
     torch._foreach_mul_(updates, rate)
     torch._foreach_sub_(weights, updates)
 
 
-def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> list[Tensor]:
-    """|w| / |update| of each tensor if both are positive, else 1; 0-d tensors on the device."""
+def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> Tensor:
+    """|w| / |update| of each of n tensors if both are positive, else 1; (n,) on the device."""
     norms = torch.stack(torch._foreach_norm(weights + updates))
     if add is not None:  # norms of shards: their squares add up
         norms = norms.square()
@@ -122,4 +145,4 @@ def _ratios(weights: list[Tensor], updates: list[Tensor], add: Add | None) -> li
         norms = norms.sqrt()
     weight_norms, update_norms = norms.chunk(2)
     usable = (weight_norms > 0) & (update_norms > 0)
-    return list(torch.where(usable, weight_norms / update_norms, 1.0).unbind())
+    return torch.where(usable, weight_norms / update_norms, 1.0)

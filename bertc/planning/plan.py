@@ -89,8 +89,8 @@ def plan(
     """Decide the settings left at ``auto``; ``fits`` has one entry a stage.
 
     Raises:
-        MachineError: if the spec asks for a device that the machine has not, or for a compiled step
-            whose weights are sharded.
+        MachineError: if the spec asks for a device that the machine has not, or for what torch
+            cannot do there.
     """
     run = resolved.run
     if run.device != "auto" and run.device != machine.device:
@@ -113,7 +113,7 @@ def plan(
     if (idle := machine.devices - layout.world.per_host) > 0:
         most = min(machine.devices, *(stage.batch for stage in resolved.stages))
         reasons.append(f"{idle} of {machine.devices} GPUs are idle: --nproc {most}")
-    compiled, why = _compilation(resolved, machine, layout)
+    compiled, why = _compilation(resolved, machine)
     reasons += [why] if why else []
     reasons += _recompute_reasons(resolved, fits)
     chosen = tuple(
@@ -162,17 +162,9 @@ def _refuse_on_mps(resolved: Resolved) -> None:
         )
 
 
-def _compilation(resolved: Resolved, machine: Machine, layout: Layout) -> tuple[bool, str]:
+def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
     """Decide whether the step is compiled, with the reason if the spec left it open."""
     setting = resolved.run.compile
-    if layout.sharded:
-        if setting == "on":
-            raise MachineError(
-                f"compile=on: parts sharded by {layout.strategy} are fetched between layers, which "
-                "one compiled step cannot do",
-                help="compile=auto or strategy=ddp",
-            )
-        return False, "compile=off: sharded parts are fetched between layers"
     compiled = compiles(resolved, machine.device)
     if setting != "auto":
         return compiled, ""

@@ -169,7 +169,8 @@ def _saved_when_stopped(session: Session) -> Iterator[None]:
 def _evaluate(session: Session, phase: Phase) -> Evaluation:
     """Evaluate on the held-out data, and write a line of metrics."""
     progress, stage = session.progress, phase.stage
-    evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
+    with session.ranks.stop.collective("evaluation"):
+        evaluation = phase.evaluate(session, session.resolved.run.eval_examples, session.display)
     bad = [name for name, value in evaluation.losses.items() if not math.isfinite(value)]
     if bad:
         with session.ranks.raise_on_all():
@@ -196,7 +197,7 @@ def _log(session: Session, stage: Stage, learning_rate: float) -> None:
 def _step(
     session: Session, phase: Phase, feed: Feed | TaskFeed, batch: Batch, learning_rate: float
 ) -> StepResult:
-    waiting = session.ranks.stop.step()
+    waiting = session.ranks.stop.collective("step")
     with _saved_when_stopped(session), _naming_what_fits(session, phase, batch.inputs), waiting:
         return phase.step(batch, session.progress.step, learning_rate, feed.look_ahead)
 

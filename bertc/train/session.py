@@ -107,6 +107,11 @@ class Session:
         if self.saved == self.progress.step:
             return
         assert self.stage is self.resolved.trained_at(self.progress.step), "its stage has begun"
+        with self.ranks.stop.collective("save"):
+            self._save()
+        self.saved = self.progress.step
+
+    def _save(self) -> None:
         weights, moments = self.weights(), gathered(self.moments, self.ranks.is_main)
         stage, memory = self.resolved.stage_at(self.progress.step), dict[str, Tensor]()
         if stage.remembers(self.progress.step):
@@ -115,7 +120,6 @@ class Session:
             self._write(weights, moments, memory)
         # No process continues, or ends, before there is a checkpoint to resume from.
         self.ranks.wait()
-        self.saved = self.progress.step
 
     def _write(
         self, weights: dict[str, Tensor], moments: dict[str, Tensor], memory: dict[str, Tensor]

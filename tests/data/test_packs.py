@@ -54,6 +54,15 @@ def test_shape_of_packed_rows(made: Make, form: str) -> None:
     assert several >= 2
 
 
+def test_rows_have_room_for_as_many_examples_as_the_fullest_holds(made: Make) -> None:
+    stage = made(SETTINGS, "format=sentence-pair objective=mlm").stage(0)
+    packs = [rows for source in stage.train_sources for rows in source.copies]
+    assert all(isinstance(rows, Packs) for rows in packs)
+    held = [len(rows.open(np.array([n]))[1]) for rows in packs for n in range(len(rows))]
+    assert max(held) <= stage.texts < 64 // 8
+    assert stage.train(0).starts.shape == (8, stage.texts)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
     settings = (SETTINGS, f"format={form} objective=mlm")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bertc.api import resolve
-from bertc.diagnostics import MachineError, UsageError
+from bertc.diagnostics import UsageError
 from bertc.estimate import as_json, as_table, estimate, largest_microbatches, layout
 from bertc.planning import Fit, Layout, Machine, World, plan
 
@@ -65,9 +65,25 @@ def test_what_was_asked_for_is_done() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="batch of 256 examples cannot be shared by 512"):
         estimate(resolve("bert-base"), devices=512)
+
+
+def test_a_layer_of_parts_is_compiled_as_one_of_whole_weights() -> None:
     sharded, fit = Layout(World(8, 8), "fsdp"), Fit(8, 8, recompute=False)
-    with pytest.raises(MachineError, match="compile=on"):
-        plan(resolve("extends bert-base compile=on"), CARD, (fit, fit), sharded)
+    assert plan(resolve("extends bert-base compile=on"), CARD, (fit, fit), sharded).compile
+
+
+def test_what_layers_share_stays_whole() -> None:
+    """ALBERT's layers are one, and gathered once; of BERT's two are there at a time."""
+
+    def whole(spec: str) -> int:
+        found = estimate(resolve(f"{spec} strategy=fsdp"), "h100", devices=8)
+        return found.memory.weights_bytes - 4 * (found.parameters.total // 8)
+
+    albert, bert = estimate(resolve("albert-base")).parameters, resolve("bert-base")
+    assert whole("extends albert-base") == 4 * albert.total
+    layers = estimate(bert).parameters.layers
+    rest = estimate(bert).parameters.total - layers
+    assert whole("extends bert-base") == 4 * rest + 2 * 2 * layers // 12
 
 
 @pytest.mark.parametrize(("batch", "size"), [(8, 3), (8, 8), (256, 7), (10, 4)])

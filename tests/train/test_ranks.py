@@ -31,10 +31,11 @@ from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning import World
+from bertc.runs import checkpoints
 from bertc.step.step import TrainStep
 from bertc.train import finish, phase
 from bertc.train.loop import train
-from bertc.train.session import Watched
+from bertc.train.session import Session, Watched
 
 PAIRS = (Term(objective=Mlm()), Term(objective=Sop(), weight=0.5))
 ELECTRA = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))
@@ -199,9 +200,14 @@ def hold_gradients_in_place(rank):
     TrainStep.__call__ = call
 
 
+def impatient(rank):
+    """Wait for hardly any time after a signal."""
+    stuck.PATIENCE_SECONDS, stuck.TIMES, stuck.GLANCE_SECONDS = 0.2 + 2 * rank, 0, 0.05
+
+
 def hang_one(rank):
     """One process waits for ever within a step, the other for it; both are asked to stop."""
-    stuck.PATIENCE_SECONDS, stuck.STEPS, stuck.GLANCE_SECONDS = 0.2 + 2 * rank, 0, 0.05
+    impatient(rank)
 
     def wait():
         threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -209,6 +215,28 @@ def hang_one(rank):
             time.sleep(2 * SECONDS)
 
     harmed(rank, 5, wait)  # nothing is saved after it: there they would meet outside a step
+
+
+def hang_one_that_saves(rank):
+    """The first process writes for ever, the other waits for it; both are asked to stop."""
+    impatient(rank)
+    real, saves = checkpoints.save, []
+
+    def save(*arguments):
+        saves.append(1)
+        if len(saves) == 2:
+            time.sleep(2 * SECONDS)
+        return real(*arguments)
+
+    checkpoints.save = save
+    real_save = Session.save
+
+    def ask_and_save(self):
+        if self.progress.step == 8:
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        real_save(self)
+
+    Session.save = ask_and_save
 
 
 def kill_one(rank, step=7):
@@ -342,6 +370,7 @@ def test_memory_that_runs_out_in_one_stops_all(together, tiny, tmp_path):
 
 def test_a_process_that_waits_for_one_that_is_gone_ends_when_asked_to(together, tiny):
     assert together(2, tiny(), harm=hang_one) == ([75, 75], [])
+    assert together(2, tiny(), "saving", harm=hang_one_that_saves) == ([75, 75], [])
 
 
 def test_more_processes_than_examples_are_refused(tiny):

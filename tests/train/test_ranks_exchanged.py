@@ -1,11 +1,16 @@
 """Compiled steps of several processes, and checkpoints that go from one layout to another."""
 
 import shutil
+import sys
 from functools import partial
 
 import pytest
 import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
 
+from bertc.host.graphs import graphs_so_far
+from bertc.ir.network.sharing import ShareAttention
+from bertc.step.step import TrainStep
 from tests.train.test_ranks import (
     CALM,
     PAIRS,
@@ -19,16 +24,57 @@ __all__ = ["together"]  # a fixture
 
 
 def trace(rank):
-    """Compile as far as code is made of it."""
+    """Compile as far as code is made of it; end where a step after the first has new graphs."""
     torch.compile = partial(torch.compile, backend="aot_eager")
+    step, seen = TrainStep.__call__, set()
+
+    def call(*arguments):
+        result = step(*arguments)
+        seen.add(graphs_so_far().compiled)
+        return result if len(seen) == 1 else sys.exit(f"compiled anew: {seen}")
+
+    TrainStep.__call__ = call
 
 
 def test_compiled_steps_of_two_processes_learn_what_one_does(together, tiny, tmp_path):
     settings = {"dropout": CALM, "objective": PAIRS, "microbatch": 2, "steps": 4, "eval_every": 4}
     one = straight(tiny(**settings), tmp_path)
-    resolved = tiny(**settings, compile="on", strategy="ddp")
-    assert together(2, resolved, "two", harm=trace) == ([0, 0], [])
-    assert losses(tmp_path / "two") == pytest.approx(one, rel=1e-5, abs=1e-6)
+    for strategy in ("ddp", "fsdp"):
+        resolved = tiny(**settings, compile="on", strategy=strategy)
+        assert together(2, resolved, strategy, harm=trace) == ([0, 0], [])
+        assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)
+
+
+def count_gathers(rank):
+    """End where FSDP gathers other than two layers, twice each, and the root.
+
+    After an evaluation the root is there.
+    """
+    real, step, seen = groups.foreach_all_gather, TrainStep.__call__, []
+
+    def gather(weights, *arguments):
+        seen.append(len(weights))
+        return real(weights, *arguments)
+
+    def call(*arguments):
+        seen.clear()
+        result = step(*arguments)
+        return result if len(seen) in (4, 5) else sys.exit(f"gathered {seen}")
+
+    groups.foreach_all_gather, TrainStep.__call__ = gather, call
+
+
+@pytest.mark.parametrize(
+    ("settings", "close"),
+    [({"precision": "bf16"}, 1e-2), ({"share": ShareAttention()}, 1e-5)],
+    ids=["bf16", "shared"],
+)
+def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
+    settings = {"dropout": CALM, "objective": PAIRS, "layers": 2, **settings}
+    one = straight(tiny(**settings), tmp_path)
+    resolved = tiny(**settings, strategy="fsdp")
+    assert together(2, resolved, "two", harm=count_gathers) == ([0, 0], [])
+    assert losses(tmp_path / "two") == pytest.approx(one, rel=close, abs=1e-6)
 
 
 def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):

@@ -101,10 +101,19 @@ def arrange(
         weights,
         tokens_read,
         lost,
-        stage.texts,
+        _texts((*train, *heldout)),
         static,
         stage.mixing.kind,
     )
+
+
+def _texts(sources: Sequence[SourceRows]) -> int:
+    """The most examples that a row of any of them holds.
+
+    Kernels and heads take room for so many in each row, so it is not the most that might be.
+    """
+    copies = (rows for source in sources for rows in source.copies)
+    return max((rows.texts for rows in copies if isinstance(rows, Packs)), default=1)
 
 
 def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:

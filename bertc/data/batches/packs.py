@@ -28,6 +28,11 @@ class Packs:
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def texts(self) -> int:
+        """The most examples that a row holds."""
+        return int(np.diff(self.ends, prepend=0).max(initial=1))
+
     def open(self, packs: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The examples of some packed rows, end to end, and the row of each."""
         firsts = np.where(packs > 0, self.ends[packs - 1], 0)

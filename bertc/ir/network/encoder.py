@@ -125,9 +125,17 @@ class Encoder(Node):
         return len(self.layers)
 
     @property
-    def num_parts(self) -> int:
-        """Number of attention and feed-forward parts with weights of their own."""
-        return len({*self.attention_owner}) + len({*self.ffn_owner})
+    def unshared(self) -> tuple[int, ...]:
+        """Number of weights of each layer that no other layer uses."""
+        found = [0] * self.depth
+        for owners, weights in (
+            (self.attention_owner, self.attention_weights),
+            (self.ffn_owner, self.ffn_weights),
+        ):
+            for layer, owner in enumerate(owners):
+                if owners.count(owner) == 1:
+                    found[layer] += sum(weight.numel for weight in weights(owner))
+        return tuple(found)
 
     def operations(self, call: op.Call) -> op.Forward:
         """Operations of one forward pass; the last layer computes only the queries of ``call``."""

@@ -78,6 +78,6 @@ def union(
     Empty if end <= first.
     """
     reach = torch.zeros(len(first_bd), seq + 1, dtype=torch.long, device=first_bd.device)
-    reach.scatter_(1, torch.where(end_bd > first_bd, first_bd, seq), end_bd)
+    reach.scatter_reduce_(1, torch.where(end_bd > first_bd, first_bd, seq), end_bd, "amax")
     lane_s = torch.arange(seq, device=first_bd.device)
     return reach[:, :seq].cummax(1).values > lane_s
