@@ -1,6 +1,10 @@
 """What holds for all tests."""
 
+import multiprocessing
 import os
+from multiprocessing.context import ForkServerContext
+
+import pytest
 
 # Each of the workers that share the cores gets one; before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -10,3 +14,16 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Processes that fork from a server which has torch loaded, so that each starts at once.
+
+    A session has one such server: what it loads is decided here for all tests.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["bertc.bench", "bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"]
+    )
+    return context

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from bertc import cli
 from bertc.api import resolve
-from bertc.bench import bench
+from bertc.bench import bench, measure
 from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
@@ -32,6 +33,13 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contenders have processes that need not load torch."""
+    monkeypatch.setattr(measure.multiprocessing, "get_context", lambda method: processes)
+
+
+@pytest.mark.usefixtures("_forked")
 def test_the_command_prints_a_table_and_keeps_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -71,6 +79,7 @@ def test_the_command_prints_a_table_and_keeps_json(
         assert contender["graphs"] == contender["graph_breaks"] == contender["recompiles"] == 0
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_profile_of_bertc_alone(tmp_path: Path) -> None:
     report = bench(resolve(TOY), rounds=1, profile=tmp_path / "profile", quiet=True)
     assert [timing.contender.name for timing in report.timings] == ["bertc fp32"]

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 import numpy as np
@@ -217,42 +219,42 @@ def test_stopping_at_any_word_leaves_nothing_half_made(
     assert np.array_equal(batch.token_ids, good.token_ids)
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from bertc.data import Silent
-from bertc.data.cache.store import obtain
+def obtain_until(folder: Path, wanted: int, seen: SimpleQueue[int]) -> None:
+    """Killed by itself at call ``wanted`` of the system; tells how many there are if at none."""
+    calls = 0
 
-wanted, seen = int(sys.argv[2]), 0
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal calls
+        if event in ("open", "os.rename", "os.mkdir") and str(folder) in str(arguments[0]):
+            calls += 1
+            if calls == wanted:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-def hook(event, arguments):
-    global seen
-    if event in ("open", "os.rename", "os.mkdir") and sys.argv[1] in str(arguments[0]):
-        seen += 1
-        if seen == wanted:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def make(into: Path) -> dict[str, str]:
+        for name in "abc":
+            (into / name).write_bytes(name.encode() * 999)
+        return {"made": "abc"}
 
-def make(folder):
-    for name in "abc":
-        (folder / name).write_bytes(name.encode() * 999)
-    return {"made": "abc"}
-
-sys.addaudithook(hook)
-obtain(Path(sys.argv[1]) / "x", make, Silent())
-print(seen)
-"""
+    sys.addaudithook(hook)
+    obtain(folder / "x", make, Silent())
+    seen.put(calls)
 
 
-def test_killed_at_every_call_of_the_system(tmp_path: Path) -> None:
-    def run(folder: Path, wanted: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", KILLED, str(folder), str(wanted)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+def test_killed_at_every_call_of_the_system(processes: ForkServerContext, tmp_path: Path) -> None:
+    seen = processes.SimpleQueue()
 
-    total = int(run(tmp_path / "whole", 0).stdout)
+    def run(folder: Path, wanted: int) -> int | None:
+        process = processes.Process(target=obtain_until, args=(folder, wanted, seen))
+        process.start()
+        process.join()
+        return process.exitcode
+
+    assert run(tmp_path / "whole", 0) == 0
+    total = seen.get()
     assert total >= 12
-    for wanted in range(1, total + 1, 2):
+    for wanted in range(1, total + 1):
         folder = tmp_path / str(wanted)
-        assert run(folder, wanted).returncode == -signal.SIGKILL
+        assert run(folder, wanted) == -signal.SIGKILL
         left = store._intact(folder / "x")
         assert left in (None, {"made": "abc"})
         assert obtain(folder / "x", _abc, Silent()) == {"made": "abc"}

@@ -1,10 +1,8 @@
 """A tiny program and a tiny corpus, so that a whole run takes a second."""
 
 import json
-import multiprocessing
 import random
 from collections.abc import Callable, Iterator
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -38,17 +36,6 @@ def no_picture() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finish, "plot", undrawn)
         yield
-
-
-@pytest.fixture(scope="session")
-def processes() -> ForkServerContext:
-    """Processes that fork from a server which has torch loaded, so that each starts at once.
-
-    A session has one such server: what it loads is decided here for all tests.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"])
-    return context
 
 
 @pytest.fixture(scope="session")
