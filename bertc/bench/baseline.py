@@ -21,7 +21,7 @@ from bertc.objectives import Columns, corrupt, mask_key
 from bertc.planning import Plan
 from bertc.planning.cores import default_waiting
 from bertc.step.feed import split, to_inputs
-from bertc.step.synthetic import RandomText, Unlearned, unlearned_tables
+from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""
@@ -121,10 +121,10 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     stage = resolved.stages[0]
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
-    tables = unlearned_tables(resolved.encoder.vocab_size, cpu)
+    vocab = unlearned_vocab(resolved.encoder.vocab_size, cpu)
     kinds = [term.objective.kind for term in stage.objective]
     return [
-        _arguments(stage, corrupt(stage, part, tables, mask_key(resolved.run.seed)), kinds)
+        _arguments(stage, corrupt(stage, part, vocab, mask_key(resolved.run.seed)), kinds)
         for part in split(to_inputs(text.train(0), cpu), rows)
     ]
 

@@ -19,7 +19,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import WITHOUT_FP64, exact, preparing
-from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key, tensors_of
+from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key, tensors_of
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
 from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
@@ -118,7 +118,7 @@ def evaluate(
     stage: Stage,
     objective: Objective,
     batches: Iterable[RawBatch],
-    tables: Tables,
+    vocab: VocabTensors,
     nats_v: Tensor,
     microbatch: int,
     seed: int,
@@ -144,7 +144,7 @@ def evaluate(
             ranks.stop.check()
             inputs = to_inputs(batch, prepared)
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            columns = on_device(corrupt(stage, own, tables, mask_key(seed)), device)
+            columns = on_device(corrupt(stage, own, vocab, mask_key(seed)), device)
             counts_t = counts(stage, [columns])
             # Each of several processes evaluates its rows at once, so that all make as many calls.
             parts = [columns] if ranks.is_distributed else split(columns, microbatch)

@@ -27,7 +27,7 @@ from bertc.planning import World
 from bertc.runs.checkpoints import PROGRESS, newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.report import Report
 from bertc.train.resumed_plan import plan_of
@@ -133,7 +133,7 @@ def _of_text(
         stage,
         make_objective(model, stage, compiled=False),
         counted(read, rows, examples, display),
-        vocabulary_tables(vocabulary, preparing(device)),
+        vocab_tensors(vocabulary, preparing(device)),
         nats_v,
         microbatch,
         model.resolved.run.seed,

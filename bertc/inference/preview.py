@@ -18,7 +18,7 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt, mask_key
 from bertc.step.feed import to_inputs
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.session import Watched
 
@@ -39,7 +39,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
         corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
     display.close()
     device = torch.device("cpu")
-    tables = vocabulary_tables(corpus.vocabulary, device)
+    vocab = vocab_tensors(corpus.vocabulary, device)
     parts = [] if all(stage.tasks for stage in resolved.stages) else [LEGEND]
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
@@ -48,7 +48,7 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
             parts += _examples(data, examples)
             continue
         batch = data.train(0, slice(0, examples))
-        columns = corrupt(stage, to_inputs(batch, device), tables, mask_key(resolved.run.seed))
+        columns = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
             row_text(title, stage, corpus.vocabulary, columns, batch, row, color)

@@ -11,7 +11,7 @@ from bertc.objectives.targets import (
     Predictions,
     Questions,
     Replacements,
-    Tables,
+    VocabTensors,
 )
 from bertc.objectives.term import RowView, TermLoss
 from bertc.objectives.terms import tensors_of, with_output_positions
@@ -28,7 +28,7 @@ __all__ = [
     "Questions",
     "Replacements",
     "RowView",
-    "Tables",
+    "VocabTensors",
     "TermLoss",
     "corrupt",
     "mask_key",

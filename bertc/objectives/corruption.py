@@ -13,7 +13,7 @@ from bertc.ir import address
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs, restarting_positions
 from bertc.objectives.mlm import mask_tokens
-from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
 from bertc.objectives.term import TextRows
 from bertc.objectives.terms import joined, with_output_positions
 
@@ -23,7 +23,7 @@ def mask_key(seed: int) -> int:
     return address.key(seed, "mask")
 
 
-def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
+def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Columns:
     """Encoder inputs and targets of a batch.
 
     A pure function of each row, its copy number, its example id and ``key`` (``mask_key(seed)``):
@@ -32,8 +32,8 @@ def corrupt(stage: Stage, inputs: Inputs, tables: Tables, key: int) -> Columns:
     lane_s = torch.arange(inputs.token_ids.shape[1], device=inputs.token_ids.device)
     real_bs = lane_s < inputs.lengths[:, None]
     translated_b = inputs.languages[:, 0] != inputs.languages[:, 1]
-    token_ids_bs, hidden = _hide(stage, inputs, real_bs, translated_b, tables, key)
-    rows = TextRows(stage, inputs, real_bs, translated_b, hidden, tables, key)
+    token_ids_bs, hidden = _hide(stage, inputs, real_bs, translated_b, vocab, key)
+    rows = TextRows(stage, inputs, real_bs, translated_b, hidden, vocab, key)
     reading = _reading(rows, token_ids_bs)
     terms: dict[str, Any] = {}
     scored = (one for network in stage.networks() for one in network.scored)
@@ -82,13 +82,13 @@ def _hide(
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
     translated_b: Bool[torch.Tensor, "b"],
-    tables: Tables,
+    vocab: VocabTensors,
     key: int,
 ) -> tuple[Int[torch.Tensor, "b s"], Predictions | None]:
     """Token ids (b, s) after masking, and the predictions; each term masks its own rows."""
     token_ids_bs, masks = inputs.token_ids, None
     for hiding in stage.masked_terms():
-        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, tables, key)
+        hidden_bs, asked = mask_tokens(hiding, inputs, real_bs, vocab, key)
         own_b1 = (translated_b == hiding.translations)[:, None]
         token_ids_bs = hidden_bs if masks is None else hidden_bs.where(own_b1, token_ids_bs)
         masks = asked if masks is None else _either(own_b1, asked, masks)

@@ -26,7 +26,7 @@ from bertc.objectives.sampling.draws import (
 )
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.term import marked as marked_positions
 from bertc.objectives.vocabulary import token_losses
@@ -86,7 +86,7 @@ def mask_tokens(
     objective: Masked,
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
-    tables: Tables,
+    vocab: VocabTensors,
     key: int,
 ) -> tuple[Int[torch.Tensor, "b s"], Predictions]:
     """Token ids (b, s) after masking, and the predictions."""
@@ -95,7 +95,7 @@ def mask_tokens(
     lanes = [*_lanes(objective, seq, predictions), 1, predictions]
     drawn = bits(key, inputs.copies, inputs.example_ids, sum(lanes))
     *places, chance, slot_bits_bk = torch.split(drawn, lanes, dim=1)
-    positions_bk = _choose(objective, inputs, real_bs, tables, chance, places, predictions)
+    positions_bk = _choose(objective, inputs, real_bs, vocab, chance, places, predictions)
 
     used_bk = positions_bk < seq
     slots_bk = torch.where(used_bk, positions_bk, 0)
@@ -109,7 +109,7 @@ def mask_tokens(
         kind_bits_bk, slot_bits_bk = (
             bits_bk.gather(1, first_bk) for bits_bk in (kind_bits_bk, slot_bits_bk)
         )
-    written_bk = _replace(objective, targets_bk, tables, kind_bits_bk, slot_bits_bk)
+    written_bk = _replace(objective, targets_bk, vocab, kind_bits_bk, slot_bits_bk)
     # Unused slots write into a column beyond the row, which is dropped.
     token_ids = inputs.token_ids.new_empty(inputs.token_ids.shape[0], seq + 1)
     token_ids[:, :seq] = inputs.token_ids
@@ -137,24 +137,24 @@ def _choose(
     objective: Masked,
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
-    tables: Tables,
+    vocab: VocabTensors,
     chance: torch.Tensor,
     lanes: Sequence[torch.Tensor],
     predictions: int,
 ) -> Int[torch.Tensor, "b k"]:
     """Positions (b, k) to predict, ascending; s in unused slots."""
-    text = read_text(inputs.token_ids, real_bs, tables, objective.mask_specials)
+    text = read_text(inputs.token_ids, real_bs, vocab, objective.mask_specials)
     counts_b = counts(objective, inputs.lengths, text, chance[:, 0], predictions)
     if not objective.distinct:
         return drawn_again(text, lanes[0], counts_b)
     if isinstance(objective.unit, TokenUnit):
         if objective.rare:
-            scarcity_bs = look_up(tables.frequency, inputs.token_ids) ** objective.rare
+            scarcity_bs = look_up(vocab.frequency, inputs.token_ids) ** objective.rare
             keys_bs = weighted_keys(lanes[0], scarcity_bs, text.allowed)
         else:
             keys_bs = order_keys(lanes[0], text.allowed)
         return lowest(keys_bs, counts_b, predictions)
-    words = find_words(inputs.token_ids, text, tables)
+    words = find_words(inputs.token_ids, text, vocab)
     match objective.unit:
         case WordUnit():
             return marked(choose_words(words, lanes[0], counts_b, predictions), predictions)
@@ -172,21 +172,21 @@ def _choose(
 def _replace(
     objective: Masked,
     originals_bk: Int[torch.Tensor, "b k"],
-    tables: Tables,
+    vocab: VocabTensors,
     kind_bits_bk: Int[torch.Tensor, "b k"],
     slot_bits_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b k"]:
     """Input ids (b, k) at the predicted positions: [MASK], a random token, or the token itself."""
     masked, random = objective.replace.mask / 100, objective.replace.random / 100
     if random:
-        drawn_bk = random_tokens(objective.random_from, tables, another(slot_bits_bk))
+        drawn_bk = random_tokens(objective.random_from, vocab, another(slot_bits_bk))
         originals_bk = torch.where(happens(kind_bits_bk, masked + random), drawn_bk, originals_bk)
-    return torch.where(happens(kind_bits_bk, masked), tables.mask, originals_bk)
+    return torch.where(happens(kind_bits_bk, masked), vocab.mask, originals_bk)
 
 
 def random_tokens(
     source: Literal["vocabulary", "ordinary", "corpus"],
-    tables: Tables,
+    vocab: VocabTensors,
     bits_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b k"]:
     """Random ids (b, k): uniform over the vocabulary, over ordinary tokens, or by corpus frequency.
@@ -195,14 +195,14 @@ def random_tokens(
     """
     match source:
         case "vocabulary":
-            return below(bits_bk, tables.size)
+            return below(bits_bk, vocab.size)
         case "ordinary":
-            rank_v = (~tables.special).cumsum(0)
+            rank_v = (~vocab.special).cumsum(0)
             rank_bk = below(bits_bk, rank_v[-1]) + 1
             return torch.searchsorted(rank_v, rank_bk)
         case "corpus":
-            drawn_bk = unit64(bits_bk).to(tables.unigram_cdf.dtype)
-            ids_bk = torch.searchsorted(tables.unigram_cdf, drawn_bk, right=True)
-            return ids_bk.clamp(max=tables.size - 1)
+            drawn_bk = unit64(bits_bk).to(vocab.unigram_cdf.dtype)
+            ids_bk = torch.searchsorted(vocab.unigram_cdf, drawn_bk, right=True)
+            return ids_bk.clamp(max=vocab.size - 1)
         case _:
             assert_never(source)

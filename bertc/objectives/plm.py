@@ -26,7 +26,7 @@ from bertc.objectives.sampling.draws import (
     unit,
 )
 from bertc.objectives.selection import lowest
-from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
 from bertc.objectives.vocabulary import token_losses
 from bertc.objectives.words import find_words, read_text
@@ -38,7 +38,7 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Predictions]:
         """The targets, and encoder inputs with the permutation mask."""
         order, own = permute_tokens(
-            self.node, rows.inputs, rows.real, rows.stage.parts, rows.tables, rows.key
+            self.node, rows.inputs, rows.real, rows.stage.parts, rows.vocab, rows.key
         )
         return reading._replace(permutation=order), own
 
@@ -94,7 +94,7 @@ def permute_tokens(
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
     parts: tuple[int, ...],
-    tables: Tables,
+    vocab: VocabTensors,
     key: int,
 ) -> tuple[PermutationMask, Predictions]:
     """A random factorisation order of each row's tokens, and the predictions.
@@ -108,9 +108,9 @@ def permute_tokens(
     blocks = [min(objective.block or part, part) for part in parts]
     drawn = bits(key, inputs.copies, inputs.example_ids, 2 * seq + sum(blocks))
     span_bits_bs, fill_bits_bs, *order_bits = torch.split(drawn, [seq, seq, *blocks], dim=1)
-    chosen_bk = choose(objective, inputs, parts, tables, span_bits_bs, fill_bits_bs)
+    chosen_bk = choose(objective, inputs, parts, vocab, span_bits_bs, fill_bits_bs)
 
-    ordinary_bs = read_text(inputs.token_ids, real_bs, tables, specials=False).ordinary
+    ordinary_bs = read_text(inputs.token_ids, real_bs, vocab, specials=False).ordinary
     # Unused slots mark a column beyond the row, which is dropped.
     told = torch.zeros(len(chosen_bk), seq + 1, dtype=torch.bool, device=real_bs.device)
     told_bs = told.scatter_(1, chosen_bk, True)[:, :seq]
@@ -141,7 +141,7 @@ def choose(
     objective: Plm,
     inputs: Inputs,
     parts: tuple[int, ...],
-    tables: Tables,
+    vocab: VocabTensors,
     span_bits_bs: Int[torch.Tensor, "b s"],
     fill_bits_bs: Int[torch.Tensor, "b s"],
 ) -> Int[torch.Tensor, "b k"]:
@@ -165,7 +165,7 @@ def choose(
         )
         counts_b = (text.lengths * share // part).clamp(min=1)
         real_bp = lane_p < text.lengths[:, None]
-        marks_bp = find_spans(objective, text, real_bp, tables, span_bits_bs[:, own])
+        marks_bp = find_spans(objective, text, real_bp, vocab, span_bits_bs[:, own])
         chosen_bk = fill_up(marks_bp, real_bp, fill_bits_bs[:, own], counts_b, share)
         positions_bk = turned_bp.gather(1, chosen_bk.clamp(max=part - 1)) + begin
         found.append(torch.where(chosen_bk < part, positions_bk, seq))
@@ -188,7 +188,7 @@ def find_spans(
     objective: Plm,
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
-    tables: Tables,
+    vocab: VocabTensors,
     bits_bs: Int[torch.Tensor, "b s"],
 ) -> Bool[torch.Tensor, "b s"]:
     """Mask (b, s) of spans of n words or pieces, each within a context of k n others.
@@ -197,8 +197,8 @@ def find_spans(
     of every position is computed at once, then the chain from position 0 is followed by pointer
     doubling.
     """
-    text = read_text(inputs.token_ids, real_bs, tables, specials=False)
-    words = find_words(inputs.token_ids, text, tables)
+    text = read_text(inputs.token_ids, real_bs, vocab, specials=False)
+    words = find_words(inputs.token_ids, text, vocab)
     b, seq = inputs.token_ids.shape
     lane_bs = torch.arange(seq, device=bits_bs.device).expand(b, seq)
     most_bs = torch.full_like(lane_bs, objective.max - 1)

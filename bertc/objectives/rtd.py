@@ -23,7 +23,7 @@ from bertc.nn.body import BodyModule
 from bertc.nn.heads import Detector
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
-from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, Tables, put
+from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, VocabTensors, put
 from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
 
 
@@ -37,7 +37,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         if rows.stage.sampled is not None:
             return reading, own
         source = rows.stage.replacements
-        others_bk = draw_replacements(source, rows.tables, rows.inputs, own, rows.key)
+        others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
         return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
 
     def positions(self, own: Replacements, columns: Columns) -> tuple[torch.Tensor, ...] | None:
@@ -110,14 +110,14 @@ def choose_replaced(
 
 
 def draw_replacements(
-    source: Generator, tables: Tables, inputs: Inputs, where: Replacements, key: int
+    source: Generator, vocab: VocabTensors, inputs: Inputs, where: Replacements, key: int
 ) -> Int[torch.Tensor, "b k"]:
     """Replacement ids (b, k) from a source that is no network."""
     match source:
         case UnigramGenerator():
-            return random_tokens("corpus", tables, _bits(inputs, where.positions, key))
+            return random_tokens("corpus", vocab, _bits(inputs, where.positions, key))
         case RandomGenerator():
-            return random_tokens("ordinary", tables, _bits(inputs, where.positions, key))
+            return random_tokens("ordinary", vocab, _bits(inputs, where.positions, key))
         case NoGenerator() | GeneratorNetwork():
             raise ValueError(f"generator={source.kind} is a network, not a source of random tokens")
         case _:

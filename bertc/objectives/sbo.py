@@ -12,7 +12,7 @@ from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
-from bertc.objectives.targets import Boundaries, Columns, Inputs, Predictions, Tables
+from bertc.objectives.targets import Boundaries, Columns, Inputs, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.vocabulary import feature_losses
 from bertc.objectives.words import read_text
@@ -24,7 +24,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Boundaries]:
         """Boundaries of each masked token, in rows with masked spans."""
         assert rows.hidden is not None, "sbo needs masked spans"
-        own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.tables)
+        own = find_boundaries(self.node, rows.inputs, rows.real, rows.hidden, rows.vocab)
         if not rows.stage.translates:
             return reading, own
         spans = {m.translations: m.unit.kind == "span" for m in rows.stage.masked_terms()}
@@ -74,7 +74,7 @@ def find_boundaries(
     inputs: Inputs,
     real_bs: Bool[torch.Tensor, "b s"],
     masked: Predictions,
-    tables: Tables,
+    vocab: VocabTensors,
 ) -> Boundaries:
     """Boundaries (b, k), aligned with ``masked``.
 
@@ -88,7 +88,7 @@ def find_boundaries(
     end_bk = masked.positions.gather(1, last_bk)
     place_bk = masked.positions - start_bk
     # Position i is lane i + 1, so that both ends of a row have a neighbour.
-    ordinary_bs = F.pad(read_text(inputs.token_ids, real_bs, tables, False).ordinary, (1, 1))
+    ordinary_bs = F.pad(read_text(inputs.token_ids, real_bs, vocab, False).ordinary, (1, 1))
     asked_bk = (
         used_bk
         & (place_bk < objective.max_targets)

@@ -29,7 +29,7 @@ class Inputs(NamedTuple):
     backward: Int[torch.Tensor, "b"]  # 1 where the row holds its text in reverse
 
 
-class Tables(NamedTuple):
+class VocabTensors(NamedTuple):
     """The vocabulary as tensors on the device."""
 
     size: int

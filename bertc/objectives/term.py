@@ -24,7 +24,7 @@ from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.exact import exact
-from bertc.objectives.targets import Columns, Inputs, Predictions, Tables
+from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])
@@ -62,7 +62,7 @@ class TextRows(NamedTuple):
     real: Bool[torch.Tensor, "b s"]  # False at padding
     translated: Bool[torch.Tensor, "b"]  # True if the row is a text and its translation
     hidden: Predictions | None  # the masking that the terms of the stage share
-    tables: Tables
+    vocab: VocabTensors
     key: int
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
 from bertc.objectives.sampling.draws import LAST, lane_of, order_keys, smallest
-from bertc.objectives.targets import Tables
+from bertc.objectives.targets import VocabTensors
 
 SPARE = 16  # words drawn beyond the budget, since long ones are skipped near its end
 ROUNDS = 4  # of taking words up to the first that does not fit; more would change one row in 10,000
@@ -41,20 +41,20 @@ def look_up(
 def read_text(
     token_ids_bs: Int[torch.Tensor, "b s"],
     real_bs: Bool[torch.Tensor, "b s"],
-    tables: Tables,
+    vocab: VocabTensors,
     specials: bool,
 ) -> Text:
     """Masks of candidate tokens: ordinary ones, and with ``specials`` all but padding."""
-    ordinary_bs = real_bs > look_up(tables.special, token_ids_bs)
+    ordinary_bs = real_bs > look_up(vocab.special, token_ids_bs)
     return Text(ordinary_bs, real_bs if specials else ordinary_bs)
 
 
-def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, tables: Tables) -> Words:
+def find_words(token_ids_bs: Int[torch.Tensor, "b s"], text: Text, vocab: VocabTensors) -> Words:
     """Number the words; a token after a special one always begins a word."""
     b, seq = token_ids_bs.shape
     apart_bs = ~text.ordinary
     after_apart_bs = F.pad(apart_bs[:, :-1], (1, 0), value=True)
-    begins_bs = look_up(tables.word_start, token_ids_bs) | apart_bs | after_apart_bs
+    begins_bs = look_up(vocab.word_start, token_ids_bs) | apart_bs | after_apart_bs
     number_bs = begins_bs.cumsum(1)
     lane_bs = torch.arange(seq, device=token_ids_bs.device).expand(b, seq)
     begin = torch.full((b, seq + 2), seq, device=token_ids_bs.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from bertc.data import RawBatch
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.nn.exact import WITHOUT_FP64, preparing
-from bertc.objectives import Columns, Inputs, Tables, corrupt, mask_key
+from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")
@@ -110,7 +110,7 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def corruption(
-    stage: Stage, tables: Tables, seed: int, microbatch: int, device: torch.device
+    stage: Stage, vocab: VocabTensors, seed: int, microbatch: int, device: torch.device
 ) -> Corruption:
     """The function that corrupts one batch or several, with results on ``device``."""
 
@@ -121,7 +121,7 @@ def corruption(
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
         parts: list[Columns] = []
         for rows in split(inputs, fitting * unit):
-            whole = on_device(corrupt(stage, rows, tables, mask_key(seed)), device)
+            whole = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
             cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
             parts += cut if len(cut) > 1 else [_apart(whole)]
         each = -(-batch // microbatch)

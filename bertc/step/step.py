@@ -18,7 +18,7 @@ from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
-from bertc.objectives import Columns, Inputs, Tables
+from bertc.objectives import Columns, Inputs, VocabTensors
 from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -49,7 +49,7 @@ class TrainStep:
         self,
         model: Model,
         stage: Stage,
-        tables: Tables,
+        vocab: VocabTensors,
         rule: Rule,
         objective: Objective,
         microbatch: int,
@@ -63,10 +63,10 @@ class TrainStep:
         self._ranks, self._copies, self._device = ranks, copies, next(model.parameters()).device
         self._accumulating = engine.accumulating if engine else nullcontext
         self._keeps_gradients = engine is not None and engine.keeps_gradients
-        self._model, self.stage, self._tables = model, stage, tables
+        self._model, self.stage, self._vocab = model, stage, vocab
         self._rule, self._objective = rule, objective
         self._microbatch, self._seed = microbatch, seed
-        self.corrupt = corruption(stage, tables, seed, microbatch, self._device)
+        self.corrupt = corruption(stage, vocab, seed, microbatch, self._device)
         """The function from inputs to the micro-batches of a step."""
         parameters = engine.parameters if engine else dict(model.named_parameters())
         self.parameters: Mapping[str, Tensor] = parameters
@@ -127,7 +127,7 @@ class TrainStep:
     def rehearse(self, inputs: Inputs, microbatch: int) -> None:
         """Forward and backward of one micro-batch, to compile it or to test whether it fits."""
         first = Inputs(*(tensor[:microbatch] for tensor in inputs))
-        corrupt = corruption(self.stage, self._tables, self._seed, microbatch, self._device)
+        corrupt = corruption(self.stage, self._vocab, self._seed, microbatch, self._device)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
     def try_out(self, columns: list[Columns]) -> None:

@@ -13,7 +13,7 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning import Plan
 from bertc.step.objective import make_objective
@@ -35,9 +35,9 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
     objective = make_objective(model, stage, plan.compile)
     device = preparing(torch.device(plan.device))
-    tables = unlearned_tables(resolved.encoder.vocab_size, device)
+    vocab = unlearned_vocab(resolved.encoder.vocab_size, device)
     microbatch, seed = plan.microbatches[0], resolved.run.seed
-    return TrainStep(model, stage, tables, rule, objective, microbatch, seed)
+    return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
 
 
 class RandomText:
@@ -82,10 +82,10 @@ class RandomText:
         )
 
 
-def unlearned_tables(vocab_size: int, device: torch.device) -> Tables:
+def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:
     """A vocabulary of equally frequent whole words, its first ids special."""
     special_v = torch.arange(vocab_size) < SPECIALS
-    return Tables(
+    return VocabTensors(
         size=vocab_size,
         pad=PAD,
         cls=CLS,

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from bertc.data import Vocabulary
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 
 
-def vocabulary_tables(vocabulary: Vocabulary, device: torch.device) -> Tables:
+def vocab_tensors(vocabulary: Vocabulary, device: torch.device) -> VocabTensors:
     """Convert a vocabulary to tensors on the device."""
     frequency_v = torch.from_numpy(vocabulary.unigram)
     if not frequency_v.any():  # no text was read: all tokens count as equally frequent
         frequency_v = torch.full_like(frequency_v, 1 / vocabulary.size)
-    return Tables(
+    return VocabTensors(
         size=vocabulary.size,
         pad=vocabulary.pad,
         cls=vocabulary.cls,

@@ -20,7 +20,7 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import is_taken
 from bertc.train.environment import note_duration, write_or_check_lock
 from bertc.train.init_from import source_of
@@ -65,7 +65,7 @@ def open_session(
             resolved=resolved,
             folder=folder,
             corpus=corpus,
-            tables=vocabulary_tables(corpus.vocabulary, preparing(device)),
+            vocab=vocab_tensors(corpus.vocabulary, preparing(device)),
             plan=plan,
             device=device,
             model=model,

@@ -47,7 +47,7 @@ class Phase:
         self.step = TrainStep(
             self.model,
             self.stage,
-            session.tables,
+            session.vocab,
             update_rule(session, self.stage, session.engine.parameters, session.moments),
             self.objective,
             self.microbatch,
@@ -85,7 +85,7 @@ class Phase:
             self.stage,
             self.objective,
             counted(self.data, rows, examples, progress),
-            session.tables,
+            session.vocab,
             self.nats,
             self.microbatch,
             session.resolved.run.seed,

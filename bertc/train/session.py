@@ -12,7 +12,7 @@ from bertc.host.display import Display
 from bertc.host.signals import Stop
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 from bertc.optim.lamb import Moments
 from bertc.planning import Layout, Plan, World
 from bertc.runs import checkpoints
@@ -34,7 +34,7 @@ class Session:
     resolved: Resolved
     folder: RunFolder
     corpus: PreparedCorpus
-    tables: Tables
+    vocab: VocabTensors
     plan: Plan
     device: torch.device
     model: Model

@@ -22,7 +22,7 @@ from bertc.host.heap import keep_freed_memory
 from bertc.objectives import corrupt, mask_key
 from bertc.passes import resolve
 from bertc.step.feed import Feed, corruption, to_inputs
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 from bertc.syntax import load
 
 UNITS = ("token", "word", "ngram", "span")
@@ -43,10 +43,10 @@ def best(batches: int, tokens: int, work: Callable[[], object]) -> float:
 def measure(corpus: PreparedCorpus) -> dict[str, float]:
     """Rates of one stage."""
     stage, data, cpu = corpus.resolved.stages[0], corpus.stage(0), torch.device("cpu")
-    tables, key = vocabulary_tables(corpus.vocabulary, cpu), mask_key(corpus.resolved.run.seed)
+    vocab, key = vocab_tensors(corpus.vocabulary, cpu), mask_key(corpus.resolved.run.seed)
     tokens = stage.tokens_per_step
     count = TOKENS // tokens
-    ahead = corruption(stage, tables, corpus.resolved.run.seed, stage.batch, cpu)
+    ahead = corruption(stage, vocab, corpus.resolved.run.seed, stage.batch, cpu)
     some = [to_inputs(data.train(step), cpu) for step in range(count)]
 
     def gather() -> None:
@@ -55,7 +55,7 @@ def measure(corpus: PreparedCorpus) -> dict[str, float]:
 
     def mask() -> None:
         for inputs in some:
-            corrupt(stage, inputs, tables, key)
+            corrupt(stage, inputs, vocab, key)
 
     def ready() -> None:
         with Feed(data, 0, count, cpu, ahead) as feed:

@@ -28,7 +28,7 @@ from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.step.feed import to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "bdfgklmn"]
 
@@ -95,8 +95,8 @@ def _steps(chosen: argparse.Namespace, corpus: Path, pack: bool) -> Callable[[in
     weights = dict(model.named_parameters())
     rule = make_rule(stage.optimizer, model_weights(resolved), weights, zero_moments(weights), 0)
     objective = make_objective(model, stage, compiled=False)
-    tables = vocabulary_tables(text.vocabulary, device)
-    step = TrainStep(model, stage, tables, rule, objective, chosen.batch, seed=0)
+    vocab = vocab_tensors(text.vocabulary, device)
+    step = TrainStep(model, stage, vocab, rule, objective, chosen.batch, seed=0)
 
     def run(number: int) -> int:
         inputs: Inputs = to_inputs(text.stage(0).train(number), device)

@@ -20,7 +20,7 @@ from bertc.evaluation.held_out import Evaluation, evaluate, unigram_nats
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
 from bertc.step.objective import make_objective
-from bertc.step.vocabulary import vocabulary_tables
+from bertc.step.vocabulary import vocab_tensors
 from bertc.train.loop import train
 
 TOY = (
@@ -41,7 +41,7 @@ def asked(run: Path, resolved: Resolved, cache: Path) -> Evaluation:
         stage,
         make_objective(model, stage, compiled=False),
         data.heldout(64, resolved.run.eval_examples),
-        vocabulary_tables(corpus.vocabulary, CPU),
+        vocab_tensors(corpus.vocabulary, CPU),
         unigram_nats(corpus.vocabulary, data.tokens, CPU),
         64,
         resolved.run.seed,

@@ -14,7 +14,7 @@ from bertc.estimate.rules import cost
 from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt
 from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, unlearned_tables
+from bertc.step.synthetic import RandomText, unlearned_vocab
 from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
@@ -45,7 +45,7 @@ def stored(value: object) -> Iterator[torch.UntypedStorage]:
 def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
     stage = of(objective).stages[0]
     inputs = to_inputs(RandomText(stage, 500).train(0), CPU)
-    columns = corrupt(stage, inputs, unlearned_tables(500, CPU), 1)
+    columns = corrupt(stage, inputs, unlearned_vocab(500, CPU), 1)
     text, every = (
         sum({storage.data_ptr(): storage.nbytes() for storage in stored(value)}.values())
         for value in (inputs, (inputs, columns))

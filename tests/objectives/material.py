@@ -5,18 +5,18 @@ import torch
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Losses, Tables, TermLoss, corrupt
+from bertc.objectives import Columns, Inputs, Losses, TermLoss, VocabTensors, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 
 
-def tables(continues: int = CONTINUES) -> Tables:
+def vocab(continues: int = CONTINUES) -> VocabTensors:
     """Ids 0-9 are special, those from ``continues`` on go on with a word."""
     ids = torch.arange(VOCAB)
     frequency = (1 / (ids + 1.0)).double()
     frequency[:ORDINARY] = 0
-    return Tables(
+    return VocabTensors(
         size=VOCAB, pad=PAD, cls=CLS, sep=SEP, mask=MASK,
         word_start=ids < continues, special=ids < ORDINARY,
         unigram_cdf=(frequency / frequency.sum()).cumsum(0),
@@ -54,11 +54,11 @@ def program(objective: str, seq: int, extra: str = "") -> Resolved:
 
 
 def corrupted(
-    objective: str, inputs: Inputs, vocabulary: Tables | None = None, seed: int = 0
+    objective: str, inputs: Inputs, vocabulary: VocabTensors | None = None, seed: int = 0
 ) -> Columns:
     """What an objective makes of rows."""
     stage = program(objective, inputs.token_ids.shape[1]).stages[0]
-    return corrupt(stage, inputs, vocabulary or tables(), seed)
+    return corrupt(stage, inputs, vocabulary or vocab(), seed)
 
 
 def chosen(columns: Columns) -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch
 
 from bertc.ir.learning.objective import Mlm
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives import Inputs, Tables
+from bertc.objectives import Inputs, VocabTensors
 from bertc.objectives.ngrams import choose_ngrams, ngram_draws
 from bertc.objectives.sampling.draws import below, bits, order_keys, unit
 from bertc.objectives.selection import counts, lowest
@@ -67,7 +67,7 @@ class Sample:
         return marks.scatter_(1, positions, True)[:, : self.seq]
 
 
-def sample(inputs: Inputs, p: float, known: Tables) -> Sample:
+def sample(inputs: Inputs, p: float, known: VocabTensors) -> Sample:
     """Rows taken apart for masking at rate ``p``."""
     objective = Mlm(p=p)
     real = torch.arange(inputs.token_ids.shape[1]) < inputs.lengths[:, None]

@@ -4,10 +4,10 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.objectives import Inputs, Tables
+from bertc.objectives import Inputs, VocabTensors
 from bertc.objectives.words import Text, Words, find_words, next_stop, read_text
 from tests.objectives import references
-from tests.objectives.material import CONTINUES, chosen, corrupted, rows, tables
+from tests.objectives.material import CONTINUES, chosen, corrupted, rows, vocab
 from tests.objectives.samples import draw_order, sample
 
 SPECIALS = ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"]
@@ -21,7 +21,7 @@ SENTENCEPIECE = "<cls> ▁play ing ▁chess <sep> s ▁well known . <sep> <pad>"
 def spell(pieces: list[str], starts: set[str]) -> tuple[Text, Words]:
     """Words of one row in a vocabulary of just its pieces."""
     vocabulary = [*SPECIALS, *sorted(set(pieces) - set(SPECIALS))]
-    known = Tables(
+    known = VocabTensors(
         size=len(vocabulary), pad=0, cls=2, sep=3, mask=4,
         word_start=torch.tensor([piece in starts for piece in vocabulary]),
         special=torch.tensor([piece in SPECIALS for piece in vocabulary]),
@@ -67,7 +67,7 @@ def test_words_of_three_kinds_of_tokenizers(pieces: str, starts: set[str]) -> No
 
 
 def test_words_agree_with_a_loop() -> None:
-    inputs, known = rows(100, 40), tables()
+    inputs, known = rows(100, 40), vocab()
     case = sample(inputs, 0.15, known)
     for row, words in enumerate(case.words_of_row):
         heads = case.words.heads[row].nonzero()[:, 0].tolist()
@@ -78,14 +78,14 @@ def test_words_agree_with_a_loop() -> None:
 
 @pytest.mark.parametrize("p", [0.15, 0.4])
 def test_words_are_taken_in_random_order_while_they_fit(p: float) -> None:
-    case = sample(rows(400, 48), p, tables())
+    case = sample(rows(400, 48), p, vocab())
     marks = case.whole_words()
     for row, words in enumerate(case.words_of_row):
         wanted = references.whole_words(words, draw_order(case, row), case.budget[row])
         assert set(marks[row].nonzero()[:, 0].tolist()) == wanted
 
 
-def whole(inputs: Inputs, marks: torch.Tensor, known: Tables) -> bool:
+def whole(inputs: Inputs, marks: torch.Tensor, known: VocabTensors) -> bool:
     """Whether every word is marked as a whole or not at all."""
     case = sample(inputs, 0.15, known)
     return all(
@@ -98,12 +98,12 @@ def whole(inputs: Inputs, marks: torch.Tensor, known: Tables) -> bool:
 @pytest.mark.parametrize("unit", ["word", "ngram(3)"])
 @pytest.mark.parametrize("continues", [CONTINUES, 300])
 def test_words_are_never_split(unit: str, continues: int) -> None:
-    inputs, known = rows(200, 48), tables(continues)
+    inputs, known = rows(200, 48), vocab(continues)
     assert whole(inputs, chosen(corrupted(f"mlm(unit={unit})", inputs, known)), known)
 
 
 def test_every_word_is_equally_likely() -> None:
-    inputs, known = rows(1, 24, full=True), tables()
+    inputs, known = rows(1, 24, full=True), vocab()
     many = Inputs(*(part.expand(5000, *part.shape[1:]).contiguous() for part in inputs))
     many = many._replace(example_ids=torch.arange(5000))
     marks = chosen(corrupted("mlm(unit=word, p=8%)", many, known)).sum(0)

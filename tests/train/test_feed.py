@@ -11,7 +11,7 @@ from torch import Tensor
 from bertc.data import RawBatch, StageData
 from bertc.data.batches.batch import empty_batch
 from bertc.ir.program.resolved import Resolved
-from bertc.objectives import Tables
+from bertc.objectives import VocabTensors
 from bertc.step import feed
 from bertc.step.feed import Batch, Feed, corruption, split, to_inputs
 
@@ -35,9 +35,9 @@ class Text:
         return RawBatch(*(part[own] for part in vars(batch).values()))
 
 
-def tables() -> Tables:
+def vocab() -> VocabTensors:
     none = torch.zeros(100, dtype=torch.bool)
-    return Tables(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100), torch.ones(100))
+    return VocabTensors(100, 0, 2, 3, 4, ~none, none, torch.linspace(0, 1, 100), torch.ones(100))
 
 
 def flat(value: Any) -> list[Tensor]:
@@ -59,7 +59,7 @@ def test_batches_are_the_same_however_many_are_made_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = tiny(batch=BATCH).stages[0]
-    corrupt = corruption(stage, tables(), 1, 2, torch.device("cpu"))
+    corrupt = corruption(stage, vocab(), 1, 2, torch.device("cpu"))
     alone = [
         Batch(inputs, [corrupt(part, len(part.lengths))[0][0] for part in split(inputs, 2)])
         for inputs in (to_inputs(Text().train(step, rows), CPU) for step in range(first, STEPS))

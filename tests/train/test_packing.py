@@ -15,7 +15,7 @@ from bertc.objectives import (
     Predictions,
     Questions,
     Replacements,
-    Tables,
+    VocabTensors,
     corrupt,
     with_output_positions,
 )
@@ -63,9 +63,9 @@ def examples() -> Inputs:
     )
 
 
-def tables() -> Tables:
+def vocab() -> VocabTensors:
     ids = torch.arange(VOCAB)
-    return Tables(
+    return VocabTensors(
         size=VOCAB, pad=0, cls=2, sep=3, mask=4, word_start=ids % 3 > 0, special=ids < 5,
         unigram_cdf=torch.linspace(0, 1, VOCAB), frequency=torch.ones(VOCAB).double(),
     )  # fmt: skip
@@ -144,7 +144,7 @@ def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[st
 def both(extra: str) -> tuple[Resolved, Columns, Columns]:
     resolved = program(extra)
     apart = resolved.stages[0].model_copy(update={"pack": False, "padded": True})
-    padded = corrupt(apart, examples(), tables(), 1)
+    padded = corrupt(apart, examples(), vocab(), 1)
     return resolved, padded, packed(resolved.stages[0], padded)
 
 
@@ -226,7 +226,7 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
         languages=torch.zeros(1, 2, dtype=torch.long),
         following=torch.full_like(starts[:, 0], -1),
     )
-    columns = corrupt(stage, inputs, tables(), 1)
+    columns = corrupt(stage, inputs, vocab(), 1)
     assert columns.reading.sequence_ids is not None
     assert columns.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
     assert columns.reading.attention_mask is None

@@ -24,7 +24,7 @@ from bertc.nn.masks import AttentionMask, Mask, end_to_end, within_sequences
 from bertc.objectives import corrupt
 from bertc.optim.optimizers import AdamRule, zero_moments
 from bertc.step.feed import to_inputs
-from bertc.step.synthetic import RandomText, unlearned_tables
+from bertc.step.synthetic import RandomText, unlearned_vocab
 from tests.bench.gpu.results import Results
 from tests.bench.gpu.setting import TOY, Setting
 from tests.kinds import OBJECTIVES
@@ -204,7 +204,7 @@ def same_masks(setting: Setting, results: Results) -> None:
         made = []
         for device in (torch.device("cpu"), setting.device):
             inputs = to_inputs(RandomText(stage, 500).train(0), device)
-            columns = corrupt(stage, inputs, unlearned_tables(500, device), 1)
+            columns = corrupt(stage, inputs, unlearned_vocab(500, device), 1)
             made.append([tensor.cpu() for tensor in tensors_of(columns)])
         here, there = made
         same = len(here) == len(there) and all(map(torch.equal, here, there))
