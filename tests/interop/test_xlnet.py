@@ -18,7 +18,7 @@ from bertc.interop.loading import load
 from bertc.nn import EncoderInputs, Memory, Model
 from bertc.objectives import corrupt
 from tests.interop.hf_models import XLNET, Case, case
-from tests.objectives.material import rows, tables
+from tests.objectives.material import rows, vocab
 
 CASES = [
     case("XLNetLMHeadModel", XLNET, vocab_size=1000),
@@ -36,7 +36,7 @@ def asked_of(
     """
     theirs, ours = chosen.save(folder), load(folder)
     stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
-    columns = corrupt(stage, rows(60, SEQ, full=True), tables(), 4)
+    columns = corrupt(stage, rows(60, SEQ, full=True), vocab(), 4)
     kept = (columns.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
         lambda part: None if part is None else part[kept],

@@ -11,7 +11,7 @@ from bertc.estimate import estimate
 from bertc.ir.learning.objective import Plm
 from bertc.nn import EncoderInputs, Memory, Model, PermutationMask, build
 from bertc.objectives import corrupt
-from tests.objectives.material import rows, tables
+from tests.objectives.material import rows, vocab
 from tests.specs.test_flop_counter import BATCH, counted_by_torch
 
 B, S = 4, 12
@@ -89,14 +89,14 @@ def test_what_is_told_next_has_not_been_seen() -> None:
     empty = Memory(torch.zeros(3, B, 9, 16), torch.tensor(0), 6)
     after = []
     for ids in (inputs.token_ids, other):
-        columns = corrupt(stage, inputs._replace(token_ids=ids), tables(), 1)
+        columns = corrupt(stage, inputs._replace(token_ids=ids), vocab(), 1)
         _, moved = model.read_on(columns.reading._replace(memory=empty))
         assert moved is not None
         assert moved.filled == 6
         after.append(moved)
     torch.testing.assert_close(after[0].states, after[1].states, atol=0, rtol=0)
     assert after[0].states[1:, :, 3:].abs().min() > 0
-    columns = corrupt(stage, inputs, tables(), 2)
+    columns = corrupt(stage, inputs, vocab(), 2)
     _, moved = model.read_on(columns.reading._replace(memory=after[0]))
     assert moved is not None
     assert (moved.filled, moved.advance) == (9, 6)

@@ -5,7 +5,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from bertc.objectives import Columns, Inputs, corrupt
-from tests.objectives.material import chosen, corrupted, program, rows, tables
+from tests.objectives.material import chosen, corrupted, program, rows, vocab
 
 TERMS = (
     "mlm",
@@ -28,7 +28,7 @@ def some(inputs: Inputs, which: torch.Tensor) -> Inputs:
 
 @pytest.mark.parametrize("terms", TERMS)
 def test_a_row_does_not_depend_on_the_rows_beside_it(terms: str) -> None:
-    inputs, vocabulary = rows(24, 48), tables()
+    inputs, vocabulary = rows(24, 48), vocab()
     stage = program(terms, 48).stages[0]
     whole = tensors(corrupt(stage, inputs, vocabulary, 3))
     shuffled = torch.randperm(24, generator=torch.Generator().manual_seed(0))

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from bertc.objectives import Losses, TermLoss, corrupt
-from tests.objectives.material import program, rows, tables
+from tests.objectives.material import program, rows, vocab
 from tests.objectives.test_addresses import TERMS, tensors
 from tests.objectives.test_losses import setting, weights
 
 
 @pytest.mark.parametrize("terms", TERMS)
 def test_corruption_is_one_graph(terms: str) -> None:
-    stage, vocabulary = program(terms, 24).stages[0], tables()
+    stage, vocabulary = program(terms, 24).stages[0], vocab()
     torch.compiler.reset()
     traced = torch.compile(corrupt, fullgraph=True, dynamic=False, backend="aot_eager")
     for seed in (1, 2):

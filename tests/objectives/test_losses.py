@@ -15,7 +15,7 @@ from bertc.objectives import (
     token_logits,
     with_output_positions,
 )
-from tests.objectives.material import losses, program, rows, tables
+from tests.objectives.material import losses, program, rows, vocab
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
@@ -33,7 +33,7 @@ def everywhere(columns: Columns) -> Columns:
 
 def setting(objective: str, extra: str = "") -> tuple[Columns, torch.Tensor, Model]:
     resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
-    columns = everywhere(corrupt(resolved.stages[0], rows(6, 40), tables(), 0))
+    columns = everywhere(corrupt(resolved.stages[0], rows(6, 40), vocab(), 0))
     generator, model = torch.Generator().manual_seed(9), build(resolved)
     with torch.no_grad():
         for tensor in weights(model).values():
@@ -192,7 +192,7 @@ def test_parts_of_a_batch_add_up() -> None:
     inputs = rows(6, 40)
     summed = {kind: torch.zeros(3) for kind in whole}
     for part in (slice(0, 2), slice(2, 6)):
-        columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), tables(), 0)
+        columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), vocab(), 0)
         for kind, term in losses(model, everywhere(columns), hidden[part]).items():
             summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
     for kind, term in whole.items():

@@ -16,7 +16,7 @@ from tests.objectives.material import (
     corrupted,
     program,
     rows,
-    tables,
+    vocab,
 )
 
 UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
@@ -142,12 +142,12 @@ def test_random_tokens_come_from_the_ordinary_ones() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
     inputs = rows(3000, 64, full=True)
-    vocabulary = tables()
+    vocabulary = vocab()
     vocabulary = vocabulary._replace(unigram_cdf=vocabulary.unigram_cdf.to(dtype))
     columns = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
     drawn = columns.reading.token_ids[chosen(columns)]
     counts = torch.bincount(drawn, minlength=VOCAB)[ORDINARY:]
-    share = tables().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
+    share = vocab().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
     assert counts.sum() == len(drawn)
     assert stats.chisquare(counts.numpy(), (share * len(drawn)).numpy()).pvalue > 1e-4
 
@@ -166,10 +166,10 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
     inputs = rows(8, 32)
     padded = program("mlm", 32, "format=full-sentences").stages[0]
     full = program("mlm", 32, "format=blocks").stages[0]
-    mask = corrupt(padded, inputs, tables(), 0).reading.attention_mask
+    mask = corrupt(padded, inputs, vocab(), 0).reading.attention_mask
     assert mask is not None
     assert torch.equal(mask, inputs.token_ids != PAD)
-    assert corrupt(full, inputs, tables(), 0).reading.attention_mask is None
+    assert corrupt(full, inputs, vocab(), 0).reading.attention_mask is None
 
 
 def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so() -> None:

@@ -6,13 +6,13 @@ from scipy import stats
 
 from bertc.objectives.ngrams import _draw, ngram_draws
 from tests.objectives import references
-from tests.objectives.material import rows, tables
+from tests.objectives.material import rows, vocab
 from tests.objectives.samples import draw_order, sample
 
 
 @pytest.mark.parametrize(("p", "most"), [(0.15, 3), (0.15, 1), (0.3, 2), (0.15, 6)])
 def test_ngrams_are_those_of_the_loop(p: float, most: int) -> None:
-    case = sample(rows(400, 64), p, tables())
+    case = sample(rows(400, 64), p, vocab())
     marks = case.ngrams(most)
     chances = ((case.ngram_chances(most) >> 40 & 0xFFFFFF).double() * 2.0**-24).tolist()
     differing = 0
@@ -27,7 +27,7 @@ def test_ngrams_are_those_of_the_loop(p: float, most: int) -> None:
 
 
 def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words() -> None:
-    case = sample(rows(1500, 128, full=True, pairs=False), 0.15, tables(continues=1000))
+    case = sample(rows(1500, 128, full=True, pairs=False), 0.15, vocab(continues=1000))
     order, chances = case.bits(1, 128), case.ngram_chances(3)
     head, ends = _draw(3, case.words, case.text, order, chances)
     lengths = (ends > 0).sum(2)[head < 124]  # far from the end, where all three are possible
@@ -39,7 +39,7 @@ def test_lengths_have_odds_of_one_over_n_and_a_mean_of_1_636_words() -> None:
 
 
 def test_at_the_end_of_a_text_longer_ones_are_cut() -> None:
-    case = sample(rows(4000, 24, full=True), 0.5, tables(continues=1000))
+    case = sample(rows(4000, 24, full=True), 0.5, vocab(continues=1000))
     head, ends = _draw(3, case.words, case.text, case.bits(1, 24), case.ngram_chances(3))
     lengths = (ends > 0).sum(2)
     words = ends.amax(2) - head  # each is a token
@@ -52,6 +52,6 @@ def test_at_the_end_of_a_text_longer_ones_are_cut() -> None:
 
 
 def test_enough_words_are_tried_to_fill_rows() -> None:
-    case = sample(rows(1000, 128, full=True), 0.15, tables(continues=1000))
+    case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
     assert (case.ngrams(3).sum(1) < case.budget).sum() <= 4
     assert ngram_draws(3, 0.15, 20) < 40

@@ -11,7 +11,7 @@ from bertc.nn import PermutationMask
 from bertc.objectives import Columns, Inputs, corrupt
 from bertc.objectives.plm import chained, find_spans, shuffled
 from bertc.objectives.sampling.draws import another, below, bits, unit
-from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, tables
+from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, vocab
 from tests.objectives.references import words_of
 
 SEQ = 96
@@ -28,7 +28,7 @@ def spans(objective: Plm, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor]:
     seq = inputs.token_ids.shape[1]
     drawn = bits(3, inputs.copies, inputs.example_ids, seq)
     real = torch.arange(seq) < inputs.lengths[:, None]
-    return find_spans(objective, inputs, real, tables(), drawn), drawn
+    return find_spans(objective, inputs, real, vocab(), drawn), drawn
 
 
 def one_by_one(
@@ -155,7 +155,7 @@ REUSED = "format=stream-pair(reuse=60, both_ways=true) attention=relative segmen
 
 def reused(inputs: Inputs, objective: str = "plm") -> Columns:
     """Rows of 120 tokens in two parts of 60."""
-    return corrupt(program(objective, 120, REUSED).stages[0], inputs, tables(), 3)
+    return corrupt(program(objective, 120, REUSED).stages[0], inputs, vocab(), 3)
 
 
 def text_of_two(count: int) -> Inputs:
@@ -168,7 +168,7 @@ def text_of_two(count: int) -> Inputs:
 
 def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
     released = program("plm(unit=pieces, block=256)", 512, REUSED.replace("60", "256")).stages[0]
-    plm = corrupt(released, rows(100, 512, full=True, pairs=False), tables(), 0).terms["plm"]
+    plm = corrupt(released, rows(100, 512, full=True, pairs=False), vocab(), 0).terms["plm"]
     in_first = ((plm.positions < 256) * plm.weights).sum(1)
     # [CLS], which stands first here, and [SEP] are drawn and dropped.
     assert {42, 43} >= set(in_first.tolist())

@@ -10,7 +10,7 @@ from bertc.nn import Model, build
 from bertc.objectives import Columns, corrupt, with_guesses
 from bertc.objectives.cross_entropy import draw, vocabulary_loss
 from bertc.step.objective import make_objective
-from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, tables
+from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab
 
 SEQ = 40
 ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"
@@ -18,7 +18,7 @@ ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"
 
 def setting(objective: str, extra: str) -> tuple[Resolved, Columns]:
     resolved = program(objective, SEQ, extra)
-    return resolved, corrupt(resolved.stages[0], rows(64, SEQ), tables(), 5)
+    return resolved, corrupt(resolved.stages[0], rows(64, SEQ), vocab(), 5)
 
 
 def replaced(columns: Columns) -> torch.Tensor:
@@ -193,7 +193,7 @@ def test_stages_may_train_the_networks_in_turn() -> None:
     ]  # fmt: skip
     assert not any(name.startswith("encoder.attention") for name in trained_names(tell))
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in trained_names(find))
-    columns = corrupt(find, rows(64, SEQ), tables(), 5)
+    columns = corrupt(find, rows(64, SEQ), vocab(), 5)
     model = build(resolved)
     loss, statistics, _ = make_objective(model, find, compiled=False)(columns, torch.ones(1))
     loss.backward()  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ from bertc.objectives import Columns
 from bertc.objectives.sampling.arrival import earliest_cover, first_come, union
 from bertc.objectives.spans import geometric
 from tests.objectives import references
-from tests.objectives.material import MASK, ORDINARY, chosen, corrupted, rows, tables
+from tests.objectives.material import MASK, ORDINARY, chosen, corrupted, rows, vocab
 from tests.objectives.samples import sample
 
 SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=up)"
@@ -20,7 +20,7 @@ SPANBERT = "mlm(unit=span(0.2, 10), replace_per=span, random_from=corpus, count=
 
 @pytest.mark.parametrize(("p", "span"), [(0.15, (0.2, 10)), (0.4, (0.2, 10)), (0.15, (0.5, 3))])
 def test_spans_are_those_of_the_loop(p: float, span: tuple[float, int]) -> None:
-    case, unit = sample(rows(400, 64), p, tables()), SpanUnit(p=span[0], max=span[1])
+    case, unit = sample(rows(400, 64), p, vocab()), SpanUnit(p=span[0], max=span[1])
     marks = case.spans(unit)
     anchors, lengths = case.span_draws(unit)
     for row, words in enumerate(case.words_of_row):
@@ -36,7 +36,7 @@ def test_lengths_are_geometric_with_a_mean_of_3_797_words() -> None:
     assert odds[0] == pytest.approx(0.2241, abs=5e-5)
     assert odds[9] == pytest.approx(0.0301, abs=5e-5)
     assert sum(i * p for i, p in enumerate(odds, 1)) == pytest.approx(3.797, abs=5e-4)
-    _, lengths = sample(rows(3000, 64), 0.15, tables()).span_draws(SpanUnit())
+    _, lengths = sample(rows(3000, 64), 0.15, vocab()).span_draws(SpanUnit())
     drawn = torch.tensor(lengths).flatten()
     counts = torch.bincount(drawn, minlength=11)[1:]
     expected = [p * len(drawn) for p in odds]
@@ -45,12 +45,12 @@ def test_lengths_are_geometric_with_a_mean_of_3_797_words() -> None:
 
 
 def test_rows_are_filled() -> None:
-    case = sample(rows(1000, 128, full=True), 0.15, tables(continues=1000))
+    case = sample(rows(1000, 128, full=True), 0.15, vocab(continues=1000))
     assert (case.spans(SpanUnit()).sum(1) < case.budget).sum() <= 3
 
 
 def test_at_most_one_word_a_row_is_cut() -> None:
-    case = sample(rows(300, 64), 0.15, tables(continues=500))
+    case = sample(rows(300, 64), 0.15, vocab(continues=500))
     for marks, words in zip(case.spans(SpanUnit()), case.words_of_row, strict=True):
         cut = [w for w in words if 0 < marks[slice(*w)].sum() < w[1] - w[0]]
         assert len(cut) <= 1

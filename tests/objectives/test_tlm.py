@@ -16,7 +16,7 @@ from tests.objectives.material import (
     losses,
     program,
     rows,
-    tables,
+    vocab,
 )
 
 SEQ = 40
@@ -53,7 +53,7 @@ def stage_of(objective: str, extra: str = "") -> Stage:
 
 
 def made(objective: str, inputs: Inputs, extra: str = "") -> Columns:
-    return corrupt(stage_of(objective, extra), inputs, tables(), 3)
+    return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
 
 
 def test_positions_of_the_translation_begin_again_and_its_language_is_told() -> None:
@@ -74,7 +74,7 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs = mixed()
-    columns = corrupt(resolved.stages[0], inputs, tables(), 3)
+    columns = corrupt(resolved.stages[0], inputs, vocab(), 3)
     row = 1
     length, middle = int(inputs.lengths[row]), int(inputs.lengths[row]) // 2
     reading = columns.reading._replace(output_positions=None)
@@ -125,11 +125,11 @@ def test_the_losses_of_both_are_those_of_their_rows() -> None:
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs, stage = mixed(), resolved.stages[0]
-    columns = corrupt(stage, inputs, tables(), 3)
+    columns = corrupt(stage, inputs, vocab(), 3)
     found = losses(model, columns, model.read(columns.reading))
     for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
         own = Inputs(*(tensor[which] for tensor in inputs))
-        part = corrupt(stage, own, tables(), 3)
+        part = corrupt(stage, own, vocab(), 3)
         one = losses(model, part, model.read(part.reading))
         torch.testing.assert_close(found[kind].sum, one[kind].sum)
         assert found[kind].count == one[kind].count > 0
@@ -156,7 +156,7 @@ def test_rare_tokens_are_drawn_more_often(alpha: float) -> None:
     frequency = torch.full((1000,), 1e-3, dtype=torch.double)
     frequency[30] = 16e-3
     stage = program(f"mlm(p=3%, rare={alpha})", seq).stages[0]
-    columns = corrupt(stage, inputs, tables()._replace(frequency=frequency), 5)
+    columns = corrupt(stage, inputs, vocab()._replace(frequency=frequency), 5)
     drawn = ids[chosen(columns)]
     assert len(drawn) == count
     odds = 16**alpha
@@ -173,7 +173,7 @@ def test_the_draw_is_without_replacement_and_in_proportion_to_the_weights() -> N
     frequency = torch.ones(1000, dtype=torch.double)
     frequency[20:23] = torch.tensor([1 / 4, 1 / 2, 1.0]).double()
     stage = program("mlm(p=40%, rare=1)", 8, "format=single-segment").stages[0]
-    marks = chosen(corrupt(stage, inputs, tables()._replace(frequency=frequency), 5))[:, 1:4]
+    marks = chosen(corrupt(stage, inputs, vocab()._replace(frequency=frequency), 5))[:, 1:4]
     assert (marks.sum(1) == 2).all()
     left_out = (~marks).sum(0).tolist()
 
