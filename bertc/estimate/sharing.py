@@ -1,6 +1,7 @@
 """Several processes: memory per device, and the time of communication between devices."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from bertc.estimate.blocks import Room
 from bertc.estimate.execution import FP32
@@ -54,8 +55,7 @@ def process_fit(stage: Stage, parameters: Parameters, room: Room, layout: Layout
     return stage_fit(_own(stage, layout), parameters, held.wider(room))
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(NamedTuple):
     """Bytes of weights and moments in one process, and bytes that sharding spares it.
 
     Gradients are counted unsharded: exact while micro-batches accumulate, else an upper bound.
