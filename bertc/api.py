@@ -40,21 +40,23 @@ def points(
 ) -> tuple[Resolved, ...]:
     """Every program of a spec: one, or one per point of a grid; overrides read ``key=value``.
 
-    Remarks on valid settings go to ``diagnostics``.
+    Remarks on valid settings go to ``diagnostics``, if given.
 
     Raises:
         SpecError: with every mistake found in any of them.
         UsageError: if the text is empty.
     """
     from bertc import passes
-    from bertc.interop.foreseen import remark_own_layout
 
-    diagnostics = diagnostics or Diagnostics()
-    complete = compile_spec(spec, overrides, diagnostics)
-    diagnostics.raise_if_any()
+    findings = diagnostics or Diagnostics()
+    complete = compile_spec(spec, overrides, findings)
+    findings.raise_if_any()
     found = tuple(passes.assemble(program) for program in complete)
-    for program, resolved in zip(complete, found, strict=True):
-        remark_own_layout(program, resolved, diagnostics)
+    if diagnostics is not None:
+        from bertc.interop.foreseen import remark_own_layout
+
+        for program, resolved in zip(complete, found, strict=True):
+            remark_own_layout(program, resolved, diagnostics)
     return found
 
 

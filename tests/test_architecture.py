@@ -147,6 +147,22 @@ def test_checking_and_estimating_never_load_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
+def test_the_command_line_starts_without_the_compiler() -> None:
+    code = (
+        "import sys, bertc.planning.cores, bertc.commands;"
+        "bad = {'pydantic', 'bertc.ir.base', 'torch'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+def test_estimating_reads_no_hugging_face_layouts() -> None:
+    code = (
+        "import sys; from bertc.api import points; points('layers=2');"
+        "assert 'bertc.interop.families' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
 def test_looking_at_model_folders_and_files_of_tasks_never_loads_torch() -> None:
     code = (
         "import sys, bertc.external, bertc.interop.config, bertc.interop.program;"

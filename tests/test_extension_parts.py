@@ -208,13 +208,10 @@ class LongTensors(TermTensors[Long, LongTargets, Linear]):
         scores_n2 = head(states[0].flatten(0, 1)).float()
         answers_n = own.answers.reshape(-1)
         losses_n = F.cross_entropy(scores_n2, answers_n, reduction="none")
-        return Predicted(losses_n, scores_n2.argmax(1) == answers_n)
+        return Predicted(losses_n, scores_n2.argmax(1) == answers_n, labels=answers_n)
 
     def weights(self, own: LongTargets) -> torch.Tensor:
         return own.weights
-
-    def labels(self, own: LongTargets, columns: Columns) -> torch.Tensor:
-        return own.answers
 
     def explain_example(self, own: LongTargets, row: int, nth: int) -> list[tuple[str, str]]:
         return [("long", str(int(own.answers[row, 0])))]

@@ -18,8 +18,8 @@ from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.objectives import Columns, corrupt, mask_key
-from bertc.planning import Plan
 from bertc.planning.cores import default_waiting
+from bertc.planning.plan import Plan
 from bertc.step.feed import split, to_inputs
 from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
 

@@ -17,7 +17,7 @@ from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.vocabulary import WordPiece
 from bertc.nn import build
 from bertc.passes import resolve
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.planning.schedules import rate
 from bertc.step.feed import Feed
 from bertc.step.synthetic import RandomText, first_step

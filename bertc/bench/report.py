@@ -17,7 +17,7 @@ from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.units import bytes_text, duration_text
 from bertc.host.speed import device_here
 from bertc.ir.program.resolved import Resolved
-from bertc.planning import Machine, Plan
+from bertc.planning.plan import Machine, Plan
 from bertc.storage import durable
 
 PACKAGES = ("bertc", "torch", "transformers", "numpy")

@@ -19,7 +19,7 @@ from bertc.host.machine import detect, make_plan
 from bertc.host.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
 from bertc.host.speed import matmul_flops_per_second
 from bertc.ir.program.resolved import Resolved
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 
 Baseline = Literal["transformers"]
 BASELINES: tuple[Baseline, ...] = ("transformers",)

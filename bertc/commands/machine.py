@@ -1,7 +1,5 @@
 """Commands on the machine that bertc runs on."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

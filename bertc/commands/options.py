@@ -1,7 +1,5 @@
 """The command-line app, and arguments shared by several commands."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

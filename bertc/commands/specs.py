@@ -1,7 +1,5 @@
 """Commands on specs: checking, formatting, estimating, building and timing them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import takewhile

@@ -1,7 +1,5 @@
 """Commands on runs: training them, and using trained models."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +55,7 @@ def train(
     if nproc > 1:
         from bertc.distributed.launch import launch
         from bertc.host.machine import refuse_too_few_devices
-        from bertc.planning import World, refuse_too_many
+        from bertc.planning.world import World, refuse_too_many
 
         refuse_too_few_devices(resolved.run.device, nproc)
         refuse_too_many(resolved, World(nproc, nproc))
@@ -122,7 +120,7 @@ def _refuse_nothing_there(spec: str) -> None:
         raise MissingInputError(f"there is no run {spec[:60]}, nor a spec", missing.help) from None
 
 
-def _program_of(run: Path, overrides: Sequence[str]) -> tuple[Resolved, ...]:
+def _program_of(run: Path, overrides: Sequence[str]) -> "tuple[Resolved, ...]":
     from bertc.runs.folder import RunFolder
     from bertc.runs.longer import with_settings
 
@@ -130,7 +128,7 @@ def _program_of(run: Path, overrides: Sequence[str]) -> tuple[Resolved, ...]:
 
 
 def _train_grid(
-    points: Sequence[Resolved],
+    points: "Sequence[Resolved]",
     spec: str,
     overrides: Sequence[str],
     out: Path | None,
@@ -203,7 +201,7 @@ def slurm(
     """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""
     from bertc.api import resolve
     from bertc.distributed.slurm import script
-    from bertc.planning import World, refuse_too_many
+    from bertc.planning.world import World, refuse_too_many
 
     resolved = resolve(spec, set or ())
     refuse_too_many(resolved, World(nodes * gpus_per_node, gpus_per_node))

@@ -1,9 +1,7 @@
 """Commands on trained runs: results, evaluation, predictions, export and import."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +11,6 @@ from bertc.commands.options import (
     app,
     file_to_write,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command("results")

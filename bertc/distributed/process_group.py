@@ -21,7 +21,7 @@ from bertc.diagnostics import BertcError, StoppedError
 from bertc.distributed.parent_watch import launched
 from bertc.host.machine import refuse_too_few_devices
 from bertc.host.signals import Stop
-from bertc.planning import World
+from bertc.planning.world import World
 from bertc.runs.checkpoints import how_to_resume
 
 STEP_TIMEOUT = timedelta(minutes=30)

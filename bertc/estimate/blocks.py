@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertc.estimate.execution import FP32, Execution
 from bertc.estimate.rules import cost
@@ -36,8 +36,7 @@ class DeviceBudget:
         return Execution(self.device, self.precision, self.compiled)
 
 
-@dataclass(frozen=True)
-class BlockBytes:
+class BlockBytes(NamedTuple):
     """Bytes of a block: weights and their bf16 copies, and per example saved and transient
     activations.
     """

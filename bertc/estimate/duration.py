@@ -5,8 +5,7 @@ next kernels, so a step takes the larger of the two. Evaluation and checkpoints 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertc.estimate.figures import Time
 from bertc.estimate.machines.device import Device
@@ -14,8 +13,7 @@ from bertc.estimate.spent import ByPart, Spent, total
 from bertc.ir.program.resolved import Stage
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """Seconds of one step by part; ``starts`` is launch time beyond the device's own work."""
 
     parts: ByPart

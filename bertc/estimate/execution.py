@@ -1,15 +1,13 @@
 """Execution settings of operations: device kind, precision, compiled or eager."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertc.ir.base import DeviceKind
 
 FP32 = 4
 
 
-@dataclass(frozen=True)
-class Execution:
+class Execution(NamedTuple):
     """Device kind, activation precision and compilation; weights are always fp32."""
 
     device: DeviceKind

@@ -1,6 +1,5 @@
 """The estimate as a value; its dump is the JSON of ``bertc estimate --json``."""
 
-from html import escape
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -192,6 +191,8 @@ class Estimate(_Figures):
 
     def _repr_html_(self) -> str:
         """The same table as HTML, for notebooks."""
+        from html import escape
+
         return f"<pre>{escape(str(self))}</pre>"
 
     def as_json(self, *, where: bool = False) -> dict[str, object]:

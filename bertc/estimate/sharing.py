@@ -1,6 +1,7 @@
 """Several processes: memory per device, and the time of communication between devices."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.execution import FP32, Execution
@@ -57,8 +58,7 @@ def process_fit(stage: Stage, parameters: Parameters, budget: DeviceBudget, layo
     return stage_fit(_own(stage, layout), parameters, held.wider(budget))
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(NamedTuple):
     """Bytes of weights and moments in one process, and bytes that sharding spares it.
 
     Gradients are counted unsharded: exact while micro-batches accumulate, else an upper bound.

@@ -162,7 +162,7 @@ def outputs(
     """Scores of a task's head for a batch, and its loss."""
     tensors, head, own = TaskTensors(task), model.heads[task.title], columns.terms[task.title]
     states = tensors.features(model.read(columns.reading), model.encoder)
-    loss = tensors.loss(answer_losses(task.answer, own, states, head), own, columns)
+    loss = tensors.loss(answer_losses(task.answer, own, states, head), own)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss
     return span_scores(task.answer, own, states, head), loss

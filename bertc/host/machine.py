@@ -21,8 +21,9 @@ from bertc.estimate.machines.devices import this_cpu
 from bertc.host.speed import device_here
 from bertc.ir.program.resolved import Resolved, Run
 from bertc.native import missing
-from bertc.planning import ALONE, Machine, Plan, World, plan
 from bertc.planning.cores import available_cores
+from bertc.planning.plan import Machine, Plan, plan
+from bertc.planning.world import ALONE, World
 
 
 def detect(wanted: str = "auto", processes: int = 1) -> Machine:

@@ -11,7 +11,7 @@ from bertc.estimate.machines.accelerators import (
     accelerator_called,
 )
 from bertc.estimate.machines.devices import this_cpu
-from bertc.planning import Machine
+from bertc.planning.plan import Machine
 
 MATMUL = {"cpu": (2048, 1), "cuda": (8192, 8), "mps": (4096, 2)}
 """Width of the timed products, and their number between two looks at the clock."""

@@ -23,7 +23,7 @@ from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
-from bertc.planning import World
+from bertc.planning.world import World
 from bertc.runs.checkpoints import PROGRESS, newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective

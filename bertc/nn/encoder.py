@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from bertc.ir.network.attention import Attention
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.nn.attention import build_attention
 from bertc.nn.attention_part import AttentionPart, Context
@@ -65,6 +64,8 @@ class Encoder(BodyModule):
         self.embeddings = Embeddings(table, node)
         add_parameters(self, node.common_weights())
         self._common = [weight.name for weight in node.common_weights()]
+        kinds = [node.attention.at(layer) for layer in range(node.depth)]
+        self._first_of_kind = [kinds.index(kind) for kind in kinds]
         self.attention = nn.ModuleDict(
             {
                 str(layer): build_attention(table, f"attention.{layer}", node, layer)
@@ -122,15 +123,14 @@ class Encoder(BodyModule):
     def _contexts(self, inputs: EncoderInputs, x: torch.Tensor) -> list[Context]:
         """The context of every layer, made once per kind."""
         shared = {name: attrgetter(name)(self) for name in self._common}
-        by_kind: dict[Attention, Context] = {}
-        found = []
-        for number, owner in enumerate(self.node.attention_owner):
-            kind = self.node.attention.at(number)
-            if kind not in by_kind:
-                part = self.attention[str(owner)]
-                assert isinstance(part, AttentionPart), "the attention parts are built above"
-                by_kind[kind] = part.prepare(kind, inputs, x, shared)
-            found.append(by_kind[kind])
+        found: list[Context] = []
+        for number, first in enumerate(self._first_of_kind):
+            if first < number:
+                found.append(found[first])
+                continue
+            part = self.attention[str(self.node.attention_owner[number])]
+            assert isinstance(part, AttentionPart), "the attention parts are built above"
+            found.append(part.prepare(self.node.attention.at(number), inputs, x, shared))
         return found
 
     def compile_regions(self, *, any_shape: bool = False) -> None:

@@ -43,7 +43,7 @@ class Losses:
                     chances,
                 )  # fmt: skip
         return {
-            name: tensors.loss(predicted[head], columns.terms[name], columns)
+            name: tensors.loss(predicted[head], columns.terms[name])
             if name in columns.terms
             else nothing(self._heads[head], hidden)
             for name, head, tensors in self._learned

@@ -42,15 +42,11 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         logits_n2 = head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
         labels_n = own.labels.reshape(-1)
         losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
-        return Predicted(losses_n, logits_n2.argmax(1) == labels_n)
+        return Predicted(losses_n, logits_n2.argmax(1) == labels_n, labels=labels_n)
 
     def weights(self, own: Questions) -> torch.Tensor:
         """1 (b, m) where there is an example, else 0."""
         return own.weights
-
-    def labels(self, own: Questions, columns: Columns) -> torch.Tensor:
-        """0 (b, m) where the segments are in order, else 1."""
-        return own.labels
 
     def explain_example(self, own: Questions, row: int, nth: int) -> list[tuple[str, str]]:
         """The correct answer."""

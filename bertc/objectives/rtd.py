@@ -55,18 +55,14 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
     ) -> Predicted:
         """One score per token."""
         logits_bs = head(states[0]).float()
-        labels_bs = self.labels(own, columns)
+        replaced_bs = self._replaced(own, columns)
+        labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
-        return Predicted(losses_bs, (logits_bs > 0) == labels_bs.bool())
+        return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
     def weights(self, own: Replacements) -> torch.Tensor:
         """1 where a token is classified, else 0; (b, s) or (b, k)."""
         return own.judged
-
-    def labels(self, own: Replacements, columns: Columns) -> torch.Tensor:
-        """1 where the input token differs from the original, (b, s) or (b, k) float."""
-        other_bs = (columns.reading.token_ids != columns.originals).float()
-        return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
     def chances(self, own: Replacements) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
@@ -95,6 +91,11 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         guessed = view.columns.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
         return [("rtd", f"{judged} tokens classified, replaced: {what}")]
+
+    def _replaced(self, own: Replacements, columns: Columns) -> torch.Tensor:
+        """True where the input token differs from the original, (b, s) or (b, k)."""
+        other_bs = columns.reading.token_ids != columns.originals
+        return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
 
 def choose_replaced(

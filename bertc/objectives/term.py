@@ -47,11 +47,15 @@ class TermLoss:
 
 
 class Predicted(NamedTuple):
-    """Predictions of a head: loss, True where the target is on top, and perhaps a sampled guess."""
+    """Predictions of a head: loss, True where the target is on top, and perhaps a sampled guess.
+
+    ``labels`` of binary terms are 0 or 1.
+    """
 
     losses: Float[torch.Tensor, "n"]  # or shaped as the term's weights
     hits: torch.Tensor  # the same shape, bool
     guesses: Int[torch.Tensor, "n"] | None = None
+    labels: torch.Tensor | None = None  # shaped as the losses
 
 
 class TextRows(NamedTuple):
@@ -119,21 +123,17 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def weights(self, own: OwnT) -> torch.Tensor:
         """1 where a prediction counts for this term, else 0."""
 
-    def labels(self, own: OwnT, columns: Columns) -> torch.Tensor | None:
-        """Binary labels, shaped as the weights; None if the term is not binary."""
-        return None
-
-    def loss(self, predicted: Predicted, own: OwnT, columns: Columns) -> TermLoss:
+    def loss(self, predicted: Predicted, own: OwnT) -> TermLoss:
         """Sums over the predictions that count."""
         weights = self.weights(own)
         weight_n = weights.reshape(predicted.losses.shape)
-        labels, guesses = self.labels(own, columns), predicted.guesses
+        labels, guesses = predicted.labels, predicted.guesses
         return TermLoss(
             (predicted.losses * weight_n).sum(),
             weight_n.sum(),
             (predicted.hits * weight_n).sum(),
             None if guesses is None else guesses.view_as(weights),
-            None if labels is None else (labels * weights).sum(),
+            None if labels is None else (labels * weight_n).sum(),
         )
 
     def count(self, own: OwnT) -> torch.Tensor:

@@ -5,8 +5,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 NOTABLE_CORES = 0.25
 """Cores taken by other processes below which nothing is said or changed."""
@@ -85,8 +85,7 @@ def default_waiting() -> Iterator[None]:
             os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
-@dataclass(frozen=True)
-class CpuTimes:
+class CpuTimes(NamedTuple):
     """CPU seconds since boot on the cores of this process: all, its own, and the clock time."""
 
     busy: float

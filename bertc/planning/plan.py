@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bertc.diagnostics import MachineError
 from bertc.ir.base import DeviceKind
@@ -52,8 +52,7 @@ class Machine:
     without_kernels: str = ""
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """The most examples of a stage that fit in memory, and the most with all activations kept.
 
     ``recompute``: ``examples`` fit because each layer keeps its input only and the backward pass

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bertc.diagnostics import DataError
 from bertc.ir.program.resolved import Resolved
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.storage import durable
 from bertc.storage.json_file import read_json
 

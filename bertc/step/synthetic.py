@@ -15,7 +15,7 @@ from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import VocabTensors
 from bertc.optim.optimizers import make_rule, zero_moments
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.vocabulary import cumulative

@@ -5,11 +5,10 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from bertc.diagnostics import CannotWriteError, MissingInputError, Span, listed, nearest
 from bertc.resources import folder, shipped_specs
@@ -25,8 +24,7 @@ MAX_SIBLINGS = 1000
 _SPEC_TEXT = re.compile(r"[={}\"'#,\s]")
 
 
-@dataclass(frozen=True)
-class SpecLocation:
+class SpecLocation(NamedTuple):
     """The location of a spec: name in messages, title, file, and the folders for its bases.
 
     ``text`` is the spec itself if it is no file; ``span`` is where another spec extends it.

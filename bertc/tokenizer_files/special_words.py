@@ -1,9 +1,8 @@
 """Special and added tokens, from the JSON files beside a vocabulary."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertc.diagnostics import DataError
 from bertc.storage.json_file import read_json, shown
@@ -11,8 +10,7 @@ from bertc.storage.paths import is_taken
 from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES, TOKEN_ROLES
 
 
-@dataclass(frozen=True)
-class SpecialToken:
+class SpecialToken(NamedTuple):
     """A token that is never split: content and flags of an ``AddedToken`` of tokenizers."""
 
     content: str

@@ -16,7 +16,7 @@ from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import Inputs
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step.feed import to_inputs
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import RandomText, Unlearned, first_step

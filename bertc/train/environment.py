@@ -12,7 +12,8 @@ from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
 from bertc.host.machine import cost_here, detect
 from bertc.ir.program.resolved import Resolved
-from bertc.planning import Plan, World
+from bertc.planning.plan import Plan
+from bertc.planning.world import World
 from bertc.runs import changes
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock

@@ -14,7 +14,7 @@ from bertc.host.display import Display
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.resolved import Resolved
 from bertc.nn.exact import preparing
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.runs import checkpoints, metrics
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock

@@ -9,7 +9,7 @@ from bertc.host.display import Display
 from bertc.host.machine import make_plan
 from bertc.ir.program.resolved import Resolved
 from bertc.native import missing
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.runs.lock import Lock
 
 

@@ -14,7 +14,8 @@ from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
 from bertc.optim.lamb import Moments
-from bertc.planning import Layout, Plan, World
+from bertc.planning.plan import Plan
+from bertc.planning.world import Layout, World
 from bertc.runs import checkpoints
 from bertc.runs.folder import RunFolder, identity
 from bertc.runs.metrics import Metrics, NoMetrics

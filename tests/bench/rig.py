@@ -5,7 +5,7 @@ import torch
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import build
 from bertc.objectives import Inputs
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import CLS, SEP, SPECIALS, first_step
 

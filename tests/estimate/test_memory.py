@@ -21,7 +21,7 @@ from bertc.objectives import (
     with_output_positions,
 )
 from bertc.objectives.cross_entropy import GPU_CHUNK
-from bertc.planning import Machine
+from bertc.planning.plan import Machine
 from bertc.planning.world import Strategy
 from bertc.step.memory import beginning
 from tests.bench.memory import allocated_bytes

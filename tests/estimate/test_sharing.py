@@ -7,7 +7,8 @@ import pytest
 from bertc.api import resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import as_json, as_table, estimate, largest_microbatches, layout
-from bertc.planning import Fit, Layout, Machine, World, plan
+from bertc.planning.plan import Fit, Machine, plan
+from bertc.planning.world import Layout, World
 
 GIB = 2**30
 CARD = Machine("cuda", "a card", 79 * GIB, fast_bf16=True, cores=8)

@@ -53,7 +53,7 @@ def head_of(task, encoder, weights):
 
 def answer_loss(task, given, states, head):
     predicted = answer_losses(task.answer, given, states, head)
-    return TaskTensors(task).loss(predicted, given, None)
+    return TaskTensors(task).loss(predicted, given)
 
 
 def test_labels_and_scores(encoder):

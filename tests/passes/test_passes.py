@@ -9,8 +9,7 @@ from bertc.diagnostics import Diagnostics, MachineError, SpecError
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Program
 from bertc.passes import complete
-from bertc.planning import Fit, Machine, plan
-from bertc.planning.plan import choose_fit, largest_divisor
+from bertc.planning.plan import Fit, Machine, choose_fit, largest_divisor, plan
 
 
 def test_every_setting_gets_a_value_and_an_origin() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bertc.diagnostics import CannotWriteError, DataError, MissingInputError
 from bertc.interop.folders import checkpoint_folders
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.runs import metrics
 from bertc.runs.compare import results
 from bertc.runs.folder import RunFolder, admit

@@ -10,7 +10,7 @@ from bertc.diagnostics import DataError, MachineError
 from bertc.host import machine
 from bertc.host.machine import SUMS, determinism, is_deterministic, kernels, right_dropout
 from bertc.host.out_of_memory import is_out_of_memory
-from bertc.planning import Fit, Machine, plan
+from bertc.planning.plan import Fit, Machine, plan
 
 
 def state():

@@ -13,7 +13,8 @@ from bertc.host import speed
 from bertc.host.machine import detect, make_plan, refuse_too_few_devices
 from bertc.host.speed import device_here
 from bertc.nn import build, exact
-from bertc.planning import Layout, Machine, World, plan
+from bertc.planning.plan import Machine, plan
+from bertc.planning.world import Layout, World
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, first_step
 

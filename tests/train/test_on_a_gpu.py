@@ -18,7 +18,7 @@ from bertc.estimate import estimate
 from bertc.evaluation.task_inference import answer
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, first_step
 from tests.kinds import OBJECTIVES

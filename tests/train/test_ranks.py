@@ -30,7 +30,7 @@ from bertc.ir.network.growth import FromRun, Stack
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
-from bertc.planning import World
+from bertc.planning.world import World
 from bertc.runs import checkpoints
 from bertc.step.step import TrainStep
 from bertc.train import finish, phase

@@ -11,7 +11,7 @@ import torch
 from bertc.api import resolve
 from bertc.diagnostics import DataError
 from bertc.nn import build
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step import synthetic
 from bertc.step.feed import Feed
 from bertc.step.step import TrainStep

@@ -1,7 +1,6 @@
 """Sources of replacement tokens for ``rtd`` (ELECTRA)."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -10,8 +9,7 @@ from bertc.ir.base import Node
 Extent = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-@dataclass(frozen=True)
-class Tie:
+class Tie(NamedTuple):
     """Weights with the prefix ``weights``, except ``but``, that belong to another network."""
 
     network: str

@@ -6,8 +6,7 @@ of objective.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
@@ -25,8 +24,7 @@ Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
 
 
-@dataclass(frozen=True)
-class RowShape:
+class RowShape(NamedTuple):
     """Sizes of one row of a stage, from which outputs and costs of its terms are derived.
 
     ``examples`` is the most examples per row, ``choices`` the rows per example, ``predictions`` the

@@ -1,7 +1,6 @@
 """Conversion of values without parts: numbers, words and truth values."""
 
-from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.syntax.read.numbers import show_number
@@ -42,8 +41,7 @@ _YES, _NO = ("yes", "true", "on", "1"), ("no", "false", "off", "0")
 """Other spellings of true and false, and of on and off."""
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """The setting or argument of a value: its name in messages, and the text before the value."""
 
     name: str

@@ -4,7 +4,7 @@ An open bracket would swallow the settings after it, so it is closed where the n
 or at the end. Then one missing bracket gives one message.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Source, Span
 from bertc.syntax.read.scan import CLOSERS, MOST_MISTAKES, OPENERS, SPELLING, Token
@@ -15,8 +15,7 @@ def balance(tokens: list[Token], source: Source, diagnostics: Diagnostics) -> li
     return _Balancer(tokens, source, diagnostics).run()
 
 
-@dataclass(frozen=True)
-class _Opened:
+class _Opened(NamedTuple):
     """An opening bracket: of a ``block``, ``surplus`` (to be removed), or of ``arguments``.
 
     Those of ``arguments`` should be round.

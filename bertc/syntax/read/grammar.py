@@ -9,17 +9,16 @@ checksum of the grammar; a changed grammar is compiled again.
 import json
 import re
 import zlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from bertc.resources import folder
 
 END = "$END"
 
 
-@dataclass(frozen=True)
-class Production:
+class Production(NamedTuple):
     """A production ``name -> length symbols``.
 
     ``inline``: its children go to the parent; ``lone``: a single child replaces it.
@@ -31,8 +30,7 @@ class Production:
     lone: bool
 
 
-@dataclass(frozen=True)
-class Grammar:
+class Grammar(NamedTuple):
     """An LALR(1) automaton and the pattern of its terminals.
 
     ``actions[state][terminal]`` is the next state, or ``-1 - p`` to reduce by production p;

@@ -1,7 +1,7 @@
 """Repair of a faulty setting: report the edit that makes it parse, and apply it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.resources import shipped_specs
@@ -15,8 +15,7 @@ _OPERATORS = ("PLUS", "STAR", "SLASH", "COMMA")
 _VALUE_STARTS = {"NUMBER", "STRING", "LSQB"}
 
 
-@dataclass(frozen=True)
-class _Edit:
+class _Edit(NamedTuple):
     """An edit: ``drop`` tokens at ``at`` are replaced by ``insert``."""
 
     at: int

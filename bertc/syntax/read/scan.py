@@ -1,7 +1,7 @@
 """Scanning of any text to tokens and comments; unknown characters are reported and dropped."""
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics, Fix, Source, Span
 from bertc.syntax.read.grammar import END, grammar
@@ -47,8 +47,7 @@ _POWER = re.compile(r"(\d{1,4})[ \t]*(?:\^|\*\*)[ \t]*(\d{1,2})(?![\w.])", re.AS
 _OPEN_STRING = re.compile(r"[\"'][^\s()\[\]{},\"']*")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A terminal of the grammar with its place."""
 
     kind: str

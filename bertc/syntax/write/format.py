@@ -1,7 +1,7 @@
 """Canonical layout of a spec: one setting a line; comments and order are kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bertc.syntax.read.parse import parse
 from bertc.syntax.read.tree import (
@@ -42,8 +42,7 @@ def format_text(text: str, name: str = "<spec>") -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(NamedTuple):
     """Lines of output with the lines of the source that they come from."""
 
     lines: list[str]

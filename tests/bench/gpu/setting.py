@@ -13,7 +13,7 @@ from bertc.host.machine import kernels
 from bertc.host.speed import finish
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
-from bertc.planning import Plan
+from bertc.planning.plan import Plan
 from bertc.step.feed import Batch, to_inputs
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import RandomText, first_step
