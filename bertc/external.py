@@ -237,9 +237,9 @@ def begun_from(resolved: Resolved) -> None:
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
-    _, misfits = fit(old, body, new, first.grow)
-    if misfits:
-        raise refusal(Path(init.path), misfits, old, new)
+    _, mismatches = fit(old, body, new, first.grow)
+    if mismatches:
+        raise refusal(Path(init.path), mismatches, old, new)
 
 
 def _program_of(folder: Path) -> Resolved | None:

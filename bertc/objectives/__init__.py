@@ -5,8 +5,8 @@ from bertc.objectives.loss import Losses
 from bertc.objectives.targets import (
     Answers,
     Boundaries,
-    Columns,
     Inputs,
+    MicroBatch,
     NextTokens,
     Predictions,
     Questions,
@@ -20,7 +20,7 @@ from bertc.objectives.vocabulary import token_logits
 __all__ = [
     "Answers",
     "Boundaries",
-    "Columns",
+    "MicroBatch",
     "Inputs",
     "Losses",
     "NextTokens",

@@ -17,7 +17,7 @@ from bertc.ir.learning.task import Task
 from bertc.nn import EncoderInputs, dropout, gather_positions
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import Answered, ConditionedSpan
-from bertc.objectives.targets import Answers, Columns
+from bertc.objectives.targets import Answers, MicroBatch
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 BEGINNINGS, ENDS = 20, 20
@@ -47,7 +47,7 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
         raise AssertionError("task targets come from examples, not from text")
 
-    def positions(self, own: Answers, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: Answers, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of examples or words; None (all states) for spans."""
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
@@ -68,7 +68,7 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         self,
         states: tuple[torch.Tensor, ...],
         own: Answers,
-        columns: Columns,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,

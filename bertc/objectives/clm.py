@@ -11,7 +11,7 @@ from torch import nn
 from bertc.ir.terms.clm import Clm
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
-from bertc.objectives.targets import Columns, Inputs, NextTokens
+from bertc.objectives.targets import Inputs, MicroBatch, NextTokens
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.vocabulary import token_losses
 
@@ -23,14 +23,14 @@ class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
         """The text shifted by one."""
         return reading, next_tokens(rows.inputs, reading.sequence_ids)
 
-    def positions(self, own: NextTokens, columns: Columns) -> None:
+    def positions(self, own: NextTokens, batch: MicroBatch) -> None:
         """None: all positions."""
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
         own: NextTokens,
-        columns: Columns,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,

@@ -10,7 +10,7 @@ from bertc.ir.terms.pairs import PairTerm
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.weights import Linear
-from bertc.objectives.targets import Columns, Questions
+from bertc.objectives.targets import MicroBatch, Questions
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 
@@ -24,7 +24,7 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         positions_bm = torch.where(used_bm, inputs.starts, 0)
         return reading, Questions(positions_bm, inputs.pair_labels, used_bm.float())
 
-    def positions(self, own: Questions, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: Questions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Position (b, m) of the first token of each example."""
         return (own.positions,)
 
@@ -32,7 +32,7 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         self,
         states: tuple[torch.Tensor, ...],
         own: Questions,
-        columns: Columns,
+        batch: MicroBatch,
         head: Linear,
         network: BodyModule,
         chances: torch.Tensor | None,

@@ -23,7 +23,14 @@ from bertc.nn.body import BodyModule
 from bertc.nn.heads import Detector
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
-from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, VocabTensors, put
+from bertc.objectives.targets import (
+    Inputs,
+    MicroBatch,
+    Predictions,
+    Replacements,
+    VocabTensors,
+    put,
+)
 from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
 
 
@@ -40,7 +47,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
         return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
 
-    def positions(self, own: Replacements, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: Replacements, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None if all tokens are classified."""
         return None if self.node.over == "all" else (own.positions,)
 
@@ -48,14 +55,14 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         self,
         states: tuple[torch.Tensor, ...],
         own: Replacements,
-        columns: Columns,
+        batch: MicroBatch,
         head: Detector,
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """One score per token."""
         logits_bs = head(states[0]).float()
-        replaced_bs = self._replaced(own, columns)
+        replaced_bs = self._replaced(own, batch)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
@@ -71,14 +78,14 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
     def take_guesses(
         self,
         own: Replacements,
-        columns: Columns,
+        batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
         """Inputs with the guesses at the chosen positions; the first token of a row is never
         replaced.
         """
-        return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
+        return reading._replace(token_ids=put(batch.originals, own, guesses_bk))
 
     def marks(self, own: Replacements, row: int) -> set[int]:
         """Positions of the replaced tokens."""
@@ -88,13 +95,13 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         """Numbers of tokens classified and replaced."""
         replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
         other = sum(view.seen[at] != view.original[at] for at in replaced)
-        guessed = view.columns.masked is not None
+        guessed = view.batch.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
         return [("rtd", f"{judged} tokens classified, replaced: {what}")]
 
-    def _replaced(self, own: Replacements, columns: Columns) -> torch.Tensor:
+    def _replaced(self, own: Replacements, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""
-        other_bs = columns.reading.token_ids != columns.originals
+        other_bs = batch.reading.token_ids != batch.originals
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
 

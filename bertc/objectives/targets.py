@@ -100,7 +100,7 @@ class Answers(NamedTuple):
     examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
 
 
-class Columns(NamedTuple):
+class MicroBatch(NamedTuple):
     """Inputs of the networks, and targets of the terms, for one batch.
 
     ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
@@ -119,7 +119,7 @@ class Columns(NamedTuple):
         assert found is not None, "a sampled network has inputs of its own"
         return found
 
-    def with_reading(self, network: Network, reading: EncoderInputs) -> "Columns":
+    def with_reading(self, network: Network, reading: EncoderInputs) -> "MicroBatch":
         """The same with other inputs for a network."""
         if network.role == "sampled":
             return self._replace(masked=reading)

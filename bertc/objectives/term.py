@@ -24,7 +24,7 @@ from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.exact import exact
-from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])
@@ -77,7 +77,7 @@ class RowView:
     ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id.
     """
 
-    columns: Columns
+    batch: MicroBatch
     row: int
     length: int
     seen: list[int]
@@ -100,7 +100,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Inputs as changed for this term, and its targets."""
 
     @abstractmethod
-    def positions(self, own: OwnT, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, ...) of the states that the term reads; None: all of the network's."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         self,
         states: tuple[torch.Tensor, ...],
         own: OwnT,
-        columns: Columns,
+        batch: MicroBatch,
         head: HeadT,
         network: BodyModule,
         chances: torch.Tensor | None,
@@ -149,7 +149,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     def take_guesses(
         self,
         own: OwnT,
-        columns: Columns,
+        batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
@@ -166,7 +166,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Positions of a row that previews show with input and original token."""
         return set()
 
-    def turns(self, own: OwnT, columns: Columns, row: int) -> dict[int, int]:
+    def turns(self, own: OwnT, batch: MicroBatch, row: int) -> dict[int, int]:
         """Positions of a row to their rank, for targets predicted in an order."""
         return {}
 

@@ -17,7 +17,7 @@ from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
-    Columns,
+    MicroBatch,
     NextTokens,
     Predictions,
     Questions,
@@ -31,8 +31,8 @@ from bertc.step.objective import make_objective
 BATCH = 2
 
 
-def columns(stage: Stage) -> Columns:
-    """The columns of a batch, without values."""
+def micro_batch(stage: Stage) -> MicroBatch:
+    """A batch without values."""
     rows = torch.zeros(BATCH, stage.seq, dtype=torch.long)
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
@@ -60,7 +60,7 @@ def columns(stage: Stage) -> Columns:
     )
     return with_output_positions(
         stage,
-        Columns(
+        MicroBatch(
             reading=reading,
             originals=rows,
             terms={name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}},
@@ -92,7 +92,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     """FLOPs of one example: forward, and forward with backward."""
     with torch.device("meta"):
         model = build(resolved.as_in(stage), device="meta")
-        batch = columns(stage)
+        batch = micro_batch(stage)
         objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:
             loss, *_ = objective(batch, torch.ones(len(stage.objective)))
