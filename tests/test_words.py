@@ -53,7 +53,8 @@ RETIRED = {
     "Ranks", "SPOKEN_BYTES", "Unwritten", "WAY_SECONDS", "WORTH_TELLING", "Whole", "came_to",
     "go_back_to_best", "hand_back", "heed", "heeds", "in_one_order", "kept_memory",
     "note_beginning", "refuse_unjudged", "take_up", "tell_time",
-    "Columns", "Moment", "Room", "Tables", "to_columns", "unlearned_tables", "vocabulary_tables",
+    "Columns", "Moment", "NextTokens", "Questions", "Replacements", "Room", "Tables",
+    "to_columns", "unlearned_tables", "vocabulary_tables",
 }  # fmt: skip
 """Names that were in use before."""
 

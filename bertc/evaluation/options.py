@@ -16,7 +16,7 @@ from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs, Model
-from bertc.objectives import Losses, MicroBatch, NextTokens
+from bertc.objectives import Losses, MicroBatch, NextTokenTargets
 
 
 @dataclass(frozen=True)
@@ -149,5 +149,5 @@ def _windows(
         yield MicroBatch(
             reading=EncoderInputs(ids_bw, output_positions=asked_b1),
             originals=ids_bw,
-            terms={"clm": NextTokens(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
+            terms={"clm": NextTokenTargets(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
         )

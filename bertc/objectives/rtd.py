@@ -27,17 +27,19 @@ from bertc.objectives.targets import (
     Inputs,
     MicroBatch,
     Predictions,
-    Replacements,
+    ReplacedTokens,
     VocabTensors,
-    put,
+    scatter_tokens,
 )
 from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
 
 
-class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
+class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
     """Binary classification of every token: original or replaced."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Replacements]:
+    def targets(
+        self, rows: TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "rtd replaces masked positions"
         own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
@@ -45,16 +47,18 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
             return reading, own
         source = rows.stage.replacements
         others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
-        return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
+        return reading._replace(
+            token_ids=scatter_tokens(rows.inputs.token_ids, own, others_bk)
+        ), own
 
-    def positions(self, own: Replacements, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None if all tokens are classified."""
         return None if self.node.over == "all" else (own.positions,)
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
-        own: Replacements,
+        own: ReplacedTokens,
         batch: MicroBatch,
         head: Detector,
         network: BodyModule,
@@ -67,17 +71,17 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
-    def weights(self, own: Replacements) -> torch.Tensor:
+    def weights(self, own: ReplacedTokens) -> torch.Tensor:
         """1 where a token is classified, else 0; (b, s) or (b, k)."""
         return own.judged
 
-    def chances(self, own: Replacements) -> torch.Tensor:
+    def chances(self, own: ReplacedTokens) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
         return own.chances
 
     def take_guesses(
         self,
-        own: Replacements,
+        own: ReplacedTokens,
         batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
@@ -85,13 +89,13 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         """Inputs with the guesses at the chosen positions; the first token of a row is never
         replaced.
         """
-        return reading._replace(token_ids=put(batch.originals, own, guesses_bk))
+        return reading._replace(token_ids=scatter_tokens(batch.originals, own, guesses_bk))
 
-    def marks(self, own: Replacements, row: int) -> set[int]:
+    def marks(self, own: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
         return marked(own.positions, own.weights, row)
 
-    def explain(self, own: Replacements, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, own: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
         replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
         other = sum(view.seen[at] != view.original[at] for at in replaced)
@@ -99,7 +103,7 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
         return [("rtd", f"{judged} tokens classified, replaced: {what}")]
 
-    def _replaced(self, own: Replacements, batch: MicroBatch) -> torch.Tensor:
+    def _replaced(self, own: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""
         other_bs = batch.reading.token_ids != batch.originals
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
@@ -107,9 +111,9 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
 
 def choose_replaced(
     objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
-) -> Replacements:
+) -> ReplacedTokens:
     """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
-    return Replacements(
+    return ReplacedTokens(
         masks.positions,
         masks.weights,
         unit64(_bits(inputs, masks.positions, key)),
@@ -118,7 +122,7 @@ def choose_replaced(
 
 
 def draw_replacements(
-    source: Generator, vocab: VocabTensors, inputs: Inputs, where: Replacements, key: int
+    source: Generator, vocab: VocabTensors, inputs: Inputs, where: ReplacedTokens, key: int
 ) -> Int[torch.Tensor, "b k"]:
     """Replacement ids (b, k) from a source that is no network."""
     match source:

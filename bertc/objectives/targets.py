@@ -56,7 +56,7 @@ class Predictions(NamedTuple):
     translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: all 0
 
 
-class NextTokens(NamedTuple):
+class NextTokenTargets(NamedTuple):
     """The next token at every position; weight 0 where there is none."""
 
     targets: Int[torch.Tensor, "b s"]
@@ -73,7 +73,7 @@ class Boundaries(NamedTuple):
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
 
 
-class Questions(NamedTuple):
+class PairTargets(NamedTuple):
     """The pair label of each example of a row; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b m"]  # the first token
@@ -81,7 +81,7 @@ class Questions(NamedTuple):
     weights: Float[torch.Tensor, "b m"]  # 1 or 0
 
 
-class Replacements(NamedTuple):
+class ReplacedTokens(NamedTuple):
     """Positions to replace; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b k"]  # in text order
@@ -90,7 +90,7 @@ class Replacements(NamedTuple):
     judged: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
 
 
-class Answers(NamedTuple):
+class TaskTargets(NamedTuple):
     """Labels of the examples of one task; weight 0 in unused slots."""
 
     positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
@@ -126,8 +126,10 @@ class MicroBatch(NamedTuple):
         return self._replace(reading=reading)
 
 
-def put(
-    token_ids_bs: Int[torch.Tensor, "b s"], where: Replacements, others_bk: Int[torch.Tensor, "b k"]
+def scatter_tokens(
+    token_ids_bs: Int[torch.Tensor, "b s"],
+    where: ReplacedTokens,
+    others_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape

@@ -9,7 +9,7 @@ from bertc.data import TaskBatch, TaskData
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs
 from bertc.nn.exact import WITHOUT_FP64
-from bertc.objectives import Answers, MicroBatch
+from bertc.objectives import MicroBatch, TaskTargets
 from bertc.step.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
@@ -56,7 +56,7 @@ def to_micro_batch(batch: TaskBatch, device: torch.device) -> MicroBatch:
         starts=moved(batch.starts, torch.long) if batch.shared else None,
         output_positions=None if batch.passage.size else positions_bk,
     )
-    answers = Answers(
+    answers = TaskTargets(
         positions_bk,
         moved(batch.targets, torch.float32),
         moved(batch.weights, torch.float32),

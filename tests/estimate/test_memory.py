@@ -16,8 +16,8 @@ from bertc.objectives import (
     Boundaries,
     Losses,
     MicroBatch,
+    PairTargets,
     Predictions,
-    Questions,
     with_output_positions,
 )
 from bertc.objectives.cross_entropy import GPU_CHUNK
@@ -151,7 +151,7 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         "mlm": Predictions(asked, asked, asked.float()),
         "plm": Predictions(asked, asked, asked.float()),
         "sbo": Boundaries(asked, asked, asked, asked, asked.float()),
-        "sop": Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
+        "sop": PairTargets(ids[:, :1], ids[:, :1], ids[:, :1].float()),
     }
     batch = MicroBatch(
         reading=EncoderInputs(

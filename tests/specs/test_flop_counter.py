@@ -18,10 +18,10 @@ from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
     MicroBatch,
-    NextTokens,
+    NextTokenTargets,
+    PairTargets,
     Predictions,
-    Questions,
-    Replacements,
+    ReplacedTokens,
     adaptive,
     with_output_positions,
 )
@@ -37,16 +37,19 @@ def micro_batch(stage: Stage) -> MicroBatch:
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
-    pairs, predicted = Questions(starts, starts, starts.float()), Predictions(asked, asked, weights)
+    pairs, predicted = (
+        PairTargets(starts, starts, starts.float()),
+        Predictions(asked, asked, weights),
+    )
     targets = {
         "mlm": predicted,
         "tlm": predicted._replace(translated=weights[:, 0]),
-        "clm": NextTokens(rows, rows.float()),
+        "clm": NextTokenTargets(rows, rows.float()),
         "plm": predicted,
         "sbo": Boundaries(asked, asked, asked, asked, weights),
         "nsp": pairs,
         "sop": pairs,
-        "rtd": Replacements(asked, weights, weights.double(), rows.float()),
+        "rtd": ReplacedTokens(asked, weights, weights.double(), rows.float()),
     }
     scored = [one.title for network in stage.networks() for one in network.scored]
     reading = EncoderInputs(

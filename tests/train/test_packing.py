@@ -12,9 +12,9 @@ from bertc.objectives import (
     Boundaries,
     Inputs,
     MicroBatch,
+    PairTargets,
     Predictions,
-    Questions,
-    Replacements,
+    ReplacedTokens,
     VocabTensors,
     corrupt,
     with_output_positions,
@@ -98,11 +98,11 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
             sequence_ids=tokens(torch.stack(numbers)),
         )
 
-    def replacements(padded: Replacements) -> Replacements:
+    def replacements(padded: ReplacedTokens) -> ReplacedTokens:
         weights, judged = slots(padded.weights, False), padded.judged
         whole = judged.shape == batch.originals.shape
         used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
-        return Replacements(
+        return ReplacedTokens(
             slots(padded.positions, True) * used,
             weights,
             slots(padded.chances, False),
@@ -111,9 +111,9 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
 
     def moved(own: tuple[torch.Tensor, ...]) -> object:
         match own:
-            case Replacements():
+            case ReplacedTokens():
                 return replacements(own)
-            case Questions() | Predictions():
+            case PairTargets() | Predictions():
                 others = (slots(each, False) for each in own[1:3])
                 return type(own)(slots(own.positions, True), *others)
             case Boundaries():
@@ -238,6 +238,6 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
     assert bounds.offsets.dtype == torch.int32
     assert bounds.offsets.tolist() == [*starts[0].tolist(), ROOM]
     assert bounds.longest == ROOM
-    (pairs,) = (own for own in batch.terms.values() if isinstance(own, Questions))
+    (pairs,) = (own for own in batch.terms.values() if isinstance(own, PairTargets))
     assert pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
     assert pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]
