@@ -59,7 +59,7 @@ def evaluate(
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
     report = evaluate_run(run, manner, task=task, part=part)
-    typer.echo(report.as_json() if json else report.summary(judged=True))
+    typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
 
 
 @app.command()

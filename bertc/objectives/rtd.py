@@ -73,7 +73,7 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
 
     def weights(self, own: ReplacedTokens) -> torch.Tensor:
         """1 where a token is classified, else 0; (b, s) or (b, k)."""
-        return own.judged
+        return own.classified
 
     def chances(self, own: ReplacedTokens) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
@@ -97,11 +97,11 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
 
     def explain(self, own: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
-        replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
+        replaced, classified = self.marks(own, view.row), int(own.classified[view.row].sum())
         other = sum(view.seen[at] != view.original[at] for at in replaced)
         guessed = view.batch.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
-        return [("rtd", f"{judged} tokens classified, replaced: {what}")]
+        return [("rtd", f"{classified} tokens classified, replaced: {what}")]
 
     def _replaced(self, own: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""

@@ -87,7 +87,7 @@ class ReplacedTokens(NamedTuple):
     positions: Int[torch.Tensor, "b k"]  # in text order
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
     chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
-    judged: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
+    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
 
 
 class TaskTargets(NamedTuple):

@@ -141,7 +141,7 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
     run, progress = session.resolved.run, session.progress
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     with _saved_when_stopped(session):
-        if evaluation_due and not phase.judged:
+        if evaluation_due and not phase.has_heldout:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()

@@ -99,14 +99,14 @@ def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
         )
 
     def replacements(padded: ReplacedTokens) -> ReplacedTokens:
-        weights, judged = slots(padded.weights, False), padded.judged
-        whole = judged.shape == batch.originals.shape
+        weights, classified = slots(padded.weights, False), padded.classified
+        whole = classified.shape == batch.originals.shape
         used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
         return ReplacedTokens(
             slots(padded.positions, True) * used,
             weights,
             slots(padded.chances, False),
-            tokens(judged) if whole else weights,
+            tokens(classified) if whole else weights,
         )
 
     def moved(own: tuple[torch.Tensor, ...]) -> object:

@@ -115,11 +115,11 @@ class AdaptiveHead(Node):
         holds.
         """
         first, *rarer = table.clusters(vocab, hidden)
-        judged = [(rows, first.width, first.size + len(rarer))]
+        scored = [(rows, first.width, first.size + len(rarer))]
         for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
-            judged.append((own, cluster.width, cluster.size))
+            scored.append((own, cluster.width, cluster.size))
         found: list[op.Operation] = []
-        for own, width, size in judged:
+        for own, width, size in scored:
             if table.narrows:
                 found.append(op.Product(own, hidden, width))
             found += [op.Product(own, width, size), op.VocabularyLoss(own, size)]

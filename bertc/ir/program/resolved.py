@@ -164,13 +164,13 @@ class Stage(Node):
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        judged = any(term.objective.judges_guesses for term in self.objective)
+        uses_guesses = any(term.objective.needs_replacements for term in self.objective)
         found = []
         for network in sorted(self.allocated, key=lambda each: each.role != "sampled"):
             terms = tuple(
                 t for t in self.objective if self.learner(t.objective).name == network.name
             )
-            if terms or (network.role == "sampled" and judged):
+            if terms or (network.role == "sampled" and uses_guesses):
                 objectives: list[Objective] = [term.objective for term in terms]
                 scored = one_a_head(objectives or self.masked_terms(), self.row)
                 main = network.role == "trained"
