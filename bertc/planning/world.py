@@ -82,7 +82,7 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
     refuse_too_many(resolved, world)
     strategy = resolved.run.strategy
     if strategy != "auto":
-        return Layout(world, strategy, f"{strategy} on {world.size} processes, as asked")
+        return Layout(world, strategy, f"{strategy} on {world.size} processes, as set")
     fraction = state_bytes / memory_bytes
     fits = fraction <= SHARD_ABOVE
     sharded: Strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"
