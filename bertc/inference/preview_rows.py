@@ -50,7 +50,7 @@ def row_text(
 def _paragraphs(
     view: RowView, segments: list[int], places: range, beside: dict[int, str]
 ) -> list[str]:
-    """An example of a row, what is asked of its tokens beside them."""
+    """The segments of one example, with the targets of its tokens."""
     paragraphs: dict[int, list[str]] = {}
     for at in places:
         word = beside.get(at) or view.token(view.seen[at])

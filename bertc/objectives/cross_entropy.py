@@ -16,7 +16,7 @@ from bertc.nn.exact import WITHOUT_FP64
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once
-BLOCK = 128  # token ids that a draw tells apart at last
+BLOCK = 128  # token ids among which the last part of a draw chooses
 CPU_MULTIPLE = 1
 GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest products need them
 

@@ -17,7 +17,7 @@ A model that fits trains up to four times as fast replicated (allenai/OLMo, issu
 
 @dataclass(frozen=True)
 class World:
-    """The number of processes of a run, one a device, and of those on each machine."""
+    """Number of processes of a run, one per device, and of those on each machine."""
 
     size: int = 1
     per_host: int = 1

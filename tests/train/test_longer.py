@@ -111,7 +111,7 @@ def test_the_folder_stands_for_the_spec(tiny):
     found = with_settings(old, ["steps=24", "microbatch=2", "strategy=ddp"])
     assert (found.steps, found.stages[0].microbatch, found.run.strategy) == (24, 2, "ddp")
     refuse_another_program(old, found)
-    with pytest.raises(ResumeRefusedError, match="keeps its batch"):
+    with pytest.raises(ResumeRefusedError, match="batch cannot change"):
         with_settings(old, ["batch=4"])
     with pytest.raises(UsageError, match="one value"):
         with_settings(old, ["steps={1,2}"])
