@@ -81,9 +81,7 @@ def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
-    """-log p of every token (v,) in nats; p is its add-one smoothed frequency in the training
-    text.
-    """
+    """-log p of every token (v,) in nats, p its add-one smoothed frequency in the training text."""
     frequency_v = torch.from_numpy(vocabulary.unigram).double()
     count_v = frequency_v * training_tokens + 1
     nats_v = -torch.log(count_v / count_v.sum())
@@ -102,9 +100,7 @@ def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
 
 
 def counted(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
-    """Held-out batches of ``rows`` rows, about ``examples`` examples in all; advances
-    ``progress``.
-    """
+    """Held-out batches of ``rows`` rows, about ``examples`` in all; advances ``progress``."""
     progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
     for batch in data.heldout(rows, examples):
         yield batch

@@ -125,8 +125,7 @@ def _said(
     at_once: int,
     progress: Progress,
 ) -> Said:
-    """Scores of all rows, batch by batch; adds losses, correct answers and counts to ``totals``
-    (3,).
+    """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,).
 
     The device is synchronised once for as many batches as ``BYTES_AT_ONCE`` hold.
     """

@@ -66,9 +66,7 @@ def evaluate_tasks(
 
 
 def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
-    """The label, tag or span that all examples were given; None if they differ or there is one
-    example.
-    """
+    """The label, tag or span that all of several examples were given; None if they differ."""
     said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
     only = said.pop() if len(said) == 1 and len(given) > 1 else None
     return only if isinstance(only, str) else None

@@ -208,7 +208,5 @@ def _cross_entropy(
 
 
 def _allowed(own: TaskTargets) -> Bool[torch.Tensor, "b s"]:
-    """Mask (b, s) of possible answer positions; the first token of each example means "no
-    answer".
-    """
+    """Mask (b, s) of possible answers; the first token of each example means "no answer"."""
     return own.passage.scatter(1, own.positions, True)

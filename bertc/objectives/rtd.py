@@ -86,9 +86,7 @@ class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
-        """Inputs with the guesses at the chosen positions; the first token of a row is never
-        replaced.
-        """
+        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
         return reading._replace(token_ids=scatter_tokens(batch.originals, own, guesses_bk))
 
     def marks(self, own: ReplacedTokens, row: int) -> set[int]:

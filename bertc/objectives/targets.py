@@ -21,7 +21,7 @@ class Inputs(NamedTuple):
     segment_ids: Int[torch.Tensor, "b s"]
     lengths: Int[torch.Tensor, "b"]  # number of real tokens, special ones included
     example_ids: Int[torch.Tensor, "b"]  # keys the row's random numbers
-    copies: Int[torch.Tensor, "b"]  # the epoch-dependent copy of the row's masking
+    copies: Int[torch.Tensor, "b"]  # the number of the row's masking: epoch or stored copy
     starts: Int[torch.Tensor, "b m"]  # start of each example; s in unused slots
     pair_labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
     languages: Int[torch.Tensor, "b 2"]  # of the first and second text

@@ -113,8 +113,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Predictions from the states at the term's positions; guesses too if ``chances`` are
-        given.
+        """Predictions from the states at the term's positions; guesses if ``chances`` are given.
 
         It is called once for all terms that share a head.
         """
@@ -141,9 +140,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return self.weights(own).sum()
 
     def chances(self, own: OwnT) -> torch.Tensor | None:
-        """Uniform numbers (b, k) in [0, 1) for sampling guesses from the network before; None: no
-        guesses.
-        """
+        """Uniform numbers (b, k) for sampling guesses from the network before; None: no guesses."""
         return None
 
     def take_guesses(
@@ -157,9 +154,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return reading
 
     def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """Summed cost (0-d) of the targets under token costs ``nats_v``; None if targets are no
-        tokens.
-        """
+        """Summed cost (0-d) of the targets under token costs (v,); None without token targets."""
         return None
 
     def marks(self, own: OwnT, row: int) -> set[int]:

@@ -106,9 +106,7 @@ def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:
 
 
 def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
-    """The number of predictions of each term (t,) over all parts of a batch, known before any
-    loss.
-    """
+    """Number of predictions of each term (t,) over all parts of a batch, known before any loss."""
     return torch.stack([_count(term, parts) for term in stage.objective])
 
 

@@ -136,9 +136,7 @@ class TrainStep:
         self._drop_gradients()
 
     def _missing(self, parts: int) -> int:
-        """Number of micro-batches by which this process has fewer than the one with most
-        examples.
-        """
+        """Number of micro-batches that this process has less than the one with most examples."""
         if not self._ranks.is_distributed:
             return 0
         return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts

@@ -283,9 +283,7 @@ class Resolved(Node):
         return self.stages[-1]
 
     def trained_at(self, step: int) -> Stage:
-        """The stage whose network the run has after ``step`` steps, before the next stage
-        starts.
-        """
+        """The stage whose network the run has after ``step`` steps, before the next one starts."""
         return self.stage_at(max(0, step - 1))
 
     def as_in(self, network: Stage) -> "Resolved":
