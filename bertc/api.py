@@ -1,4 +1,7 @@
-"""Python functions of the compiler, on a spec's text or on values."""
+"""Python functions of the compiler, on a spec's text or on values.
+
+Each imports what it needs when it runs, so that checking and estimating never load torch.
+"""
 
 from __future__ import annotations
 

@@ -237,9 +237,9 @@ def begun_from(resolved: Resolved) -> None:
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
-    _, misfits = fit(old, body, new, first.grow)
-    if misfits:
-        raise refusal(Path(init.path), misfits, old, new)
+    _, mismatches = fit(old, body, new, first.grow)
+    if mismatches:
+        raise refusal(Path(init.path), mismatches, old, new)
 
 
 def _program_of(folder: Path) -> Resolved | None:
@@ -262,10 +262,10 @@ def judged_by(program: Complete) -> None:
     Raises:
         MissingInputError, DataError: if one is not there, or says what training files do not.
     """
-    from bertc.data.layouts import judged_parts, part_examples
+    from bertc.data.layouts import dev_parts, part_examples
 
     terms = (term for stage in program.stages for term in stage.objective)
     tasks: list[Any] = [term.objective for term in terms if isinstance(term.objective, Task)]
     for task in tasks:
-        for part in judged_parts(task):
+        for part in dev_parts(task):
             part_examples(task, part)

@@ -32,7 +32,7 @@ def exit_code(error: BaseException, color: bool) -> int:
             _say(render(error.diagnostics, color))
             return BAD_SPEC
         case StoppedError():
-            # What was asked for happened: no error, though not the end either.
+            # The requested stop happened: no error, though not the end either.
             _say(error.message + (f"\nhelp: {error.help}" if error.help else ""))
             return error.exit_code
         case BertcError():

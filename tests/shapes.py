@@ -48,6 +48,6 @@ def take_steps() -> None:
     for objective in OBJECTIVES.values():
         resolved = resolve(f"{TOY} {objective}", ["microbatch=4"])
         step, text = make_step(resolved, 4), RandomText(resolved.stages[0], 500)
-        columns = step.read(to_inputs(text.train(0), torch.device("cpu"))).columns
-        step.gradients(columns, 0)
+        micro_batches = step.read(to_inputs(text.train(0), torch.device("cpu"))).micro_batches
+        step.gradients(micro_batches, 0)
         print(objective, flush=True)

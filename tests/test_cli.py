@@ -277,7 +277,7 @@ def test_an_error_of_a_spec_says_place_and_way_out_in_python_too() -> None:
     [
         ("", ""),
         ("layers=4", ""),
-        ("layers=2", "it has 3 layers, and this network 2\nhelp: layers=3, as it has"),
+        ("layers=2", "it has 3 layers, but this network 2\nhelp: layers=3, as it has"),
         ("hidden=128 heads=2", "is 64 x 64 there and 128 x 128 here"),
         ("vocab=words(50)", "is 100 x 64 there and 50 x 64 here"),
         ("share=all", "its encoder.attention.1.key.bias has no place here"),

@@ -33,7 +33,7 @@ from bertc.nn.body import BodyModule
 from bertc.nn.masks import Mask, mask_of
 from bertc.nn.weights import Linear, Table, parameter
 from bertc.objectives import terms
-from bertc.objectives.targets import Columns
+from bertc.objectives.targets import MicroBatch
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 from bertc.train import finish
 from bertc.train.loop import train
@@ -193,14 +193,14 @@ class LongTensors(TermTensors[Long, LongTargets, Linear]):
         long_b1 = (rows.inputs.lengths > rows.inputs.token_ids.shape[1] // 2).long()[:, None]
         return reading, LongTargets(torch.zeros_like(long_b1), long_b1, long_b1 * 0.0 + 1)
 
-    def positions(self, own: LongTargets, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: LongTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         return (own.positions,)
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
         own: LongTargets,
-        columns: Columns,
+        batch: MicroBatch,
         head: Linear,
         network: BodyModule,
         chances: torch.Tensor | None,

@@ -17,7 +17,7 @@ from bertc.interop.families import family_for
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.objectives import Columns, corrupt, mask_key
+from bertc.objectives import MicroBatch, corrupt, mask_key
 from bertc.planning.cores import default_waiting
 from bertc.planning.plan import Plan
 from bertc.step.feed import split, to_inputs
@@ -129,16 +129,16 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     ]
 
 
-def _arguments(stage: Stage, columns: Columns, kinds: Sequence[str]) -> dict[str, Tensor]:
-    token_ids_bs = columns.reading.token_ids
+def _arguments(stage: Stage, micro_batch: MicroBatch, kinds: Sequence[str]) -> dict[str, Tensor]:
+    token_ids_bs = micro_batch.reading.token_ids
     given = {"input_ids": token_ids_bs}
-    if columns.reading.segment_ids is not None and stage.encoder.segments:
-        given["token_type_ids"] = columns.reading.segment_ids
-    if columns.reading.language_ids is not None:
-        given["langs"] = columns.reading.language_ids
-    if columns.reading.position_ids is not None:
-        given["position_ids"] = columns.reading.position_ids
-    mlm = columns.terms.get("mlm")
+    if micro_batch.reading.segment_ids is not None and stage.encoder.segments:
+        given["token_type_ids"] = micro_batch.reading.segment_ids
+    if micro_batch.reading.language_ids is not None:
+        given["langs"] = micro_batch.reading.language_ids
+    if micro_batch.reading.position_ids is not None:
+        given["position_ids"] = micro_batch.reading.position_ids
+    mlm = micro_batch.terms.get("mlm")
     if mlm:
         positions_bk, targets_bk, weights_bk, _ = mlm
         b, seq = token_ids_bs.shape
@@ -148,5 +148,5 @@ def _arguments(stage: Stage, columns: Columns, kinds: Sequence[str]) -> dict[str
         given["labels"] = labels[:, :seq].contiguous()
     for kind in ("nsp", "sop"):
         if kind in kinds:
-            given[LABELS[kind] if mlm else "labels"] = columns.terms[kind].labels[:, 0]
+            given[LABELS[kind] if mlm else "labels"] = micro_batch.terms[kind].labels[:, 0]
     return given

@@ -11,10 +11,12 @@ from bertc.commands.options import app
 def calibrate(
     threads: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=1024, help="of a process (repeatable) [default: 1, and all cores]"),
+        typer.Option(
+            min=1, max=1024, help="threads a process (repeatable) [default: 1, all cores]"
+        ),
     ] = None,
 ) -> None:
-    """Measure this CPU in less than a minute, for the times that estimates promise."""
+    """Measure this CPU in less than a minute, so that estimated times fit it."""
     from bertc.bench.calibrate import Sizes, calibrated
     from bertc.estimate.machines.calibration import calibration_path
     from bertc.estimate.units import bytes_text, flops_text

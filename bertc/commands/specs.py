@@ -71,7 +71,7 @@ def _title(text: str) -> str:
 
 @app.command()
 def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: E201")]) -> None:
-    """Say more about a diagnostic: what it means, a wrong and a right example."""
+    """Explain a diagnostic: its meaning, a wrong and a right example."""
     from bertc.diagnostics.codes import explain as text
 
     typer.echo(text(code))
@@ -81,7 +81,8 @@ def explain(code: Annotated[str, typer.Argument(help="the code of a diagnostic: 
 def fmt(
     files: Annotated[list[Path], typer.Argument(help="spec files; - for standard input")],
     check: Annotated[
-        bool, typer.Option("--check", help="change nothing, exit 1 if it would")
+        bool,
+        typer.Option("--check", help="change nothing; exit 1 if a file would change"),
     ] = False,
 ) -> None:
     """Rewrite spec files in canonical form; comments stay."""
@@ -102,13 +103,13 @@ def estimate(
         str, typer.Option(help="a100, cpu, ..., a device file, or NAME,bf16=312,memory=79, ...")
     ] = "h200",
     convention: Annotated[str, typer.Option(help="FLOPs: exact, electra or 6n")] = "exact",
-    world: Annotated[int, typer.Option(min=1, help="devices the run is spread over")] = 1,
+    world: Annotated[int, typer.Option(min=1, help="number of devices of the run")] = 1,
     where: Annotated[
-        bool, typer.Option("--where", help="where a step's time and memory go, part by part")
+        bool, typer.Option("--where", help="time and memory of a step by part")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Say what specs cost: parameters, FLOPs, memory and time. Nothing runs."""
+    """Estimate the cost of specs: parameters, FLOPs, memory and time. Nothing runs."""
     from bertc.api import points
     from bertc.estimate import as_json, as_table, convention_named, where_table
     from bertc.estimate import estimate as run
@@ -160,7 +161,7 @@ def show_batch(
     set: SetOption = None,
     examples: Annotated[int, typer.Option(min=1, max=64, help="how many")] = 3,
 ) -> None:
-    """Print examples as the model will see them: masks, labels, segments."""
+    """Print examples as the model reads them: masks, labels, segments."""
     from bertc.api import resolve
     from bertc.inference.preview import preview
 
@@ -172,12 +173,12 @@ def bench(
     spec: SpecArgument,
     set: SetOption = None,
     against: Annotated[
-        str | None, typer.Option(help="time another system beside it: transformers")
+        str | None, typer.Option(help="also time another system: transformers")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="auto, cpu, cuda, mps [default: the spec's]")
     ] = (None),
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="turns of each system")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="timed turns of each system")] = 7,
     compile: Annotated[bool, typer.Option("--compile", help="time compiled forms too")] = False,
     profile: ProfileOption = None,
     json: JsonOption = False,

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def train(
     spec: Annotated[
         str,
-        typer.Argument(help="a spec; with --resume a run folder, or nothing beside --out, do too"),
+        typer.Argument(help="a spec; with --resume also a run folder, or nothing with --out"),
     ] = "",
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on where a run stopped")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="everything but training")] = False,
-    nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one a GPU")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="resume a run that stopped")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="try everything but training")] = False,
+    nproc: Annotated[int, typer.Option(min=1, help="processes on this machine, one per GPU")] = 1,
     profile: ProfileOption = None,
 ) -> None:
     """Train a spec into a run folder, or each point of a grid into one; torchrun may start it."""
@@ -87,7 +87,7 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
         MissingInputError: if there is neither a run nor a spec of that name.
     """
     if not spec:
-        raise UsageError("which spec?", help="bertc train SPEC, or bertc train --resume RUN")
+        raise UsageError("no spec given", help="bertc train SPEC, or bertc train --resume RUN")
     from bertc.interop.folders import RESOLVED
     from bertc.resources import shipped_specs
     from bertc.storage.paths import is_folder, is_taken
@@ -102,12 +102,12 @@ def _run_to_resume(spec: str, out: Path | None, resume: bool) -> Path | None:
         return None
     if not resume and is_taken(folder / RESOLVED):
         raise UsageError(
-            f"{folder} is a run and no spec", help=f"bertc train --resume {folder} goes on with it"
+            f"{folder} is a run, not a spec", help=f"bertc train --resume {folder} resumes it"
         )
     if not resume:
         return None
     if out and out.absolute() != folder.absolute():
-        raise UsageError(f"a run goes on in its own folder, {folder}", help="leave --out out")
+        raise UsageError(f"a run is resumed in its own folder, {folder}", help="leave --out out")
     return folder
 
 
@@ -117,7 +117,9 @@ def _refuse_nothing_there(spec: str) -> None:
     try:
         find(spec)
     except MissingInputError as missing:
-        raise MissingInputError(f"there is no run {spec[:60]}, nor a spec", missing.help) from None
+        raise MissingInputError(
+            f"there is neither a run nor a spec {spec[:60]}", missing.help
+        ) from None
 
 
 def _program_of(run: Path, overrides: Sequence[str]) -> "tuple[Resolved, ...]":
@@ -194,8 +196,8 @@ def slurm(
     spec: SpecArgument,
     set: SetOption = None,
     out: Annotated[Path | None, typer.Option(help="run folder [default: runs/NAME]")] = None,
-    nodes: Annotated[int, typer.Option(min=1, help="machines")] = 1,
-    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs of each")] = 8,
+    nodes: Annotated[int, typer.Option(min=1, help="number of machines")] = 1,
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="GPUs per machine")] = 8,
     time: Annotated[str, typer.Option(help="limit of the job, as Slurm writes it")] = "24:00:00",
 ) -> None:
     """Print a Slurm batch script that trains a spec, and goes on with it when preempted."""

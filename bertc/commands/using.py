@@ -19,7 +19,7 @@ def results_(
     json: JsonOption = False,
     plot: Annotated[Path | None, file_to_write("a PNG file for a picture of it")] = None,
 ) -> None:
-    """Print what runs came to, side by side: a row for all that differ in nothing but the seed."""
+    """Print results of runs side by side; runs that differ only in the seed share a row."""
     from bertc.runs.compare import results
 
     table = results(folders)
@@ -31,22 +31,25 @@ def results_(
 @app.command("eval")
 def evaluate(
     run: RunArgument,
-    seq: Annotated[int, typer.Option(min=0, help="tokens a row of a stream [0: as trained]")] = 0,
+    seq: Annotated[int, typer.Option(min=0, help="tokens per row of a stream [0: as trained]")] = 0,
     memory: Annotated[
-        int | None, typer.Option(min=0, help="tokens remembered [default: as trained]")
+        int | None, typer.Option(min=0, help="length of the memory in tokens [default: as trained]")
     ] = None,
-    clamp: Annotated[int, typer.Option(min=0, help="largest distance told apart")] = 0,
+    clamp: Annotated[
+        int, typer.Option(min=0, help="largest relative distance; larger ones count as it")
+    ] = 0,
     same_length: Annotated[
-        bool, typer.Option("--same-length", help="every token sees as many as are remembered")
+        bool,
+        typer.Option("--same-length", help="every token attends to --memory tokens"),
     ] = False,
     sliding: Annotated[
-        int, typer.Option(min=0, help="tell each token from a window of its own, of so many")
+        int, typer.Option(min=0, help="predict each token from so many before it")
     ] = 0,
     examples: Annotated[
-        int, typer.Option(min=0, help="held-out rows, of a task examples [0: as trained]")
+        int, typer.Option(min=0, help="held-out rows, or examples of a task [0: as trained]")
     ] = 0,
     task: Annotated[
-        str, typer.Option(help="by its name, or with a file to score: classify('test.tsv')")
+        str, typer.Option(help="its name, or with a file to score: classify('test.tsv')")
     ] = "",
     part: Annotated[
         str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
@@ -59,18 +62,18 @@ def evaluate(
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
     report = evaluate_run(run, manner, task=task, part=part)
-    typer.echo(report.as_json() if json else report.summary(judged=True))
+    typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
 
 
 @app.command()
 def fill(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(help="a text with [MASK] in it; for clm its beginning")],
+    text: Annotated[str, typer.Argument(help="a text with [MASK]; for clm the start of a text")],
     top: Annotated[int, typer.Option(min=1, max=100, help="candidates for each mask")] = 5,
-    language: Annotated[str, typer.Option(help="that of the text, for models told it")] = "",
+    language: Annotated[str, typer.Option(help="of the text, for models with languages")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Let a trained model fill in the masks of a text, go on with it, or judge its tokens."""
+    """Predict masked tokens, or the next token, or which tokens of a text are replaced."""
     from bertc.inference.fill_mask import fill as answer
 
     report = answer(run, text, top, language)
@@ -81,14 +84,14 @@ def fill(
 def predict(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="rows in the layout of the task")],
-    task: Annotated[str, typer.Option(help="by its name, or with columns of its own")] = "",
+    task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
     official: Annotated[
-        Path | None, typer.Option(help="a folder for the files that GLUE or SQuAD takes")
+        Path | None, typer.Option(help="a folder for answer files in the format of GLUE or SQuAD")
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="rows at once, at most")] = 256,
+    batch: Annotated[int, typer.Option(min=1, help="maximum rows at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
 ) -> None:
-    """Let a fine-tuned model answer the rows of a file, a JSON object a row."""
+    """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
@@ -105,7 +108,7 @@ def predict(
 def export_(
     run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
 ) -> None:
-    """Write a run's model as a Hugging Face folder, or refuse, naming what stands in the way."""
+    """Write a run's model as a Hugging Face folder, or name the setting in the way."""
     from bertc.interop.runs import export_run
 
     typer.echo(export_run(run, to).summary())

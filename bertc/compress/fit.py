@@ -32,7 +32,7 @@ def fit(
     """
     depths = old.encoder.depth, new.encoder.depth
     if depths[0] > depths[1]:
-        return WeightMap({}), (f"it has {depths[0]} layers, and this network {depths[1]}",)
+        return WeightMap({}), (f"it has {depths[0]} layers, but this network {depths[1]}",)
     full_map = weight_map(old, new, growth)
     new_shapes = {w.name: w.shape for w in model_weights(new)}
     old_shapes = {w.name: w.shape for w in model_weights(old) if w.name in saved}
@@ -104,7 +104,7 @@ def _sharing_split(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
         if layer is not None and not isinstance(growth, Identity):
             there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
             reasons.append(
-                f"layers {layer} and {after[layer]} share their {part}, and would begin as layers "
+                f"layers {layer} and {after[layer]} share their {part}, but would start as layers "
                 f"{' and '.join(map(str, there))} there, which do not"
                 + (" (grow=interleave does)" if parted(Interleave(), before, after) is None else "")
             )

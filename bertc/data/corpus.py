@@ -136,7 +136,7 @@ def _vocabulary(
     folder = cache / "vocabularies" / name
     facts = obtain(folder, make, progress)
     if facts["size"] < node.size:
-        progress.note(f"the corpus gives {facts['size']:,} of {node.size:,} tokens asked for")
+        progress.note(f"the corpus gives only {facts['size']:,} of {node.size:,} tokens")
     return from_tokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder))
 
 

@@ -15,11 +15,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertc.host.speed import finish
 from bertc.nn import Memory, Model
-from bertc.objectives import Columns
+from bertc.objectives import MicroBatch
 from bertc.planning.world import Layout
 
-Objective = Callable[[Columns, Tensor], tuple[Tensor, Tensor, Memory | None]]
-"""Columns of a micro-batch and factors (t,) to the loss, detached sums and hits (2, t), and memory.
+Objective = Callable[[MicroBatch, Tensor], tuple[Tensor, Tensor, Memory | None]]
+"""From a micro-batch and factors (t,) to the loss, detached sums and hits (2, t), and memory.
 
 The memory is what the following rows attend to.
 """

@@ -6,7 +6,7 @@ from bertc.ir.terms.node import FP32, LONG
 
 ID, SEGMENT = 4, 1  # bytes per token id and per segment id, as fetched
 FACTS = 5
-"""Integers stored per row: length, example index, copy index, next-sentence label, direction."""
+"""Integers stored per row: length, example id, copy, following token, direction."""
 
 
 def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
@@ -14,7 +14,7 @@ def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
 
     Task rows hold examples and are encoded one batch at a time.
     """
-    row = text_bytes(stage) + columns_bytes(stage)
+    row = text_bytes(stage) + targets_bytes(stage)
     if stage.tasks:
         at_once, ahead = 1, 2 * LONG * stage.seq
     else:
@@ -32,7 +32,7 @@ def text_bytes(stage: Stage) -> int:
     return LONG * (2 * stage.seq + FACTS + examples + languages)
 
 
-def columns_bytes(stage: Stage) -> int:
+def targets_bytes(stage: Stage) -> int:
     """Bytes per row that corruption adds: encoder inputs and the targets of each term."""
     if stage.tasks:
         return LONG * stage.seq  # the example index of each token

@@ -37,9 +37,7 @@ class DeviceBudget:
 
 
 class BlockBytes(NamedTuple):
-    """Bytes of a block: weights and their bf16 copies, and per example saved and transient
-    activations.
-    """
+    """Bytes of a block: weights and their bf16 copies; saved and transient bytes per example."""
 
     owner: str
     weights: int

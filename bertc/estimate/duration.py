@@ -42,8 +42,7 @@ def stage_time(
     precision: Literal["fp32", "bf16"],
     communication: float = 0.0,
 ) -> Time:
-    """Time of one stage on one device; the assumed MFU divides useful ``flops`` per step by the
-    peak.
+    """Time of one stage on one device; the assumed MFU counts the useful ``flops`` of a step.
 
     ``communication`` is the seconds per step spent waiting for other devices.
     """

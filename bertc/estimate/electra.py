@@ -21,7 +21,7 @@ def network_flops(network: Network, seq: int) -> int:
     objectives = [term.objective for term in network.terms]
     if not objectives or any(objective.masks for objective in objectives):
         forward += mlm_head_flops(network.body, seq)
-    if any(objective.judges_guesses for objective in objectives):
+    if any(objective.needs_replacements for objective in objectives):
         forward += binary_head_flops(network.body, seq)
     return forward
 

@@ -50,9 +50,7 @@ class Parameters(_Figures):
 
 
 class Flops(_Figures):
-    """Floating-point operations in one convention; for a run of several stages, per mean example
-    and step.
-    """
+    """Floating-point operations in one convention, per mean example and step of all stages."""
 
     convention: Convention
     forward_per_example: int

@@ -82,9 +82,7 @@ class NetworkPass:
 
     @property
     def states(self) -> int:
-        """Bytes of the output states per example; 0 where a single head reads them without a
-        gather.
-        """
+        """Bytes of the output states per example; 0 if a single head reads all of them."""
         outputs, stage = self.network.num_outputs, self.stage
         if outputs is not None and len(self.network.terms) == 1:
             return 0
@@ -140,8 +138,7 @@ class NetworkPass:
 
 @dataclass(frozen=True)
 class Step:
-    """The facts that the memory of a step depends on; ``parameters`` counts the whole run's
-    weights.
+    """A step as far as memory depends on it; ``parameters`` counts the whole run.
 
     ``accumulating``: gradients of earlier micro-batches exist. ``recompute``: a layer saves only
     its input and repeats its forward during backward.
@@ -252,9 +249,7 @@ class Step:
         yield MemoryPoint(self._start + held + self._update_bytes(), 0)
 
     def _update_bytes(self) -> int:
-        """Temporary bytes of the update rule over all weights: divisors and updates if it runs
-        eagerly.
-        """
+        """Temporary bytes of the update rule over all weights, if it runs eagerly."""
         match self.stage.optimizer:
             case Adam():
                 return 0

@@ -99,9 +99,7 @@ def _product(product: op.Product, how: Execution) -> Cost:
 
 
 def _norm(norm: op.Norm, how: Execution) -> Cost:
-    """Norm: fused, it moves inputs and outputs once each way; eager GPUs launch a kernel per
-    operation.
-    """
+    """Norm: fused, it moves inputs and outputs once each way; eager GPUs launch several kernels."""
     elements = norm.rows * norm.width
     saved = elements * how.value_bytes * norm.keeps_input
     masks = elements * how.mask_bytes * norm.dropout
@@ -117,9 +115,7 @@ def _norm(norm: op.Norm, how: Execution) -> Cost:
 
 
 def _attention(attention: op.Attention, how: Execution) -> Cost:
-    """Attention: saves queries, keys and values, and the probabilities, or if fused a sum per
-    query.
-    """
+    """Attention: saves queries, keys, values, and the probabilities or, fused, a sum per query."""
     rows, queries, keys = attention.rows, attention.queries, attention.keys
     inner = attention.heads * attention.head_dim
     scores = rows * attention.heads * queries * keys

@@ -38,9 +38,7 @@ def layout_on(resolved: Resolved, total: int, memory_bytes: int, world: World) -
 def process_memory(
     stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: Layout
 ) -> Memory:
-    """Memory of one stage in the process with the most examples; ``parameters`` counts the whole
-    run.
-    """
+    """Memory of one stage in the process with the most examples."""
     own, held = _own(stage, layout), _held(stage, parameters, budget, layout)
     memory = stage_memory(own, parameters, held.wider(budget))
     return memory.model_copy(

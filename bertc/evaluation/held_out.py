@@ -19,7 +19,7 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import WITHOUT_FP64, exact, preparing
-from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key, tensors_of
+from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key, tensors_of
 from bertc.step.feed import on_device, split, to_inputs
 from bertc.step.memory import beginning
 from bertc.step.objective import counts, divisors, kinds, remembering, term_weights
@@ -81,9 +81,7 @@ def always_lines(evaluation: Evaluation) -> dict[tuple[str, str], str]:
 
 
 def unigram_nats(vocabulary: Vocabulary, training_tokens: int, device: torch.device) -> Tensor:
-    """-log p of every token (v,) in nats; p is its add-one smoothed frequency in the training
-    text.
-    """
+    """-log p of every token (v,) in nats, p its add-one smoothed frequency in the training text."""
     frequency_v = torch.from_numpy(vocabulary.unigram).double()
     count_v = frequency_v * training_tokens + 1
     nats_v = -torch.log(count_v / count_v.sum())
@@ -102,9 +100,7 @@ def heldout_rows(stage: Stage, microbatch: int, ranks: ProcessGroup) -> int:
 
 
 def counted(data: TextData, rows: int, examples: int, progress: Progress) -> Iterator[RawBatch]:
-    """Held-out batches of ``rows`` rows, about ``examples`` examples in all; advances
-    ``progress``.
-    """
+    """Held-out batches of ``rows`` rows, about ``examples`` in all; advances ``progress``."""
     progress.begin("evaluating", data.heldout_rows(rows, examples), "rows")
     for batch in data.heldout(rows, examples):
         yield batch
@@ -144,16 +140,16 @@ def evaluate(
             ranks.stop.check()
             inputs = to_inputs(batch, prepared)
             own = Inputs(*(tensor[ranks.rows(len(batch.lengths))] for tensor in inputs))
-            columns = on_device(corrupt(stage, own, vocab, mask_key(seed)), device)
-            counts_t = counts(stage, [columns])
+            micro_batch = on_device(corrupt(stage, own, vocab, mask_key(seed)), device)
+            counts_t = counts(stage, [micro_batch])
             # Each of several processes evaluates its rows at once, so that all make as many calls.
-            parts = [columns] if ranks.is_distributed else split(columns, microbatch)
+            parts = [micro_batch] if ranks.is_distributed else split(micro_batch, microbatch)
             language = named(model.resolved.languages, *batch.languages[0].tolist())
             if language not in memories:
                 rows = (len(part.originals) for part in parts)
                 memories[language] = [beginning(model, stage, n, device) for n in rows]
             statistics = _scored(objective, parts, memories[language], torch.ones_like(counts_t))
-            guessed_t = torch.stack([_guess(t, columns, nats_v) for t in stage.objective])
+            guessed_t = torch.stack([_guess(t, micro_batch, nats_v) for t in stage.objective])
             found = torch.stack([*exact(statistics), exact(counts_t), guessed_t])
             totals[language] = totals.get(language, 0) + found
             examples += len(batch.lengths)
@@ -191,7 +187,7 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
 
 def _scored(
     objective: Objective,
-    parts: list[Columns],
+    parts: list[MicroBatch],
     memories: list[Memory | None],
     factors_t: Tensor,
 ) -> Tensor:
@@ -217,7 +213,7 @@ def _means(stage: Stage, total: Tensor) -> dict[str, float]:
     return {name: value / part for name, value, part, count in terms if count}
 
 
-def _guess(term: Term, columns: Columns, nats_v: Tensor) -> Tensor:
+def _guess(term: Term, micro_batch: MicroBatch, nats_v: Tensor) -> Tensor:
     """Summed unigram cost in nats of the tokens that a term predicts; 0 for other terms."""
-    found = tensors_of(term.objective).baseline(columns.terms[term.name], nats_v)
+    found = tensors_of(term.objective).baseline(micro_batch.terms[term.name], nats_v)
     return nats_v.new_zeros(()) if found is None else found

@@ -16,7 +16,7 @@ from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs, Model
-from bertc.objectives import Columns, Losses, NextTokens
+from bertc.objectives import Losses, MicroBatch, NextTokenTargets
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ def slide(
     progress.begin("evaluating", max(0, min(tokens, there)), "tokens")
     model.eval()
     try:
-        for columns in _windows(data, window, tokens, rows, next(model.parameters()).device):
-            hidden_b1h = model.read(columns.reading)
-            found = losses(columns, hidden_b1h)["clm"]
-            guessed = nats_v[columns.terms["clm"].targets].sum()
+        for micro_batch in _windows(data, window, tokens, rows, next(model.parameters()).device):
+            hidden_b1h = model.read(micro_batch.reading)
+            found = losses(micro_batch, hidden_b1h)["clm"]
+            guessed = nats_v[micro_batch.terms["clm"].targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))
         progress.end()
@@ -138,7 +138,7 @@ def slide(
 
 def _windows(
     data: RunningData, window: int, tokens: int, rows: int, device: torch.device
-) -> Iterator[Columns]:
+) -> Iterator[MicroBatch]:
     text = np.concatenate([ids[: window + tokens] for ids in data.heldout_texts])
     if len(text) <= window:
         return
@@ -146,8 +146,8 @@ def _windows(
     for part_bw in torch.split(whole.to(device), rows):
         ids_bw, next_b1 = part_bw[:, :-1], part_bw[:, -1:]
         asked_b1 = torch.full_like(next_b1, window - 1)
-        yield Columns(
+        yield MicroBatch(
             reading=EncoderInputs(ids_bw, output_positions=asked_b1),
             originals=ids_bw,
-            terms={"clm": NextTokens(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
+            terms={"clm": NextTokenTargets(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
         )

@@ -25,7 +25,7 @@ from bertc.ir.learning.task import Squad
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
 from bertc.nn.exact import exact
-from bertc.objectives import Columns, TermLoss
+from bertc.objectives import MicroBatch, TermLoss
 from bertc.objectives.answers import (
     ENDS,
     SpanScores,
@@ -34,7 +34,7 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
-from bertc.step.task_feed import to_columns
+from bertc.step.task_feed import to_micro_batch
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
 
@@ -116,7 +116,7 @@ def _read_off(own: TaskSet, examples: Sequence[Example], rows: TaskRows, said: S
 
 
 def _said(
-    told: Callable[[Columns], tuple[Tensor | SpanScores, TermLoss]],
+    told: Callable[[MicroBatch], tuple[Tensor | SpanScores, TermLoss]],
     own: TaskSet,
     rows: TaskRows,
     pad: int,
@@ -125,8 +125,7 @@ def _said(
     at_once: int,
     progress: Progress,
 ) -> Said:
-    """Scores of all rows, batch by batch; adds losses, correct answers and counts to ``totals``
-    (3,).
+    """Scores of all rows, batch by batch; adds losses, hits and counts to ``totals`` (3,).
 
     The device is synchronised once for as many batches as ``BYTES_AT_ONCE`` hold.
     """
@@ -135,7 +134,7 @@ def _said(
     for batch in in_order_of_length(own, rows, tokens, at_once, pad):
         if stop:
             stop.check()
-        scores, term = told(to_columns(batch, device))
+        scores, term = told(to_micro_batch(batch, device))
         totals += exact(torch.stack([term.sum, term.correct, term.count]))
         copied = tuple(one.to("cpu", non_blocking=True) for one in _score_tensors(scores))
         waiting.append((batch, copied))
@@ -157,11 +156,11 @@ def _on_host(copied: list[tuple[TaskBatch, Tensors]], device: torch.device) -> S
 
 
 def outputs(
-    model: Model, stage: Stage, task: AnyTask, columns: Columns
+    model: Model, stage: Stage, task: AnyTask, micro_batch: MicroBatch
 ) -> tuple[Tensor | SpanScores, TermLoss]:
     """Scores of a task's head for a batch, and its loss."""
-    tensors, head, own = TaskTensors(task), model.heads[task.title], columns.terms[task.title]
-    states = tensors.features(model.read(columns.reading), model.encoder)
+    tensors, head, own = TaskTensors(task), model.heads[task.title], micro_batch.terms[task.title]
+    states = tensors.features(model.read(micro_batch.reading), model.encoder)
     loss = tensors.loss(answer_losses(task.answer, own, states, head), own)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss

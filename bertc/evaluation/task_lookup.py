@@ -61,7 +61,7 @@ def names_files(told: str) -> bool:
 
 
 @contextmanager
-def columns_told(task: AnyTask, judged: bool = False) -> Iterator[None]:
+def columns_told(task: AnyTask, with_labels: bool = False) -> Iterator[None]:
     """Inside this block, extend the error for a missing column by how to name all columns.
 
     Raises:
@@ -70,15 +70,15 @@ def columns_told(task: AnyTask, judged: bool = False) -> Iterator[None]:
     try:
         yield
     except MissingColumnError as error:
-        told = f'--task "{own_form(task, judged)}" names the columns to read'
+        told = f'--task "{own_form(task, with_labels)}" names the columns to read'
         raise DataError(error.message, help=f"{error.help}; {told}") from None
 
 
-def own_form(task: AnyTask, judged: bool) -> str:
+def own_form(task: AnyTask, with_labels: bool) -> str:
     """The task in the form for a user's own files, with a placeholder for every column."""
     kind, answer = OWN_KINDS[task.answer.kind]
     title = () if task.title == kind else (f"name={task.title}",)
-    columns = [*task.reads, *([answer] if judged else [])]
+    columns = [*task.reads, *([answer] if with_labels else [])]
     return f"{kind}({', '.join([*title, *(f'{column}=COLUMN' for column in columns)])})"
 
 
@@ -98,7 +98,7 @@ def _with_files(
 ) -> tuple[Stage, AnyTask]:
     title = _meant(found, asked)
     if title not in found:
-        forms = [own_form(learned, judged=False) for _, learned in found.values()]
+        forms = [own_form(learned, with_labels=False) for _, learned in found.values()]
         named = next((name for name in TITLES if name in type(asked).model_fields), "")
         names = [f"{named}={title}" for title in found] if named else forms
         raise UsageError(f"no task {asked.title} here", help=" or ".join(names))
@@ -113,7 +113,7 @@ def _with_files(
     if asked.reads != learned.reads and not imported(learned):
         raise UsageError(
             f"the task {title} learned from {_listed(learned)}, but {told} reads {_listed(asked)}",
-            help=f'--task "{own_form(learned, judged=False)}"',
+            help=f'--task "{own_form(learned, with_labels=False)}"',
         )
     terms = tuple(
         term.model_copy(update={"objective": asked}) if term.name == title else term

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
-from bertc.data.examples.task_sets import judged_on, unread
+from bertc.data.examples.task_sets import scored_sample, unread
 from bertc.data.layouts import scored_examples, scored_parts, source_name
 from bertc.diagnostics import MissingInputError
 from bertc.evaluation.device import placed
@@ -66,9 +66,7 @@ def evaluate_tasks(
 
 
 def _one_for_all(given: Sequence[AnswerValue]) -> str | None:
-    """The label, tag or span that all examples were given; None if they differ or there is one
-    example.
-    """
+    """The label, tag or span that all of several examples were given; None if they differ."""
     said = {one for each in given for one in (each if isinstance(each, tuple) else (each,))}
     only = said.pop() if len(said) == 1 and len(given) > 1 else None
     return only if isinstance(only, str) else None
@@ -100,9 +98,9 @@ def evaluate_files(
     if not sources:
         raise nothing_to_judge_by(task)
     for name, source in sources.items():
-        with columns_told(task, judged=True):
+        with columns_told(task, with_labels=True):
             every = scored_examples(task, source)
-        found = judged_on(task, name, every, most)
+        found = scored_sample(task, name, every, most)
         read = encode(task, found, vocabulary, seq, segments)
         rows[name] = found, read
         notes.append(_read_from(task, name, source_name(source.source), len(found), len(every)))

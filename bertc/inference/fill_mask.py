@@ -54,7 +54,7 @@ def filled(
         raise TypeError(f'text is a {type(text).__name__}: a str expected, fill("a [MASK]")')
     learned = _learned(model)
     told = next((each for each in learned if each.fills), None)
-    judge = next((each for each in learned if each.judges_guesses), None)
+    judge = next((each for each in learned if each.needs_replacements), None)
     reader = _Reader(model, vocabulary, _tongue(model, language))
     if told and told.fills == "end":
         ids, places = _beginning(vocabulary, text), [0]
@@ -105,7 +105,7 @@ def _learned(model: Model) -> list[Objective]:
 
 
 def _answers(objective: Objective | type[Pretraining]) -> bool:
-    return bool(objective.fills) or objective.judges_guesses
+    return bool(objective.fills) or objective.needs_replacements
 
 
 _TEACHING = [each for each in get_args(Pretraining) if _answers(each)]

@@ -14,9 +14,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A token of the text as it was read, and its probability of being replaced (a
-    discriminator's).
-    """
+    """A token of the text as read, and a discriminator's probability that it was replaced."""
 
     token: str
     replaced: float

@@ -48,10 +48,10 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
             parts += _examples(data, examples)
             continue
         batch = data.train(0, slice(0, examples))
-        columns = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
+        micro_batch = corrupt(stage, to_inputs(batch, device), vocab, mask_key(resolved.run.seed))
         parts.append(f"stage {stage.name}: {stage.format.kind}, rows of {stage.seq} tokens")
         parts += [
-            row_text(title, stage, corpus.vocabulary, columns, batch, row, color)
+            row_text(title, stage, corpus.vocabulary, micro_batch, batch, row, color)
             for row, title in enumerate(_titles(resolved, batch))
         ]
     return "\n\n".join(parts)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from bertc.data import RawBatch, Vocabulary
 from bertc.ir.program.resolved import Stage
-from bertc.objectives import Columns, RowView, tensors_of
+from bertc.objectives import MicroBatch, RowView, tensors_of
 
 WIDTH = 100
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -16,21 +16,22 @@ def row_text(
     title: str,
     stage: Stage,
     vocabulary: Vocabulary,
-    columns: Columns,
+    micro_batch: MicroBatch,
     batch: RawBatch,
     row: int,
     color: bool,
 ) -> str:
     """A row as text: a paragraph per segment of each example, then the targets of each term."""
-    first = columns.masked or columns.reading  # networks after a sampled one read its guesses
+    # Networks after a sampled one read its guesses, so the first inputs are shown.
+    first = micro_batch.masked or micro_batch.reading
     view = RowView(
-        columns, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
-        columns.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),
+        micro_batch, row, int(batch.lengths[row]), first.token_ids[row].tolist(),
+        micro_batch.originals[row].tolist(), vocabulary.mask, partial(_token, vocabulary),
     )  # fmt: skip
-    terms = [(tensors_of(t.objective), columns.terms[t.name]) for t in stage.objective]
+    terms = [(tensors_of(t.objective), micro_batch.terms[t.name]) for t in stage.objective]
     beside: dict[int, str] = {}
     for tensors, own in terms:
-        for at, turn in tensors.turns(own, columns, row).items():
+        for at, turn in tensors.turns(own, micro_batch, row).items():
             beside[at] = f"«{turn}→{view.token(view.seen[at])}»"
         for at in tensors.marks(own, row):
             beside[at] = f"«{view.token(view.seen[at])}→{view.token(view.original[at])}»"
@@ -49,7 +50,7 @@ def row_text(
 def _paragraphs(
     view: RowView, segments: list[int], places: range, beside: dict[int, str]
 ) -> list[str]:
-    """An example of a row, what is asked of its tokens beside them."""
+    """The segments of one example, with the targets of its tokens."""
     paragraphs: dict[int, list[str]] = {}
     for at in places:
         word = beside.get(at) or view.token(view.seen[at])

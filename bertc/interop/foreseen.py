@@ -16,8 +16,7 @@ from bertc.ir.vocabulary import ByteBpe, Bytes, TokenizerFile, Unigram, WordPiec
 
 
 def remark_own_layout(program: Complete, resolved: Resolved, diagnostics: Diagnostics) -> None:
-    """Remark that no layout supports the trained model, naming the setting and a value that would
-    fit.
+    """Remark that no layout fits the trained model, naming the setting and a value that fits.
 
     Settings of a shipped spec are exempt: its system has no layout.
     """

@@ -249,7 +249,7 @@ def _notes_on_tasks(
     held = [tuned.note] if tuned else []
     left = [f"{tuned.held.name} does not use {name}: dropped" for name in sorted(unread) if tuned]
     kept = [
-        f"the task of the head {task.title} is unknown: {task.kind} stands in for its task"
+        f"the task of the head {task.title} is unknown: it is imported as {task.kind}"
         for task in others
     ]
     return [*held, *left, *kept]

@@ -45,7 +45,7 @@ def _key(known: Mapping[str, str], numbers: Mapping[int, int], name: str) -> str
 
 
 def prefixed(family: Family[Any], chosen: HfClass, name: str, key: str) -> str:
-    """The key of a weight in a folder of this class: prefixed, unless it has the encoder alone."""
+    """The key of a weight in a folder of this class; beside heads the encoder is prefixed."""
     own = not name.startswith("encoder.") or name.rpartition(".")[0] in chosen.named
     return key if own or chosen.bare else f"{family.prefix}.{key}"
 

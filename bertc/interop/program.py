@@ -31,8 +31,7 @@ def to_program(
     tokenizer: Path,
     tasks: tuple[AnyTask, ...] = (),
 ) -> Program:
-    """The program of a configuration, every setting written; without heads its objective is
-    ``mlm``.
+    """The program of a configuration, every setting written; ``mlm`` is learned without heads.
 
     With both ``tasks`` and pretraining heads there is a stage for each.
 
@@ -80,9 +79,7 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def _tuning(family: Family[Any], tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
-    """Settings of a task stage; a number of steps, since there are no examples to count epochs
-    by.
-    """
+    """Settings of a task stage, with a number of steps, since examples are not there to count."""
     return {
         "objective": tuple(Term(objective=task) for task in tasks),
         "steps": STEPS,

@@ -35,9 +35,7 @@ def target_of(
 
 
 def _holding(program: Resolved, parts: frozenset[str]) -> Resolved:
-    """The program without the terms whose heads are absent, since they need no place in a
-    layout.
-    """
+    """The program without the terms whose heads are absent."""
     stages = (
         stage.model_copy(
             update={

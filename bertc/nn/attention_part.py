@@ -65,9 +65,7 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
 def fused_linear(
     maps: Sequence[Linear], x_bsh: Float[torch.Tensor, "b s h"]
 ) -> tuple[torch.Tensor, ...]:
-    """Several projections of the same states as one product, because narrow ones underuse
-    hardware.
-    """
+    """Several projections of the same states as one product: narrow ones underuse hardware."""
     weight = torch.cat([m.weight for m in maps]).to(x_bsh.dtype)
     biases: list[torch.Tensor] = [m.bias for m in maps if m.bias is not None]
     bias = torch.cat(biases).to(x_bsh.dtype) if biases else None

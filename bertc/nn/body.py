@@ -51,6 +51,4 @@ class BodyModule(nn.Module, ABC):
 
     @abstractmethod
     def compile_regions(self, *, any_shape: bool = False) -> None:
-        """Compile its functions; with ``any_shape`` for batches of any number of rows and
-        tokens.
-        """
+        """Compile its functions; with ``any_shape`` for any number of rows and tokens."""

@@ -80,9 +80,7 @@ class TokenHead(nn.Module):
 
 
 class AdaptiveTokenHead(nn.Module):
-    """A bias per token, an entry per cluster, and the first cluster's projection if it is
-    narrower.
-    """
+    """A bias per token, an entry per cluster, and the first cluster's projection if narrower."""
 
     def __init__(self, table: Table, name: str) -> None:
         super().__init__()

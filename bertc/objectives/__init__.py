@@ -3,14 +3,14 @@
 from bertc.objectives.corruption import corrupt, mask_key, with_guesses
 from bertc.objectives.loss import Losses
 from bertc.objectives.targets import (
-    Answers,
     Boundaries,
-    Columns,
     Inputs,
-    NextTokens,
+    MicroBatch,
+    NextTokenTargets,
+    PairTargets,
     Predictions,
-    Questions,
-    Replacements,
+    ReplacedTokens,
+    TaskTargets,
     VocabTensors,
 )
 from bertc.objectives.term import RowView, TermLoss
@@ -18,18 +18,18 @@ from bertc.objectives.terms import tensors_of, with_output_positions
 from bertc.objectives.vocabulary import token_logits
 
 __all__ = [
-    "Answers",
     "Boundaries",
-    "Columns",
     "Inputs",
     "Losses",
-    "NextTokens",
+    "MicroBatch",
+    "NextTokenTargets",
+    "PairTargets",
     "Predictions",
-    "Questions",
-    "Replacements",
+    "ReplacedTokens",
     "RowView",
-    "VocabTensors",
+    "TaskTargets",
     "TermLoss",
+    "VocabTensors",
     "corrupt",
     "mask_key",
     "tensors_of",

@@ -17,7 +17,7 @@ from bertc.ir.learning.task import Task
 from bertc.nn import EncoderInputs, dropout, gather_positions
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import Answered, ConditionedSpan
-from bertc.objectives.targets import Answers, Columns
+from bertc.objectives.targets import MicroBatch, TaskTargets
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 BEGINNINGS, ENDS = 20, 20
@@ -40,14 +40,14 @@ class SpanScores(NamedTuple):
     answered: Float[torch.Tensor, "b"] | None = None
 
 
-class TaskTensors(TermTensors[Task, Answers, nn.Module]):
+class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
     """A fine-tuning task; all rows of a batch belong to it."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Answers]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
         """Unused: task targets come from examples, not from text (``step/task_feed.py``)."""
         raise AssertionError("task targets come from examples, not from text")
 
-    def positions(self, own: Answers, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of examples or words; None (all states) for spans."""
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
@@ -67,8 +67,8 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
     def score(
         self,
         states: tuple[torch.Tensor, ...],
-        own: Answers,
-        columns: Columns,
+        own: TaskTargets,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,
@@ -76,13 +76,13 @@ class TaskTensors(TermTensors[Task, Answers, nn.Module]):
         """Losses and hits (n,) of examples, words or windows."""
         return answer_losses(self.node.answer, own, self.features(states[0], network), head)
 
-    def weights(self, own: Answers) -> torch.Tensor:
+    def weights(self, own: TaskTargets) -> torch.Tensor:
         """1 for labelled examples, else 0; of choices one per example."""
         if isinstance(self.node.answer, Choice):
             return torch.ones_like(own.weights.view(-1, self.node.answer.most)[:, 0])
         return own.weights
 
-    def count(self, own: Answers) -> torch.Tensor:
+    def count(self, own: TaskTargets) -> torch.Tensor:
         """Number of labelled examples, words or windows (0-d)."""
         return answer_count(self.node.answer, own)
 
@@ -105,7 +105,9 @@ def answer_scores(
             assert_never(answer)
 
 
-def answer_losses(answer: Answer, own: Answers, states: torch.Tensor, head: nn.Module) -> Predicted:
+def answer_losses(
+    answer: Answer, own: TaskTargets, states: torch.Tensor, head: nn.Module
+) -> Predicted:
     """Losses in nats (n,) and hits (n,) of examples, words or windows."""
     if isinstance(answer, Span):
         return _span_losses(answer, own, states, head)
@@ -126,13 +128,13 @@ def answer_losses(answer: Answer, own: Answers, states: torch.Tensor, head: nn.M
     return Predicted(losses_n, found.argmax(-1) == targets)
 
 
-def answer_count(answer: Answer, own: Answers) -> torch.Tensor:
+def answer_count(answer: Answer, own: TaskTargets) -> torch.Tensor:
     """Number of predictions (0-d) to divide the summed loss by."""
     return own.weights.sum() / answer.most if isinstance(answer, Choice) else own.weights.sum()
 
 
 def span_scores(
-    answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, own: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> SpanScores:
     """Scores for inference (start unknown), of rows with one example each."""
     allowed_bs = _allowed(own)
@@ -150,7 +152,7 @@ def span_scores(
 
 
 def _span_losses(
-    answer: Span, own: Answers, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
+    answer: Span, own: TaskTargets, states_bsh: Float[torch.Tensor, "b s h"], head: nn.Module
 ) -> Predicted:
     """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = own.targets.long().unbind(2)
@@ -176,7 +178,7 @@ def _span_losses(
 
 def _answered(
     head: Answered,
-    own: Answers,
+    own: TaskTargets,
     states_bsh: Float[torch.Tensor, "b s h"],
     starts_bms: Float[torch.Tensor, "b m s"],
 ) -> Float[torch.Tensor, "b m"]:
@@ -187,7 +189,7 @@ def _answered(
     return scores_bm
 
 
-def _own(own: Answers) -> Bool[torch.Tensor, "b m s"]:
+def _own(own: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
     """Mask (b, m, s) of the tokens of each example; all True for an empty slot."""
     nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
     # An empty slot needs some score, or its loss would be NaN whatever its weight.
@@ -205,8 +207,6 @@ def _cross_entropy(
     return losses_n.view_as(targets_bm)
 
 
-def _allowed(own: Answers) -> Bool[torch.Tensor, "b s"]:
-    """Mask (b, s) of possible answer positions; the first token of each example means "no
-    answer".
-    """
+def _allowed(own: TaskTargets) -> Bool[torch.Tensor, "b s"]:
+    """Mask (b, s) of possible answers; the first token of each example means "no answer"."""
     return own.passage.scatter(1, own.positions, True)

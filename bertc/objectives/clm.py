@@ -11,26 +11,28 @@ from torch import nn
 from bertc.ir.terms.clm import Clm
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
-from bertc.objectives.targets import Columns, Inputs, NextTokens
+from bertc.objectives.targets import Inputs, MicroBatch, NextTokenTargets
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.vocabulary import token_losses
 
 
-class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
+class ClmTensors(TokenTensors[Clm, NextTokenTargets, nn.Module]):
     """Next-token prediction."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, NextTokens]:
+    def targets(
+        self, rows: TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, NextTokenTargets]:
         """The text shifted by one."""
         return reading, next_tokens(rows.inputs, reading.sequence_ids)
 
-    def positions(self, own: NextTokens, columns: Columns) -> None:
+    def positions(self, own: NextTokenTargets, batch: MicroBatch) -> None:
         """None: all positions."""
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
-        own: NextTokens,
-        columns: Columns,
+        own: NextTokenTargets,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,
@@ -38,17 +40,19 @@ class ClmTensors(TokenTensors[Clm, NextTokens, nn.Module]):
         """Scores over the vocabulary."""
         return token_losses(states[0], own.targets, head, network)
 
-    def weights(self, own: NextTokens) -> torch.Tensor:
+    def weights(self, own: NextTokenTargets) -> torch.Tensor:
         """1 (b, s) where a next token exists, else 0."""
         return own.weights
 
-    def explain(self, own: NextTokens, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, own: NextTokenTargets, view: RowView) -> list[tuple[str, str]]:
         """The number of predicted tokens."""
         predicted = int(own.weights[view.row].sum())
         return [("clm", f"{predicted} tokens predicted from those before")]
 
 
-def next_tokens(inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None) -> NextTokens:
+def next_tokens(
+    inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None
+) -> NextTokenTargets:
     """Targets (b, s): the next token of the same row and example.
 
     The last token of a row predicts the token after the row, if its text continues.
@@ -60,4 +64,4 @@ def next_tokens(inputs: Inputs, sequence_ids_bs: Int[torch.Tensor, "b s"] | None
     told_bs = lane_s < inputs.lengths[:, None] - (~goes_on_b1).long()
     if sequence_ids_bs is not None:
         told_bs = told_bs & F.pad(sequence_ids_bs.diff(dim=1) == 0, (0, 1), value=True)
-    return NextTokens(targets_bs, told_bs.float())
+    return NextTokenTargets(targets_bs, told_bs.float())

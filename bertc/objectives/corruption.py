@@ -13,7 +13,7 @@ from bertc.ir import address
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs, restarting_positions
 from bertc.objectives.mlm import mask_tokens
-from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import TextRows
 from bertc.objectives.terms import joined, with_output_positions
 
@@ -23,7 +23,7 @@ def mask_key(seed: int) -> int:
     return address.key(seed, "mask")
 
 
-def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Columns:
+def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> MicroBatch:
     """Encoder inputs and targets of a batch.
 
     A pure function of each row, its copy number, its example id and ``key`` (``mask_key(seed)``):
@@ -40,19 +40,21 @@ def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Colu
     for name, _, tensors in joined((*(term.objective for term in stage.objective), *scored)):
         if name not in terms:
             reading, terms[name] = tensors.targets(rows, reading)
-    columns = Columns(reading, inputs.token_ids, terms)
+    batch = MicroBatch(reading, inputs.token_ids, terms)
     if stage.sampled is not None:
         original = reading._replace(token_ids=inputs.token_ids)
-        columns = columns._replace(reading=original, masked=reading)
-    return with_output_positions(stage, columns)
+        batch = batch._replace(reading=original, masked=reading)
+    return with_output_positions(stage, batch)
 
 
-def with_guesses(stage: Stage, columns: Columns, guesses_bk: Int[torch.Tensor, "b k"]) -> Columns:
+def with_guesses(
+    stage: Stage, batch: MicroBatch, guesses_bk: Int[torch.Tensor, "b k"]
+) -> MicroBatch:
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
-    reading = columns.reading
+    reading = batch.reading
     for name, _, tensors in joined(term.objective for term in stage.objective):
-        reading = tensors.take_guesses(columns.terms[name], columns, reading, guesses_bk)
-    return columns._replace(reading=reading)
+        reading = tensors.take_guesses(batch.terms[name], batch, reading, guesses_bk)
+    return batch._replace(reading=reading)
 
 
 def _reading(rows: TextRows, token_ids_bs: Int[torch.Tensor, "b s"]) -> EncoderInputs:

@@ -16,7 +16,7 @@ from bertc.nn.exact import WITHOUT_FP64
 
 CPU_CHUNK = 2**19  # logits at once in fp32: 2 MB, about the size of a core's second cache
 GPU_CHUNK = 2**24  # 64 MiB: what a GPU's second cache holds about, and two are there at once
-BLOCK = 128  # token ids that a draw tells apart at last
+BLOCK = 128  # token ids among which the last part of a draw chooses
 CPU_MULTIPLE = 1
 GPU_MULTIPLE = 128  # rows of logits begin on 128 bytes or more, as the fastest products need them
 
@@ -29,8 +29,7 @@ def vocabulary_loss(
     chances_n: Float[torch.Tensor, "n"] | None = None,
     tokens: int = 0,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
-    """-log softmax(x table^T + bias)[target] in nats, fp32 (n,), and True where the target is top
-    (n,).
+    """-log softmax(x table^T + bias)[target] in nats, fp32 (n,), and hits (n,): target on top.
 
     ``chances``, uniform in [0, 1), adds a token id sampled from each softmax (n,), without
     gradient.
@@ -156,9 +155,7 @@ def _by_chunks(
     tokens: int,
     differentiated: bool,
 ) -> tuple[Float[torch.Tensor, "n"], Bool[torch.Tensor, "n"], Int[torch.Tensor, "n"] | None]:
-    """Losses, hits and samples; if ``differentiated`` the logits are overwritten by their
-    gradient.
-    """
+    """Losses, hits and samples; if ``differentiated`` the logits become their own gradient."""
     losses_n = torch.empty(len(logits_nv), device=logits_nv.device)
     hits_n = torch.empty_like(targets_n, dtype=torch.bool)
     drawn_n = None if chances_n is None else torch.empty_like(targets_n)

@@ -9,7 +9,7 @@ from torch import nn
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
-from bertc.objectives.targets import Columns
+from bertc.objectives.targets import MicroBatch
 from bertc.objectives.term import Predicted, TermLoss
 from bertc.objectives.terms import joined, states_of
 
@@ -27,31 +27,31 @@ class Losses:
         others = (term.objective for term in stage.objective if term not in network.terms)
         self._others = joined(others) if network.role == "sampled" else ()
 
-    def __call__(self, columns: Columns, hidden: torch.Tensor) -> dict[str, TermLoss]:
+    def __call__(self, batch: MicroBatch, hidden: torch.Tensor) -> dict[str, TermLoss]:
         """The loss of every term by name, before weighting.
 
         ``hidden`` (b, s or k, h) are the network's states, at all positions or at the output
         positions. A sampled network also returns its guesses, even without training.
         """
-        states = states_of(self._scored, columns, columns.read_by(self._node), hidden)
-        chances = self._chances(columns)
+        states = states_of(self._scored, batch, batch.read_by(self._node), hidden)
+        chances = self._chances(batch)
         predicted: dict[str, Predicted] = {}
         for name, head, tensors in self._scored:
-            if name in columns.terms:
+            if name in batch.terms:
                 predicted[head] = tensors.score(
-                    states[head], columns.terms[name], columns, self._heads[head], self._network,
+                    states[head], batch.terms[name], batch, self._heads[head], self._network,
                     chances,
                 )  # fmt: skip
         return {
-            name: tensors.loss(predicted[head], columns.terms[name])
-            if name in columns.terms
+            name: tensors.loss(predicted[head], batch.terms[name])
+            if name in batch.terms
             else nothing(self._heads[head], hidden)
             for name, head, tensors in self._learned
         }
 
-    def _chances(self, columns: Columns) -> torch.Tensor | None:
+    def _chances(self, batch: MicroBatch) -> torch.Tensor | None:
         for name, _, tensors in self._others:
-            found: torch.Tensor | None = tensors.chances(columns.terms[name])
+            found: torch.Tensor | None = tensors.chances(batch.terms[name])
             if found is not None:
                 return found
         return None

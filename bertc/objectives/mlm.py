@@ -26,7 +26,7 @@ from bertc.objectives.sampling.draws import (
 )
 from bertc.objectives.selection import counts, drawn_again, lowest, marked, runs
 from bertc.objectives.spans import span_draws, span_keys
-from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.term import marked as marked_positions
 from bertc.objectives.vocabulary import token_losses
@@ -42,7 +42,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         translated_b = rows.translated.float() if rows.stage.translates else None
         return reading, rows.hidden._replace(translated=translated_b)
 
-    def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) of the masked tokens."""
         return (own.positions,)
 
@@ -50,7 +50,7 @@ class MaskedTensors(TokenTensors[Masked, Predictions, nn.Module]):
         self,
         states: tuple[torch.Tensor, ...],
         own: Predictions,
-        columns: Columns,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,

@@ -10,29 +10,29 @@ from bertc.ir.terms.pairs import PairTerm
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.weights import Linear
-from bertc.objectives.targets import Columns, Questions
+from bertc.objectives.targets import MicroBatch, PairTargets
 from bertc.objectives.term import Predicted, TermTensors, TextRows
 
 
-class PairTensors(TermTensors[PairTerm, Questions, Linear]):
+class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
     """Binary classification of the pooled first token of each example."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Questions]:
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, PairTargets]:
         """The pair label of each example."""
         inputs = rows.inputs
         used_bm = inputs.starts < inputs.token_ids.shape[1]
         positions_bm = torch.where(used_bm, inputs.starts, 0)
-        return reading, Questions(positions_bm, inputs.pair_labels, used_bm.float())
+        return reading, PairTargets(positions_bm, inputs.pair_labels, used_bm.float())
 
-    def positions(self, own: Questions, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: PairTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Position (b, m) of the first token of each example."""
         return (own.positions,)
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
-        own: Questions,
-        columns: Columns,
+        own: PairTargets,
+        batch: MicroBatch,
         head: Linear,
         network: BodyModule,
         chances: torch.Tensor | None,
@@ -44,11 +44,11 @@ class PairTensors(TermTensors[PairTerm, Questions, Linear]):
         losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")
         return Predicted(losses_n, logits_n2.argmax(1) == labels_n, labels=labels_n)
 
-    def weights(self, own: Questions) -> torch.Tensor:
+    def weights(self, own: PairTargets) -> torch.Tensor:
         """1 (b, m) where there is an example, else 0."""
         return own.weights
 
-    def explain_example(self, own: Questions, row: int, nth: int) -> list[tuple[str, str]]:
+    def explain_example(self, own: PairTargets, row: int, nth: int) -> list[tuple[str, str]]:
         """The correct answer."""
         label = int(own.labels[row, nth])
         return [(self.node.kind, f"{label}, {self.node.answers[label]}")]

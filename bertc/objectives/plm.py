@@ -26,7 +26,7 @@ from bertc.objectives.sampling.draws import (
     unit,
 )
 from bertc.objectives.selection import lowest
-from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors, marked
 from bertc.objectives.vocabulary import token_losses
 from bertc.objectives.words import find_words, read_text
@@ -42,17 +42,17 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         )
         return reading._replace(permutation=order), own
 
-    def positions(self, own: Predictions, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: Predictions, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) of the query-stream states, which follow the row's own."""
-        b, seq = columns.originals.shape
-        lane_k = torch.arange(own.positions.shape[1], device=columns.originals.device)
+        b, seq = batch.originals.shape
+        lane_k = torch.arange(own.positions.shape[1], device=batch.originals.device)
         return ((seq + lane_k).expand(b, -1),)
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
         own: Predictions,
-        columns: Columns,
+        batch: MicroBatch,
         head: nn.Module,
         network: BodyModule,
         chances: torch.Tensor | None,
@@ -64,9 +64,9 @@ class PlmTensors(TokenTensors[Plm, Predictions, nn.Module]):
         """1 (b, k) for used slots, else 0."""
         return own.weights
 
-    def turns(self, own: Predictions, columns: Columns, row: int) -> dict[int, int]:
+    def turns(self, own: Predictions, batch: MicroBatch, row: int) -> dict[int, int]:
         """Position to rank in the order, from 1."""
-        order = columns.reading.permutation
+        order = batch.reading.permutation
         assert order is not None, "plm inputs have a permutation mask"
         places = order.rank[row].tolist()
         told = marked(own.positions, own.weights, row)

@@ -23,14 +23,23 @@ from bertc.nn.body import BodyModule
 from bertc.nn.heads import Detector
 from bertc.objectives.mlm import random_tokens
 from bertc.objectives.sampling.draws import bits, unit64
-from bertc.objectives.targets import Columns, Inputs, Predictions, Replacements, VocabTensors, put
+from bertc.objectives.targets import (
+    Inputs,
+    MicroBatch,
+    Predictions,
+    ReplacedTokens,
+    VocabTensors,
+    scatter_tokens,
+)
 from bertc.objectives.term import Predicted, RowView, TermTensors, TextRows, marked
 
 
-class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
+class RtdTensors(TermTensors[Rtd, ReplacedTokens, Detector]):
     """Binary classification of every token: original or replaced."""
 
-    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Replacements]:
+    def targets(
+        self, rows: TextRows, reading: EncoderInputs
+    ) -> tuple[EncoderInputs, ReplacedTokens]:
         """Positions to replace; replacements too, unless a network samples them."""
         assert rows.hidden is not None, "rtd replaces masked positions"
         own = choose_replaced(self.node, rows.inputs, rows.hidden, rows.real, rows.key)
@@ -38,71 +47,71 @@ class RtdTensors(TermTensors[Rtd, Replacements, Detector]):
             return reading, own
         source = rows.stage.replacements
         others_bk = draw_replacements(source, rows.vocab, rows.inputs, own, rows.key)
-        return reading._replace(token_ids=put(rows.inputs.token_ids, own, others_bk)), own
+        return reading._replace(
+            token_ids=scatter_tokens(rows.inputs.token_ids, own, others_bk)
+        ), own
 
-    def positions(self, own: Replacements, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: ReplacedTokens, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, k) of the chosen tokens; None if all tokens are classified."""
         return None if self.node.over == "all" else (own.positions,)
 
     def score(
         self,
         states: tuple[torch.Tensor, ...],
-        own: Replacements,
-        columns: Columns,
+        own: ReplacedTokens,
+        batch: MicroBatch,
         head: Detector,
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
         """One score per token."""
         logits_bs = head(states[0]).float()
-        replaced_bs = self._replaced(own, columns)
+        replaced_bs = self._replaced(own, batch)
         labels_bs = replaced_bs.float()
         losses_bs = F.binary_cross_entropy_with_logits(logits_bs, labels_bs, reduction="none")
         return Predicted(losses_bs, (logits_bs > 0) == replaced_bs, labels=labels_bs)
 
-    def weights(self, own: Replacements) -> torch.Tensor:
+    def weights(self, own: ReplacedTokens) -> torch.Tensor:
         """1 where a token is classified, else 0; (b, s) or (b, k)."""
-        return own.judged
+        return own.classified
 
-    def chances(self, own: Replacements) -> torch.Tensor:
+    def chances(self, own: ReplacedTokens) -> torch.Tensor:
         """A random number (b, k) per replaced token."""
         return own.chances
 
     def take_guesses(
         self,
-        own: Replacements,
-        columns: Columns,
+        own: ReplacedTokens,
+        batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
-        """Inputs with the guesses at the chosen positions; the first token of a row is never
-        replaced.
-        """
-        return reading._replace(token_ids=put(columns.originals, own, guesses_bk))
+        """Inputs with the guesses at the chosen positions; the first token of a row stays."""
+        return reading._replace(token_ids=scatter_tokens(batch.originals, own, guesses_bk))
 
-    def marks(self, own: Replacements, row: int) -> set[int]:
+    def marks(self, own: ReplacedTokens, row: int) -> set[int]:
         """Positions of the replaced tokens."""
         return marked(own.positions, own.weights, row)
 
-    def explain(self, own: Replacements, view: RowView) -> list[tuple[str, str]]:
+    def explain(self, own: ReplacedTokens, view: RowView) -> list[tuple[str, str]]:
         """Numbers of tokens classified and replaced."""
-        replaced, judged = self.marks(own, view.row), int(own.judged[view.row].sum())
+        replaced, classified = self.marks(own, view.row), int(own.classified[view.row].sum())
         other = sum(view.seen[at] != view.original[at] for at in replaced)
-        guessed = view.columns.masked is not None
+        guessed = view.batch.masked is not None
         what = f"{len(replaced)} by a generator's guesses" if guessed else f"{other} by another"
-        return [("rtd", f"{judged} tokens classified, replaced: {what}")]
+        return [("rtd", f"{classified} tokens classified, replaced: {what}")]
 
-    def _replaced(self, own: Replacements, columns: Columns) -> torch.Tensor:
+    def _replaced(self, own: ReplacedTokens, batch: MicroBatch) -> torch.Tensor:
         """True where the input token differs from the original, (b, s) or (b, k)."""
-        other_bs = columns.reading.token_ids != columns.originals
+        other_bs = batch.reading.token_ids != batch.originals
         return other_bs if self.node.over == "all" else other_bs.gather(1, own.positions)
 
 
 def choose_replaced(
     objective: Rtd, inputs: Inputs, masks: Predictions, real_bs: Bool[torch.Tensor, "b s"], key: int
-) -> Replacements:
+) -> ReplacedTokens:
     """Replace the masked positions; random numbers are keyed by position, so duplicates agree."""
-    return Replacements(
+    return ReplacedTokens(
         masks.positions,
         masks.weights,
         unit64(_bits(inputs, masks.positions, key)),
@@ -111,7 +120,7 @@ def choose_replaced(
 
 
 def draw_replacements(
-    source: Generator, vocab: VocabTensors, inputs: Inputs, where: Replacements, key: int
+    source: Generator, vocab: VocabTensors, inputs: Inputs, where: ReplacedTokens, key: int
 ) -> Int[torch.Tensor, "b k"]:
     """Replacement ids (b, k) from a source that is no network."""
     match source:

@@ -12,7 +12,7 @@ from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import Boundary
 from bertc.objectives.selection import runs
-from bertc.objectives.targets import Boundaries, Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Boundaries, Inputs, MicroBatch, Predictions, VocabTensors
 from bertc.objectives.term import Predicted, RowView, TextRows, TokenTensors
 from bertc.objectives.vocabulary import feature_losses
 from bertc.objectives.words import read_text
@@ -31,7 +31,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         asked_b = torch.where(rows.translated, float(spans[True]), float(spans.get(False, False)))
         return reading, own._replace(weights=own.weights * asked_b[:, None])
 
-    def positions(self, own: Boundaries, columns: Columns) -> tuple[torch.Tensor, ...]:
+    def positions(self, own: Boundaries, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
         """Positions (b, k) before and after the span."""
         return own.left, own.right
 
@@ -39,7 +39,7 @@ class SboTensors(TokenTensors[Sbo, Boundaries, Boundary]):
         self,
         states: tuple[torch.Tensor, ...],
         own: Boundaries,
-        columns: Columns,
+        batch: MicroBatch,
         head: Boundary,
         network: BodyModule,
         chances: torch.Tensor | None,

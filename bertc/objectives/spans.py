@@ -15,9 +15,7 @@ from bertc.objectives.words import Text, Words, next_stop
 
 
 def geometric(span: SpanUnit) -> tuple[float, ...]:
-    """P(length <= i) for i = 1..max: p(1-p)^(i-1), truncated at max and normalised (SpanBERT
-    3.1).
-    """
+    """P(length <= i) for i = 1..max: p(1-p)^(i-1), cut at max and normalised (SpanBERT 3.1)."""
     whole = 1 - (1 - span.p) ** span.max
     return tuple((1 - (1 - span.p) ** i) / whole for i in range(1, span.max + 1))
 
@@ -39,8 +37,7 @@ def span_keys(
     anchor_bits_bd: Int[torch.Tensor, "b d"],
     length_bits_bd: Int[torch.Tensor, "b d"],
 ) -> Int[torch.Tensor, "b s"]:
-    """Keys (b, s) that sort tokens in the order spans mask them, ``LAST`` if none does
-    (masking.py).
+    """Keys (b, s) that sort tokens as spans mask them, ``LAST`` if none does (masking.py).
 
     An anchor is any token, skipped if masked already; its span starts at the first token of its
     word and has a sampled number of whole words, fewer before a special token. Taking the lowest

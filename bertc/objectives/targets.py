@@ -21,7 +21,7 @@ class Inputs(NamedTuple):
     segment_ids: Int[torch.Tensor, "b s"]
     lengths: Int[torch.Tensor, "b"]  # number of real tokens, special ones included
     example_ids: Int[torch.Tensor, "b"]  # keys the row's random numbers
-    copies: Int[torch.Tensor, "b"]  # the epoch-dependent copy of the row's masking
+    copies: Int[torch.Tensor, "b"]  # the number of the row's masking: epoch or stored copy
     starts: Int[torch.Tensor, "b m"]  # start of each example; s in unused slots
     pair_labels: Int[torch.Tensor, "b m"]  # 0: in order, 1: not, 2: in another language
     languages: Int[torch.Tensor, "b 2"]  # of the first and second text
@@ -56,7 +56,7 @@ class Predictions(NamedTuple):
     translated: Float[torch.Tensor, "b"] | None = None  # 1 for translations; None: all 0
 
 
-class NextTokens(NamedTuple):
+class NextTokenTargets(NamedTuple):
     """The next token at every position; weight 0 where there is none."""
 
     targets: Int[torch.Tensor, "b s"]
@@ -73,7 +73,7 @@ class Boundaries(NamedTuple):
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
 
 
-class Questions(NamedTuple):
+class PairTargets(NamedTuple):
     """The pair label of each example of a row; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b m"]  # the first token
@@ -81,16 +81,16 @@ class Questions(NamedTuple):
     weights: Float[torch.Tensor, "b m"]  # 1 or 0
 
 
-class Replacements(NamedTuple):
+class ReplacedTokens(NamedTuple):
     """Positions to replace; unused slots hold position 0 and weight 0."""
 
     positions: Int[torch.Tensor, "b k"]  # in text order
     weights: Float[torch.Tensor, "b k"]  # 1 or 0
     chances: Float[torch.Tensor, "b k"]  # uniform in [0, 1), decides the guess
-    judged: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
+    classified: Float[torch.Tensor, "b s_or_k"]  # 1 where classified: all tokens, or ``positions``
 
 
-class Answers(NamedTuple):
+class TaskTargets(NamedTuple):
     """Labels of the examples of one task; weight 0 in unused slots."""
 
     positions: Int[torch.Tensor, "b k"]  # of the states read; of spans the first token of each
@@ -100,7 +100,7 @@ class Answers(NamedTuple):
     examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
 
 
-class Columns(NamedTuple):
+class MicroBatch(NamedTuple):
     """Inputs of the networks, and targets of the terms, for one batch.
 
     ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
@@ -119,15 +119,17 @@ class Columns(NamedTuple):
         assert found is not None, "a sampled network has inputs of its own"
         return found
 
-    def with_reading(self, network: Network, reading: EncoderInputs) -> "Columns":
+    def with_reading(self, network: Network, reading: EncoderInputs) -> "MicroBatch":
         """The same with other inputs for a network."""
         if network.role == "sampled":
             return self._replace(masked=reading)
         return self._replace(reading=reading)
 
 
-def put(
-    token_ids_bs: Int[torch.Tensor, "b s"], where: Replacements, others_bk: Int[torch.Tensor, "b k"]
+def scatter_tokens(
+    token_ids_bs: Int[torch.Tensor, "b s"],
+    where: ReplacedTokens,
+    others_bk: Int[torch.Tensor, "b k"],
 ) -> Int[torch.Tensor, "b s"]:
     """Scatter ids (b, k) into token ids (b, s): never into position 0, and once per position."""
     b, s = token_ids_bs.shape

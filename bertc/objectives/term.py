@@ -24,7 +24,7 @@ from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
 from bertc.nn.body import BodyModule
 from bertc.nn.exact import exact
-from bertc.objectives.targets import Columns, Inputs, Predictions, VocabTensors
+from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 
 NodeT = TypeVar("NodeT", bound=TermNode)
 OwnT = TypeVar("OwnT", bound=tuple[Any, ...])
@@ -77,7 +77,7 @@ class RowView:
     ``length`` excludes padding, ``mask`` is the id of [MASK], ``token`` spells an id.
     """
 
-    columns: Columns
+    batch: MicroBatch
     row: int
     length: int
     seen: list[int]
@@ -100,7 +100,7 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Inputs as changed for this term, and its targets."""
 
     @abstractmethod
-    def positions(self, own: OwnT, columns: Columns) -> tuple[torch.Tensor, ...] | None:
+    def positions(self, own: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, ...) of the states that the term reads; None: all of the network's."""
 
     @abstractmethod
@@ -108,13 +108,12 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         self,
         states: tuple[torch.Tensor, ...],
         own: OwnT,
-        columns: Columns,
+        batch: MicroBatch,
         head: HeadT,
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """Predictions from the states at the term's positions; guesses too if ``chances`` are
-        given.
+        """Predictions from the states at the term's positions; guesses if ``chances`` are given.
 
         It is called once for all terms that share a head.
         """
@@ -141,15 +140,13 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return self.weights(own).sum()
 
     def chances(self, own: OwnT) -> torch.Tensor | None:
-        """Uniform numbers (b, k) in [0, 1) for sampling guesses from the network before; None: no
-        guesses.
-        """
+        """Uniform numbers (b, k) for sampling guesses from the network before; None: no guesses."""
         return None
 
     def take_guesses(
         self,
         own: OwnT,
-        columns: Columns,
+        batch: MicroBatch,
         reading: EncoderInputs,
         guesses_bk: Int[torch.Tensor, "b k"],
     ) -> EncoderInputs:
@@ -157,16 +154,14 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         return reading
 
     def baseline(self, own: OwnT, nats_v: Float[torch.Tensor, "v"]) -> torch.Tensor | None:
-        """Summed cost (0-d) of the targets under token costs ``nats_v``; None if targets are no
-        tokens.
-        """
+        """Summed cost (0-d) of the targets under token costs (v,); None without token targets."""
         return None
 
     def marks(self, own: OwnT, row: int) -> set[int]:
         """Positions of a row that previews show with input and original token."""
         return set()
 
-    def turns(self, own: OwnT, columns: Columns, row: int) -> dict[int, int]:
+    def turns(self, own: OwnT, batch: MicroBatch, row: int) -> dict[int, int]:
         """Positions of a row to their rank, for targets predicted in an order."""
         return {}
 

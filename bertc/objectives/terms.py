@@ -26,7 +26,7 @@ from bertc.objectives.pairs import PairTensors
 from bertc.objectives.plm import PlmTensors
 from bertc.objectives.rtd import RtdTensors
 from bertc.objectives.sbo import SboTensors
-from bertc.objectives.targets import Columns
+from bertc.objectives.targets import MicroBatch
 from bertc.objectives.term import TermTensors
 
 AnyTensors = TermTensors[Any, Any, Any]
@@ -66,23 +66,23 @@ def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
     return tuple(Joined(one.title, one.head_name, tensors_of(one)) for one in objectives)
 
 
-def with_output_positions(stage: Stage, columns: Columns) -> Columns:
+def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
     """Add the output positions of every network that needs only some states."""
     for network in stage.networks():
         if network.num_outputs is None:
             continue
-        each = _positions(joined(network.scored), columns).values()
+        each = _positions(joined(network.scored), batch).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        reading = columns.read_by(network)._replace(output_positions=asked_bk)
-        columns = columns.with_reading(network, reading)
-    return columns
+        reading = batch.read_by(network)._replace(output_positions=asked_bk)
+        batch = batch.with_reading(network, reading)
+    return batch
 
 
 def states_of(
-    scored: tuple[Joined, ...], columns: Columns, reading: EncoderInputs, hidden: torch.Tensor
+    scored: tuple[Joined, ...], batch: MicroBatch, reading: EncoderInputs, hidden: torch.Tensor
 ) -> dict[str, tuple[torch.Tensor, ...]]:
     """Split a network's states (b, ..., h) by head: head name to the states it reads."""
-    each = _positions(scored, columns)
+    each = _positions(scored, batch)
     if reading.output_positions is None:
         return {
             name: (hidden,)
@@ -101,11 +101,11 @@ def states_of(
 
 
 def _positions(
-    scored: tuple[Joined, ...], columns: Columns
+    scored: tuple[Joined, ...], batch: MicroBatch
 ) -> dict[str, tuple[torch.Tensor, ...] | None]:
     """Positions that each head reads, if the batch has targets for it."""
     return {
-        one.head: one.tensors.positions(columns.terms[one.name], columns)
+        one.head: one.tensors.positions(batch.terms[one.name], batch)
         for one in scored
-        if one.name in columns.terms
+        if one.name in batch.terms
     }

@@ -45,7 +45,7 @@ def _head(program: Complete) -> TransformHead | LinearHead | AdaptiveHead:
 
 
 def _now_and_then(program: Complete) -> int:
-    """Default interval for a short stage of tasks, whose network converges within a few epochs."""
+    """Default interval in steps: a tenth of the run, a third if it has tasks only, at most 1000."""
     tasks = all(has_tasks(stage.objective) for stage in program.stages)
     return min(1000, math.ceil(program.total_steps / (3 if tasks else 10)))
 

@@ -34,9 +34,7 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
 def _overruled(
     stages: tuple[StageGiven, ...], settings: Mapping[str, Given]
 ) -> tuple[StageGiven, ...]:
-    """The stages without the settings that ``settings`` override; ``steps`` is split in
-    proportion.
-    """
+    """The stages without settings that ``settings`` override; ``steps`` is split in proportion."""
     overruled = set(settings)
     if "steps" in settings and all("steps" in stage.settings for stage in stages):
         stages = _shared_out(stages, settings["steps"])

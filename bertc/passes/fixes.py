@@ -63,9 +63,7 @@ class Way(TypedDict):
 
 
 def argument(setting: str, origin: Origin | None, name: str, value: str, place: Place = ()) -> Way:
-    """A remedy by another argument; if the setting is written elsewhere, advice to write it
-    here.
-    """
+    """A remedy by another argument, or advice to write the setting here."""
     edit = fix_argument(origin, place, name, value)
     help = f"{name}={value}" if edit else f"write {setting} anew, with {name} {value}"
     return {"help": help, "fix": edit}

@@ -12,7 +12,7 @@ from bertc.storage.paths import files_matching, is_folder, user_path
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     """Report missing text files, files whose names say they are no text, and a missing init.
 
-    Only ``check`` and ``train`` call it, since an estimate needs no files. Data sets of a hub and
+    Only ``bertc.check`` calls it, since an estimate needs no text. Data sets of a hub and
     installed packages are not looked up.
     """
     init, known = program.init, {each.code for each in diagnostics.found}

@@ -60,8 +60,7 @@ def reads_on(objective: tuple[Term, ...]) -> bool:
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:
-    """BERT's pairs if the objective classifies them, a stream for clm, else RoBERTa's full
-    sentences.
+    """BERT's pairs if the objective classifies them, a stream for clm, else full sentences.
 
     Full sentences leave nothing to pack, so packed rows hold documents, cut where they are long.
     """

@@ -21,7 +21,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
     stages = program.stages
     for stage in stages:
         if has_tasks(stage.objective):
-            _alone(stage, diagnostics)
+            _refuse_text_beside_tasks(stage, diagnostics)
             _without_text(stage, stage.own or program.origins, diagnostics)
         _frozen(stage, diagnostics)
     tuned = any(has_tasks(stage.objective) for stage in stages)
@@ -65,7 +65,7 @@ def _wanting(
         )
 
 
-def _alone(stage: StageSettings, diagnostics: Diagnostics) -> None:
+def _refuse_text_beside_tasks(stage: StageSettings, diagnostics: Diagnostics) -> None:
     terms = stage.objective
     others = [term.name for term in terms if not isinstance(term.objective, Task)]
     if others:

@@ -92,7 +92,7 @@ def tokenizer_folder(run: Path) -> Path:
 def vocabulary_of_init(run: Path) -> TokenizerFile:
     """The vocabulary of a run or a model folder, of as many tokens as its table has rows.
 
-    A folder without one is told where it is needed.
+    A folder without one is reported where it is needed.
 
     Raises:
         DataError: it is of a class that bertc does not read, or its files are damaged.

@@ -94,7 +94,7 @@ def plan(
     run = resolved.run
     if run.device != "auto" and run.device != machine.device:
         raise MachineError(
-            f"device={run.device} was asked for, but this machine offers {machine.device}",
+            f"device={run.device} is not available: this machine has {machine.device}",
             help=f"--set device={machine.device}",
         )
     if machine.device == "mps":

@@ -17,7 +17,7 @@ A model that fits trains up to four times as fast replicated (allenai/OLMo, issu
 
 @dataclass(frozen=True)
 class World:
-    """The number of processes of a run, one a device, and of those on each machine."""
+    """Number of processes of a run, one per device, and of those on each machine."""
 
     size: int = 1
     per_host: int = 1
@@ -82,7 +82,7 @@ def lay_out(resolved: Resolved, world: World, state_bytes: int, memory_bytes: in
     refuse_too_many(resolved, world)
     strategy = resolved.run.strategy
     if strategy != "auto":
-        return Layout(world, strategy, f"{strategy} on {world.size} processes, as asked")
+        return Layout(world, strategy, f"{strategy} on {world.size} processes, as set")
     fraction = state_bytes / memory_bytes
     fits = fraction <= SHARD_ABOVE
     sharded: Strategy = "hsdp" if 1 < world.per_host < world.size else "fsdp"

@@ -151,7 +151,7 @@ def of_the_run(resolved: Resolved) -> dict[str, Any]:
 
 
 def _in_stages(old: Resolved, new: Resolved) -> Iterator[Change]:
-    """Differences between stages: one for the whole run if all stages agree, else one a stage."""
+    """Differences between stages: one for the whole run if all stages agree, else one per stage."""
     names = [stage.name for stage in old.stages]
     if names != [stage.name for stage in new.stages]:
         yield Change(STAGES, old.stages, new.stages)
@@ -193,7 +193,7 @@ def origin(setting: str, resolved: Resolved) -> str:
 
 
 def _one(values: list[int]) -> int | tuple[int, ...]:
-    """A single number if all layers agree, else one a layer."""
+    """A single number if all layers agree, else one per layer."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 

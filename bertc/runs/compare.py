@@ -35,7 +35,7 @@ class Results:
 
     @property
     def scores(self) -> list[Score]:
-        """The scores of all groups, one a column."""
+        """The scores of all groups, one per column."""
         return list(dict.fromkeys(score for group in self.groups for score in group.last))
 
     def as_table(self) -> str:

@@ -28,12 +28,12 @@ def with_settings(resolved: Resolved, overrides: Sequence[str]) -> Resolved:
     programs = load("", overrides, diagnostics)
     diagnostics.raise_if_any()
     if len(programs) > 1:
-        raise UsageError("one run goes on with one value a setting", help="leave out the list")
+        raise UsageError("a run is resumed with one value per setting", help="leave out the list")
     settings = {name: given.value for name, given in programs[0].settings.items()}
     for name in settings:
         if name not in ("steps", *OF_STAGES, *OF_RUNS):
             raise ResumeRefusedError(
-                f"a run that goes on keeps its {name}",
+                f"{name} cannot change when a run is resumed",
                 help=f"leave {name} out; steps, microbatch, recompute and strategy may change",
             )
     if "steps" in settings:

@@ -13,7 +13,7 @@ from torch import Tensor
 from bertc.data import RawBatch
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.nn.exact import WITHOUT_FP64, preparing
-from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key
+from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
     """The inputs of one step."""
 
     inputs: Inputs | None  # None for tasks, whose rows are not made of text
-    columns: list[Columns]  # one per micro-batch
+    micro_batches: list[MicroBatch]
 
 
 class Batches(Protocol):
@@ -79,7 +79,7 @@ def _made(like: Parts, parts: list[Any]) -> Parts:
     return type(like)(*parts)
 
 
-def _apart(parts: Parts) -> Parts:
+def _without_repeats(parts: Parts) -> Parts:
     """Copy tensors that occur twice, as after a cut, so that each occurs once.
 
     A compiled step is recompiled if two of its inputs are the same tensor.
@@ -93,7 +93,7 @@ def _length(parts: tuple[Any, ...] | dict[str, Any]) -> int:
     return len(first) if isinstance(first, Tensor) else _length(first)
 
 
-Corruption = Callable[[Inputs, int], list[list[Columns]]]
+Corruption = Callable[[Inputs, int], list[list[MicroBatch]]]
 """From inputs and a number of rows per batch to the micro-batches of each batch."""
 
 
@@ -114,20 +114,20 @@ def corruption(
 ) -> Corruption:
     """The function that corrupts one batch or several, with results on ``device``."""
 
-    def columns(inputs: Inputs, batch: int) -> list[list[Columns]]:
+    def micro_batches(inputs: Inputs, batch: int) -> list[list[MicroBatch]]:
         if device.type in WITHOUT_FP64:
             inputs = Inputs(*(tensor.to(preparing(device)) for tensor in inputs))
         unit = batch if batch % microbatch else microbatch
         fitting = batches_at_once(stage.seq * unit, inputs.token_ids.device.type)
-        parts: list[Columns] = []
+        parts: list[MicroBatch] = []
         for rows in split(inputs, fitting * unit):
             whole = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
             cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
-            parts += cut if len(cut) > 1 else [_apart(whole)]
+            parts += cut if len(cut) > 1 else [_without_repeats(whole)]
         each = -(-batch // microbatch)
         return [parts[first : first + each] for first in range(0, len(parts), each)]
 
-    return columns
+    return micro_batches
 
 
 def _host_inputs(batch: RawBatch, pinned: bool) -> Inputs:
@@ -219,5 +219,5 @@ class Feed(Taken[Inputs]):
 
     def _batches(self, made: Inputs) -> Iterable[Batch]:
         inputs = _on_device(made, self._device)
-        columns = self._corrupt(inputs, self._rows)
-        return map(Batch, split(inputs, self._rows), columns)
+        micro_batches = self._corrupt(inputs, self._rows)
+        return map(Batch, split(inputs, self._rows), micro_batches)

@@ -15,7 +15,7 @@ from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
-from bertc.objectives import Columns, Losses, tensors_of, with_guesses
+from bertc.objectives import Losses, MicroBatch, tensors_of, with_guesses
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:
@@ -36,19 +36,21 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     names, networks = kinds(stage), stage.networks()
     scores = [_scoring(model, stage, network, compiled) for network in networks]
 
-    def objective(columns: Columns, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
+    def objective(
+        micro_batch: MicroBatch, factors_t: Tensor
+    ) -> tuple[Tensor, Tensor, Memory | None]:
         found: dict[str, Tensor] = {}
         losses_n: list[Tensor] = []
         memory: Memory | None = None
         for network, score in zip(networks, scores, strict=True):
             with nullcontext() if network.terms else torch.no_grad():
-                outputs = model.read_on(columns.read_by(network), network.name)
+                outputs = model.read_on(micro_batch.read_by(network), network.name)
                 # Only the networks read the memory.
                 loss, statistics, guesses_bk = score(
-                    remembering(columns, None), factors_t, outputs.last
+                    remembering(micro_batch, None), factors_t, outputs.last
                 )
             if guesses_bk is not None:
-                columns = with_guesses(stage, columns, guesses_bk)
+                micro_batch = with_guesses(stage, micro_batch, guesses_bk)
             own = (term.name for term in network.terms)
             found |= dict(zip(own, statistics.unbind(1), strict=True))
             losses_n.append(loss)
@@ -59,7 +61,7 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     return objective
 
 
-Scoring = Callable[[Columns, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
+Scoring = Callable[[MicroBatch, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
 """From batch, factors (t,) and states to loss, statistics of the terms, and guesses.
 
 Statistics (3, terms of the network): loss sums, hits, and for binary terms the number of positive
@@ -73,9 +75,9 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     losses = Losses(model, stage, network)
 
     def loss(
-        columns: Columns, factors_t: Tensor, hidden_bsh: Tensor
+        micro_batch: MicroBatch, factors_t: Tensor, hidden_bsh: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        terms = losses(columns, hidden_bsh)
+        terms = losses(micro_batch, hidden_bsh)
         guesses = (term.guesses for term in terms.values())
         guesses_bk = next((found for found in guesses if found is not None), None)
         if not names:
@@ -98,15 +100,13 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
-def remembering(columns: Columns, memory: Memory | None) -> Columns:
+def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:
     """The same batch with a memory before its rows."""
-    return columns._replace(reading=columns.reading._replace(memory=memory))
+    return micro_batch._replace(reading=micro_batch.reading._replace(memory=memory))
 
 
-def counts(stage: Stage, parts: Sequence[Columns]) -> Tensor:
-    """The number of predictions of each term (t,) over all parts of a batch, known before any
-    loss.
-    """
+def counts(stage: Stage, parts: Sequence[MicroBatch]) -> Tensor:
+    """Number of predictions of each term (t,) over all parts of a batch, known before any loss."""
     return torch.stack([_count(term, parts) for term in stage.objective])
 
 
@@ -117,7 +117,7 @@ def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
     return torch.stack([n + e for n, e in zip(counts_t, extra, strict=True)]).clamp(min=1)
 
 
-def _count(term: Term, parts: Sequence[Columns]) -> Tensor:
+def _count(term: Term, parts: Sequence[MicroBatch]) -> Tensor:
     tensors = tensors_of(term.objective)
     found = [tensors.count(part.terms[term.name]) for part in parts if term.name in part.terms]
     return torch.stack(found).sum() if found else parts[0].originals.new_zeros(()).float()

@@ -18,7 +18,7 @@ from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
-from bertc.objectives import Columns, Inputs, VocabTensors
+from bertc.objectives import Inputs, MicroBatch, VocabTensors
 from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
@@ -84,8 +84,8 @@ class TrainStep:
             StoppedError: between two micro-batches, if a stop was requested; weights are as before.
         """
         stage, names = self.stage, kinds(self.stage)
-        missing = self._missing(len(batch.columns))
-        sums, counts_t, memory = self.gradients(batch.columns, step, missing)
+        missing = self._missing(len(batch.micro_batches))
+        sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
         norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
@@ -130,21 +130,19 @@ class TrainStep:
         corrupt = corruption(self.stage, self._vocab, self._seed, microbatch, self._device)
         self.try_out(corrupt(first, len(first.lengths))[0])
 
-    def try_out(self, columns: list[Columns]) -> None:
+    def try_out(self, micro_batches: list[MicroBatch]) -> None:
         """Forward and backward without an update."""
-        self.gradients(columns, 0)
+        self.gradients(micro_batches, 0)
         self._drop_gradients()
 
     def _missing(self, parts: int) -> int:
-        """Number of micro-batches by which this process has fewer than the one with most
-        examples.
-        """
+        """Number of micro-batches that this process has less than the one with most examples."""
         if not self._ranks.is_distributed:
             return 0
         return -(-self._ranks.world.share(self.stage.batch) // self._microbatch) - parts
 
     def gradients(
-        self, columns: list[Columns], step: int, missing: int = 0
+        self, micro_batches: list[MicroBatch], step: int, missing: int = 0
     ) -> tuple[list[Tensor], Tensor, Memory | None]:
         """Accumulate the gradient of a whole batch in the weights; sums (t,) per part, counts (t,).
 
@@ -155,18 +153,18 @@ class TrainStep:
         """
         self._drop_gradients()
         # Each term is a mean over the predictions of the whole batch, so counts come first.
-        counts_t = counts(self.stage, columns)
+        counts_t = counts(self.stage, micro_batches)
         self._ranks.add(counts_t)
         divisors_t = divisors(self.stage, counts_t)
         weights = [w * self._ranks.world.size for w in term_weights(self.stage)]
         factors_t = torch.stack([w / n for w, n in zip(weights, divisors_t, strict=True)])
         first = self._ranks.rows(self.stage.batch).start
-        sums, last = [], len(columns) + missing - 1
-        before, memories = self._memories(columns), list[Memory | None]()
-        for index, part in enumerate(columns + columns[-1:] * missing):
+        sums, last = [], len(micro_batches) + missing - 1
+        before, memories = self._memories(micro_batches), list[Memory | None]()
+        for index, part in enumerate(micro_batches + micro_batches[-1:] * missing):
             self._ranks.stop.check()  # with several processes the request is not yet agreed on here
             part = remembering(part, before[min(index, len(before) - 1)])
-            repeated = index >= len(columns)
+            repeated = index >= len(micro_batches)
             place = (index, first) if first else (index,)
             torch.manual_seed(key(self._seed, "dropout", step, *place))
             with nullcontext() if index == last else self._accumulating():
@@ -179,15 +177,15 @@ class TrainStep:
                 memories.append(memory)
         return sums, counts_t, joined(memories)
 
-    def _memories(self, columns: list[Columns]) -> list[Memory | None]:
+    def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:
         """The memory of each micro-batch's rows."""
         first = 0
         found: list[Memory | None] = []
         memory = self._remembered.memory
         if memory is None:
-            device, rows = columns[0].originals.device, self._ranks.rows(self.stage.batch)
+            device, rows = micro_batches[0].originals.device, self._ranks.rows(self.stage.batch)
             memory = beginning(self._model, self.stage, rows.stop - rows.start, device)
-        for part in columns:
+        for part in micro_batches:
             rows = slice(first, first + len(part.originals))
             found.append(memory and memory.rows(rows))
             first = rows.stop

@@ -9,7 +9,7 @@ from bertc.data import TaskBatch, TaskData
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs
 from bertc.nn.exact import WITHOUT_FP64
-from bertc.objectives import Answers, Columns
+from bertc.objectives import MicroBatch, TaskTargets
 from bertc.step.feed import Batch, Taken
 
 FEWEST_ROWS, ENOUGH_TOKENS = 8, 1792
@@ -34,7 +34,7 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     return -(-stage.batch // parts)
 
 
-def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
+def to_micro_batch(batch: TaskBatch, device: torch.device) -> MicroBatch:
     """A batch of a task on ``device``: encoder inputs and labels."""
     pinned = device.type == "cuda"
 
@@ -56,14 +56,14 @@ def to_columns(batch: TaskBatch, device: torch.device) -> Columns:
         starts=moved(batch.starts, torch.long) if batch.shared else None,
         output_positions=None if batch.passage.size else positions_bk,
     )
-    answers = Answers(
+    answers = TaskTargets(
         positions_bk,
         moved(batch.targets, torch.float32),
         moved(batch.weights, torch.float32),
         moved(batch.passage, torch.bool),
         examples_bs,
     )
-    return Columns(reading, token_ids_bs, {batch.task: answers})
+    return MicroBatch(reading, token_ids_bs, {batch.task: answers})
 
 
 class TaskFeed(Taken[list[TaskBatch]]):
@@ -86,4 +86,4 @@ class TaskFeed(Taken[list[TaskBatch]]):
         self._device = device
 
     def _batches(self, made: list[TaskBatch]) -> list[Batch]:
-        return [Batch(None, [to_columns(part, self._device) for part in made])]
+        return [Batch(None, [to_micro_batch(part, self._device) for part in made])]

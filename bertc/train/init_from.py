@@ -33,7 +33,7 @@ class Source:
     notes: tuple[str, ...]
 
     def lines(self) -> tuple[str, ...]:
-        """Facts about the source, one a line."""
+        """Facts about the source, one per line."""
         count = sum(tensor.numel() for tensor in self.tensors.values())
         facts = (f"{count:,} weights", *self.notes)
         return tuple(f"init {self.folder}: {fact}" for fact in facts)

@@ -141,7 +141,7 @@ def _pause(session: Session, phase: Phase, end: int, clock: Clock) -> None:
     run, progress = session.resolved.run, session.progress
     evaluation_due = progress.step % run.eval_every == 0 or progress.step == end
     with _saved_when_stopped(session):
-        if evaluation_due and not phase.judged:
+        if evaluation_due and not phase.has_heldout:
             progress.evaluated = progress.step
         elif evaluation_due and progress.evaluated < progress.step:
             started = time.perf_counter()
@@ -224,7 +224,7 @@ def _rehearse(session: Session, phase: Phase) -> None:
     """Run forward and backward of the first micro-batch, without an update."""
     if isinstance(phase.data, TaskData):
         with phase.feed(session, 0) as feed:
-            phase.step.try_out(feed.take().columns[:1])
+            phase.step.try_out(feed.take().micro_batches[:1])
     else:
         phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
 
@@ -251,7 +251,7 @@ def _tokens(session: Session, stage: Stage, batch: Batch) -> int:
     """Tokens of a step in all processes, padding included; of tasks an approximation."""
     if not stage.tasks:
         return stage.tokens_per_step
-    return session.ranks.world.size * sum(part.originals.numel() for part in batch.columns)
+    return session.ranks.world.size * sum(part.originals.numel() for part in batch.micro_batches)
 
 
 def _first_batch(session: Session, phase: Phase) -> Inputs:

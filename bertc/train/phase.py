@@ -60,7 +60,7 @@ class Phase:
         self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens, session.device)
 
     @property
-    def judged(self) -> bool:
+    def has_heldout(self) -> bool:
         """True if there is anything to evaluate on: a task may have training examples only."""
         data = self.data
         return not isinstance(data, TaskData) or any(task_set.parts for task_set in data.sets)

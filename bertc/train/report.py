@@ -31,10 +31,8 @@ class Report:
         """The report as one JSON object."""
         return json.dumps({"schema": 1, **asdict(self), "folder": str(self.folder)}, indent=1)
 
-    def summary(self, judged: bool = False) -> str:
-        """A table of held-out losses or scores, and a line on the run; ``judged``: only
-        evaluated.
-        """
+    def summary(self, evaluated_only: bool = False) -> str:
+        """A table of held-out losses or scores, and a line on the run or the evaluation."""
         console = Console(width=100, highlight=False, no_color=True)
         with console.capture() as captured:
             if self.evaluation is not None:
@@ -50,7 +48,9 @@ class Report:
                     console.print(_as_told(self.evaluation.losses["clm"]), markup=False)
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
-                console.print(line if judged else self._line(), markup=False, soft_wrap=True)
+                console.print(
+                    line if evaluated_only else self._line(), markup=False, soft_wrap=True
+                )
             for note in self.notes:
                 console.print(note, markup=False, soft_wrap=True)
         return captured.get().rstrip()

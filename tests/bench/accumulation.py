@@ -37,16 +37,16 @@ def measure(spec: str, parts: int, rounds: int) -> dict[str, float]:
     step = make_step(resolved, rows)
     inputs = random_rows(stage, resolved.encoder.vocab_size)
     first = Inputs(*(tensor[:rows] for tensor in inputs))
-    (columns,) = step.read(first).columns
+    (micro_batches,) = step.read(first).micro_batches
     factors = torch.full((len(stage.objective),), 1e-3)
 
     def passes() -> None:
         for index in range(parts):
             torch.manual_seed(index)
-            step._objective(columns, factors)[0].backward()
+            step._objective(micro_batches, factors)[0].backward()
 
     def count() -> None:
-        divisors(stage, counts(stage, [columns] * parts))
+        divisors(stage, counts(stage, [micro_batches] * parts))
 
     def update() -> None:
         norm = float(gradient_norm(step.parameters))

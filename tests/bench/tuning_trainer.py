@@ -31,7 +31,7 @@ def run(spec: str, bf16: bool) -> dict[str, Any]:
     )
 
     import bertc
-    from bertc.data.layouts import judged_parts, part_examples, training_examples
+    from bertc.data.layouts import dev_parts, part_examples, training_examples
     from bertc.ir.learning.answer import Labels, Score, Span, Tags
     from bertc.tasks.metrics import judge
 
@@ -40,7 +40,7 @@ def run(spec: str, bf16: bool) -> dict[str, Any]:
     (stage,), folder = resolved.stages, resolved.run.init.path
     (task,), rule = stage.tasks, stage.optimizer
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    part = judged_parts(task)[0]
+    part = dev_parts(task)[0]
     examples = {"train": training_examples(task), "dev": part_examples(task, part)}
     answer = task.answer
     collate: Any = DataCollatorWithPadding(tokenizer)

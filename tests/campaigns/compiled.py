@@ -36,7 +36,7 @@ from torch import Tensor
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.objectives import Columns, Inputs
+from bertc.objectives import Inputs, MicroBatch
 from bertc.step.feed import to_inputs
 from bertc.step.objective import divisors, term_weights
 from bertc.step.step import TrainStep
@@ -168,9 +168,9 @@ def rows(stage: Stage, seed: int) -> Inputs:
     return to_inputs(raw, torch.device("cpu"))
 
 
-def gradients(step: TrainStep, columns: list[Columns]) -> dict[str, Tensor]:
+def gradients(step: TrainStep, micro_batches: list[MicroBatch]) -> dict[str, Tensor]:
     """The gradient of each weight that has one, of a whole batch."""
-    step.gradients(columns, 0)
+    step.gradients(micro_batches, 0)
     return {
         name: weight.grad.detach().clone()
         for name, weight in step.parameters.items()
@@ -178,7 +178,7 @@ def gradients(step: TrainStep, columns: list[Columns]) -> dict[str, Tensor]:
     }
 
 
-def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[Columns]]:
+def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[MicroBatch]]:
     """The compiled step, the eager one, the eager one in fp32, and what they read.
 
     Raises:
@@ -189,15 +189,15 @@ def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[Columns]]:
     microbatch = stage.microbatch or stage.batch
     compiled = make_step(resolved, microbatch, compiled=True)
     eager, reference = make_step(resolved, microbatch), make_step(exact, microbatch)
-    columns = compiled.corrupt(rows(stage, 1), stage.batch)[0]
+    micro_batches = compiled.corrupt(rows(stage, 1), stage.batch)[0]
     if resolved.run.precision == "bf16" or stage.encoder.dropout.hidden:
         # Rounding, and a weight that is moved, would let guesses fall otherwise: a loss that jumps
         # has no finite difference. The lowest chance is the first token's.
-        columns = [
+        micro_batches = [
             part._replace(rtd=part.rtd and part.rtd._replace(chances=part.rtd.chances * 0))
-            for part in columns
+            for part in micro_batches
         ]
-    return compiled, eager, reference, columns
+    return compiled, eager, reference, micro_batches
 
 
 def _in_fp32(resolved: Resolved) -> Resolved:
@@ -212,14 +212,14 @@ def differing(case: Case) -> tuple[int, dict[str, float]]:
         SpecError: if the spec is refused.
     """
     torch.manual_seed(0)
-    compiled, eager, reference, columns = steps(case)
-    own, plain = gradients(compiled, columns), gradients(eager, columns)
+    compiled, eager, reference, micro_batches = steps(case)
+    own, plain = gradients(compiled, micro_batches), gradients(eager, micro_batches)
     if own.keys() != plain.keys():
         return len(plain), {name: float("inf") for name in own.keys() ^ plain.keys()}
     if dict(zip(AXES, case, strict=True))["dropout"] != "0":
-        off = _beside_differences(case, compiled, columns, own, plain)
+        off = _beside_differences(case, compiled, micro_batches, own, plain)
     elif dict(zip(AXES, case, strict=True))["precision"] == "bf16":
-        off = _beside_exact(own, plain, gradients(reference, columns))
+        off = _beside_exact(own, plain, gradients(reference, micro_batches))
     else:
         off = _beside_plain(own, plain)
     return len(plain), {name: value for name, value in off.items() if not value <= 1}
@@ -249,7 +249,7 @@ def _beside_exact(
 def _beside_differences(
     case: Case,
     step: TrainStep,
-    columns: list[Columns],
+    micro_batches: list[MicroBatch],
     own: dict[str, Tensor],
     plain: dict[str, Tensor],
 ) -> dict[str, float]:
@@ -266,18 +266,19 @@ def _beside_differences(
         weight, direction = step.parameters[name], gradient / norm
         told = float((own[name] * direction).sum())
         width = min(1e-3 / norm, 0.05 * float(weight.detach().norm()) + 1e-4)
-        measured = (_moved(step, columns, weight, direction * width)
-                    - _moved(step, columns, weight, -direction * width)) / (2 * width)  # fmt: skip
+        up = _moved(step, micro_batches, weight, direction * width)
+        down = _moved(step, micro_batches, weight, -direction * width)
+        measured = (up - down) / (2 * width)
         rounding = 2e-6 / width
         off[name] = abs(told - measured) / (0.05 * max(abs(measured), 0.2 * norm) + rounding)
     return off
 
 
-def _moved(step: TrainStep, columns: list[Columns], weight: Tensor, by: Tensor) -> float:
+def _moved(step: TrainStep, micro_batches: list[MicroBatch], weight: Tensor, by: Tensor) -> float:
     """The loss of the batch where one weight is another."""
     before = weight.detach().clone()
     weight.detach().add_(by)
-    sums, counts_t, _ = step.gradients(columns, 0)
+    sums, counts_t, _ = step.gradients(micro_batches, 0)
     weight.detach().copy_(before)
     factors = torch.tensor(term_weights(step.stage)) / divisors(step.stage, counts_t)
     return float((torch.stack(sums).double().sum(0) * factors).sum())

@@ -7,7 +7,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.estimate import estimate
-from bertc.estimate.batch import columns_bytes, text_bytes
+from bertc.estimate.batch import targets_bytes, text_bytes
 from bertc.estimate.blocks import kept_by
 from bertc.estimate.execution import Execution
 from bertc.estimate.rules import cost
@@ -51,7 +51,7 @@ def test_a_batch_is_as_large_as_its_tensors(objective: str) -> None:
         for value in (inputs, (inputs, columns))
     )
     assert text_bytes(stage) * stage.batch == text
-    assert columns_bytes(stage) * stage.batch == pytest.approx(every - text, rel=0.02)
+    assert targets_bytes(stage) * stage.batch == pytest.approx(every - text, rel=0.02)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)

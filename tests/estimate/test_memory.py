@@ -14,10 +14,10 @@ from bertc.ir.program.resolved import Resolved
 from bertc.nn import EncoderInputs, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
-    Columns,
     Losses,
+    MicroBatch,
+    PairTargets,
     Predictions,
-    Questions,
     with_output_positions,
 )
 from bertc.objectives.cross_entropy import GPU_CHUNK
@@ -151,9 +151,9 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         "mlm": Predictions(asked, asked, asked.float()),
         "plm": Predictions(asked, asked, asked.float()),
         "sbo": Boundaries(asked, asked, asked, asked, asked.float()),
-        "sop": Questions(ids[:, :1], ids[:, :1], ids[:, :1].float()),
+        "sop": PairTargets(ids[:, :1], ids[:, :1], ids[:, :1].float()),
     }
-    columns = Columns(
+    batch = MicroBatch(
         reading=EncoderInputs(
             token_ids=ids,
             segment_ids=torch.zeros_like(ids),
@@ -164,10 +164,10 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
         originals=ids,
         terms={term.name: targets[term.name] for term in stage.objective},
     )
-    columns = with_output_positions(stage, columns)
+    batch = with_output_positions(stage, batch)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        hidden = note(model.read(columns.reading))
-        Losses(model, stage, stage.networks()[-1])(columns, hidden)
+        hidden = note(model.read(batch.reading))
+        Losses(model, stage, stage.networks()[-1])(batch, hidden)
     return sum(storage.nbytes() for storage in found.values())
 
 

@@ -26,7 +26,7 @@ from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.objectives import Answers
+from bertc.objectives import TaskTargets
 from bertc.objectives.answers import answer_scores, span_scores
 from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import Wordless, program, tensors, words
@@ -97,7 +97,7 @@ def said(model: Model, task: AnyTask, batch: dict[str, torch.Tensor]) -> tuple[t
     if isinstance(answer, Span):
         one_bs = torch.ones_like(batch["input_ids"])
         first_b1, none = one_bs[:, :1] * 0, torch.zeros(0)
-        asked = Answers(first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
+        asked = TaskTargets(first_b1, none, none, passage=one_bs.bool(), examples=one_bs)
         found = span_scores(answer, asked, states, head)
         return found.starts, found.ends
     if isinstance(answer, Tags):

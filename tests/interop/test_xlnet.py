@@ -36,11 +36,11 @@ def asked_of(
     """
     theirs, ours = chosen.save(folder), load(folder)
     stage = ours.resolved.stages[0].model_copy(update={"seq": SEQ})
-    columns = corrupt(stage, rows(60, SEQ, full=True), vocab(), 4)
-    kept = (columns.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
+    batch = corrupt(stage, rows(60, SEQ, full=True), vocab(), 4)
+    kept = (batch.terms["plm"].weights > 0).all(1).nonzero()[:ROWS, 0]
     reading = tree_map(
         lambda part: None if part is None else part[kept],
-        columns.reading._replace(output_positions=None),
+        batch.reading._replace(output_positions=None),
     )
     order, segments = reading.permutation, torch.arange(SEQ).expand(ROWS, SEQ) // 10
     assert order is not None

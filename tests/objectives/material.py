@@ -5,7 +5,7 @@ import torch
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
-from bertc.objectives import Columns, Inputs, Losses, TermLoss, VocabTensors, corrupt
+from bertc.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
@@ -55,22 +55,22 @@ def program(objective: str, seq: int, extra: str = "") -> Resolved:
 
 def corrupted(
     objective: str, inputs: Inputs, vocabulary: VocabTensors | None = None, seed: int = 0
-) -> Columns:
+) -> MicroBatch:
     """What an objective makes of rows."""
     stage = program(objective, inputs.token_ids.shape[1]).stages[0]
     return corrupt(stage, inputs, vocabulary or vocab(), seed)
 
 
-def chosen(columns: Columns) -> torch.Tensor:
+def chosen(batch: MicroBatch) -> torch.Tensor:
     """Marks (b, s) on the tokens to predict, once it is sure that each is named once."""
-    told = [columns.terms[name] for name in ("mlm", "tlm", "plm") if name in columns.terms][0]
+    told = [batch.terms[name] for name in ("mlm", "tlm", "plm") if name in batch.terms][0]
     positions, weights = told.positions, told.weights
-    marks = torch.zeros_like(columns.originals).scatter_add_(1, positions, weights.long())
+    marks = torch.zeros_like(batch.originals).scatter_add_(1, positions, weights.long())
     assert marks.max() <= 1
     return marks.bool()
 
 
-def losses(model: Model, columns: Columns, hidden: torch.Tensor) -> dict[str, TermLoss]:
+def losses(model: Model, batch: MicroBatch, hidden: torch.Tensor) -> dict[str, TermLoss]:
     """The losses of the last network of the first stage from its states."""
     stage = model.resolved.stages[0]
-    return Losses(model, stage, stage.networks()[-1])(columns, hidden)
+    return Losses(model, stage, stage.networks()[-1])(batch, hidden)

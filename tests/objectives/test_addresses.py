@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bertc.objectives import Columns, Inputs, corrupt
+from bertc.objectives import Inputs, MicroBatch, corrupt
 from tests.objectives.material import chosen, corrupted, program, rows, vocab
 
 TERMS = (
@@ -18,8 +18,8 @@ TERMS = (
 )
 
 
-def tensors(columns: Columns) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(columns) if leaf is not None]
+def tensors(batch: MicroBatch) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(batch) if leaf is not None]
 
 
 def some(inputs: Inputs, which: torch.Tensor) -> Inputs:

@@ -13,7 +13,7 @@ import bertc
 from bertc.ir.learning.answer import Conditioned, answer_head
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.nn.heads import make_head
-from bertc.objectives import Answers
+from bertc.objectives import TaskTargets
 from bertc.objectives.answers import (
     TaskTensors,
     answer_count,
@@ -35,7 +35,7 @@ def rand(*shape):
 
 
 def asked(targets, weights, passage=None, positions=None, examples=None):
-    return Answers(
+    return TaskTargets(
         torch.zeros(len(targets), 1).long() if positions is None else positions,
         torch.as_tensor(targets, dtype=torch.float32),
         torch.as_tensor(weights, dtype=torch.float32),

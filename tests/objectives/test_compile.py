@@ -22,7 +22,7 @@ def test_corruption_is_one_graph(terms: str) -> None:
 
 
 def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
-    columns, hidden, model = setting("span+sbo+sop")
+    batch, hidden, model = setting("span+sbo+sop")
     torch.compiler.reset()
     stage = model.resolved.stages[0]
     losses = Losses(model, stage, stage.networks()[-1])
@@ -32,8 +32,8 @@ def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
     def gradients(terms: dict[str, TermLoss]) -> tuple[torch.Tensor, ...]:
         return torch.autograd.grad(torch.stack([term.sum for term in terms.values()]).sum(), leaves)
 
-    plain = losses(columns, hidden)
-    compiled = traced(columns, hidden)
+    plain = losses(batch, hidden)
+    compiled = traced(batch, hidden)
     for kind, term in plain.items():
         torch.testing.assert_close(compiled[kind].sum, term.sum)
         assert compiled[kind].count == term.count

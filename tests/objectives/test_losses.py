@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from bertc.nn import Model, build
 from bertc.objectives import (
-    Columns,
+    MicroBatch,
     TermLoss,
     corrupt,
     cross_entropy,
@@ -26,25 +26,25 @@ def weights(model: Model) -> dict[str, torch.Tensor]:
     return {**dict(model.heads.named_parameters()), "token": token}
 
 
-def everywhere(columns: Columns) -> Columns:
+def everywhere(batch: MicroBatch) -> MicroBatch:
     """The same, of an encoder that was asked for the states of every position."""
-    return columns._replace(reading=columns.reading._replace(output_positions=None))
+    return batch._replace(reading=batch.reading._replace(output_positions=None))
 
 
-def setting(objective: str, extra: str = "") -> tuple[Columns, torch.Tensor, Model]:
+def setting(objective: str, extra: str = "") -> tuple[MicroBatch, torch.Tensor, Model]:
     resolved = program(objective, 40, f"E=12 pooler=true format=segment-pair {extra}")
-    columns = everywhere(corrupt(resolved.stages[0], rows(6, 40), vocab(), 0))
+    batch = everywhere(corrupt(resolved.stages[0], rows(6, 40), vocab(), 0))
     generator, model = torch.Generator().manual_seed(9), build(resolved)
     with torch.no_grad():
         for tensor in weights(model).values():
             tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3)
     hidden = torch.randn(6, 40, 16, generator=generator).requires_grad_()
-    return columns, hidden, model
+    return batch, hidden, model
 
 
 def found(objective: str, extra: str = "") -> dict[str, TermLoss]:
-    columns, hidden, model = setting(objective, extra)
-    return losses(model, columns, hidden)
+    batch, hidden, model = setting(objective, extra)
+    return losses(model, batch, hidden)
 
 
 def layer(
@@ -56,26 +56,26 @@ def layer(
 
 
 def test_states_that_were_asked_for_give_the_losses_of_all_states() -> None:
-    columns, hidden, model = setting("span+sbo+sop")
+    batch, hidden, model = setting("span+sbo+sop")
     stage = model.resolved.stages[0]
-    asked = with_output_positions(stage, columns)
+    asked = with_output_positions(stage, batch)
     places = asked.reading.output_positions
     assert places is not None
     assert places.shape[1] == stage.networks()[-1].num_outputs == 3 * stage.predictions() + 1 < 40
     states = hidden.gather(1, places[:, :, None].expand(-1, -1, 16))
     found = losses(model, asked, states)
-    for kind, term in losses(model, columns, hidden).items():
+    for kind, term in losses(model, batch, hidden).items():
         assert torch.equal(found[kind].sum, term.sum)
 
 
 @pytest.mark.parametrize(("name", "f"), [("gelu", F.gelu), ("relu", F.relu), ("tanh", torch.tanh)])
 def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
     extra = f"activation={name} norm=post(1e-3)"
-    columns, hidden, model = setting("mlm", extra)
+    batch, hidden, model = setting("mlm", extra)
     w = weights(model)
     total, count, correct = 0.0, 0, 0
     for row in range(6):
-        asked = zip(*(part[row].tolist() for part in columns.terms["mlm"][:3]), strict=True)
+        asked = zip(*(part[row].tolist() for part in batch.terms["mlm"][:3]), strict=True)
         for position, target, weight in asked:
             if not weight:
                 continue
@@ -93,8 +93,8 @@ def test_mlm_is_the_sum_over_predicted_tokens(name: str, f: Activation) -> None:
 
 
 def test_sbo_is_the_sum_over_the_pairs() -> None:
-    columns, hidden, model = setting("span+sbo")
-    asked, eps, w = columns.terms["sbo"], model.resolved.encoder.norm.eps, weights(model)
+    batch, hidden, model = setting("span+sbo")
+    asked, eps, w = batch.terms["sbo"], model.resolved.encoder.norm.eps, weights(model)
     total, count = 0.0, 0
     for row in range(6):
         for slot in asked.weights[row].nonzero()[:, 0].tolist():
@@ -115,10 +115,10 @@ def test_sbo_is_the_sum_over_the_pairs() -> None:
 
 @pytest.mark.parametrize("kind", ["nsp", "sop"])
 def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
-    columns, hidden, model = setting(f"mlm+{kind}")
+    batch, hidden, model = setting(f"mlm+{kind}")
     w = weights(model)
     scores = model.pool(hidden) @ w[f"{kind}.weight"].t() + w[f"{kind}.bias"]
-    labels = columns.terms[kind].labels[:, 0]
+    labels = batch.terms[kind].labels[:, 0]
     wanted = -scores.log_softmax(1).gather(1, labels[:, None]).sum()
     term = found(f"mlm+{kind}")[kind]
     torch.testing.assert_close(term.sum, wanted)
@@ -130,8 +130,8 @@ def test_pairs_are_judged_by_the_pooled_token(kind: str) -> None:
 def test_every_head_weight_the_table_and_the_hidden_states_get_gradients(
     dtype: torch.dtype,
 ) -> None:
-    columns, hidden, model = setting("span+sbo+sop")
-    terms = losses(model, columns, hidden.to(dtype))
+    batch, hidden, model = setting("span+sbo+sop")
+    terms = losses(model, batch, hidden.to(dtype))
     assert set(terms) == {"mlm", "sbo", "sop"}
     assert all(term.sum.dtype == torch.float32 for term in terms.values())
     torch.stack([term.sum for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
@@ -186,14 +186,14 @@ def test_in_half_precision_only_the_products_are_rounded() -> None:
 
 
 def test_parts_of_a_batch_add_up() -> None:
-    columns, hidden, model = setting("span+sbo+nsp")
+    batch, hidden, model = setting("span+sbo+nsp")
     stage = model.resolved.stages[0]
-    whole = losses(model, columns, hidden)
+    whole = losses(model, batch, hidden)
     inputs = rows(6, 40)
     summed = {kind: torch.zeros(3) for kind in whole}
     for part in (slice(0, 2), slice(2, 6)):
-        columns = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), vocab(), 0)
-        for kind, term in losses(model, everywhere(columns), hidden[part]).items():
+        batch = corrupt(stage, type(inputs)(*(t[part] for t in inputs)), vocab(), 0)
+        for kind, term in losses(model, everywhere(batch), hidden[part]).items():
             summed[kind] += torch.stack([term.sum, term.count, term.correct]).detach()
     for kind, term in whole.items():
         parts = torch.stack([term.sum, term.count, term.correct])

@@ -63,11 +63,11 @@ def test_the_stochastic_count_is_right_on_average() -> None:
 @pytest.mark.parametrize("unit", UNITS)
 def test_specials_and_padding_are_left_alone(unit: str) -> None:
     inputs = rows(300, 48)
-    columns = corrupted(mlm(p="40%", unit=unit), inputs)
-    marks = chosen(columns)
+    batch = corrupted(mlm(p="40%", unit=unit), inputs)
+    marks = chosen(batch)
     assert (inputs.token_ids[marks] >= ORDINARY).all()
-    assert torch.equal(columns.reading.token_ids[~marks], inputs.token_ids[~marks])
-    assert torch.equal(columns.originals, inputs.token_ids)
+    assert torch.equal(batch.reading.token_ids[~marks], inputs.token_ids[~marks])
+    assert torch.equal(batch.originals, inputs.token_ids)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -103,9 +103,9 @@ def test_every_ordinary_position_is_chosen_equally_often() -> None:
 @pytest.mark.parametrize("parts", [(80, 10, 10), (100, 0, 0), (0, 0, 100), (85, 0, 15)])
 def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> None:
     inputs = rows(2000, 64, full=True)
-    columns = corrupted(mlm(replace="/".join(map(str, parts))), inputs)
-    marks = chosen(columns)
-    old, new = inputs.token_ids[marks], columns.reading.token_ids[marks]
+    batch = corrupted(mlm(replace="/".join(map(str, parts))), inputs)
+    marks = chosen(batch)
+    old, new = inputs.token_ids[marks], batch.reading.token_ids[marks]
     masked, kept = int((new == MASK).sum()), int((new == old).sum())
     counts = [masked, len(new) - masked - kept, kept]
     # A token drawn at random is [MASK] or the old one once in 1000 each.
@@ -122,8 +122,8 @@ def test_replacements_follow_their_percentages(parts: tuple[int, int, int]) -> N
 def random_tokens(source: str) -> torch.Tensor:
     """Tokens written where all are replaced at random."""
     inputs = rows(3000, 64, full=True)
-    columns = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
-    return columns.reading.token_ids[chosen(columns)]
+    batch = corrupted(mlm(replace="0/100/0", random_from=source), inputs)
+    return batch.reading.token_ids[chosen(batch)]
 
 
 def test_random_tokens_come_from_the_whole_vocabulary() -> None:
@@ -144,8 +144,8 @@ def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
     inputs = rows(3000, 64, full=True)
     vocabulary = vocab()
     vocabulary = vocabulary._replace(unigram_cdf=vocabulary.unigram_cdf.to(dtype))
-    columns = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
-    drawn = columns.reading.token_ids[chosen(columns)]
+    batch = corrupted(mlm(replace="0/100/0", random_from="corpus"), inputs, vocabulary)
+    drawn = batch.reading.token_ids[chosen(batch)]
     counts = torch.bincount(drawn, minlength=VOCAB)[ORDINARY:]
     share = vocab().unigram_cdf.diff(prepend=torch.zeros(1).double())[ORDINARY:]
     assert counts.sum() == len(drawn)
@@ -154,12 +154,12 @@ def test_random_tokens_come_as_the_corpus_has_them(dtype: torch.dtype) -> None:
 
 def test_without_masking_nothing_changes() -> None:
     inputs = rows(8, 32)
-    columns = corrupted("sop", inputs)
-    assert "mlm" not in columns.terms
-    assert torch.equal(columns.reading.token_ids, inputs.token_ids)
-    assert torch.equal(columns.terms["sop"].labels, inputs.pair_labels)
-    assert columns.terms["sop"].weights.all()
-    assert not columns.terms["sop"].positions.any()
+    batch = corrupted("sop", inputs)
+    assert "mlm" not in batch.terms
+    assert torch.equal(batch.reading.token_ids, inputs.token_ids)
+    assert torch.equal(batch.terms["sop"].labels, inputs.pair_labels)
+    assert batch.terms["sop"].weights.all()
+    assert not batch.terms["sop"].positions.any()
 
 
 def test_padding_is_not_attended_to_where_there_is_any() -> None:
@@ -173,10 +173,10 @@ def test_padding_is_not_attended_to_where_there_is_any() -> None:
 
 
 def test_a_token_drawn_twice_stays_as_it_is_where_both_draws_say_so() -> None:
-    columns = corrupted("mlm(30%, replace=60/0/40, distinct=false)", rows(3000, 32, full=True))
-    places, used = columns.terms["mlm"].positions, columns.terms["mlm"].weights.bool()
-    draws = torch.zeros_like(columns.originals).scatter_add_(1, places, used.long())
-    masked = columns.reading.token_ids == MASK
+    batch = corrupted("mlm(30%, replace=60/0/40, distinct=false)", rows(3000, 32, full=True))
+    places, used = batch.terms["mlm"].positions, batch.terms["mlm"].weights.bool()
+    draws = torch.zeros_like(batch.originals).scatter_add_(1, places, used.long())
+    masked = batch.reading.token_ids == MASK
     for times in (1, 2):
         share = masked[draws == times].float().mean().item()
         assert share == pytest.approx(1 - 0.4**times, abs=0.02)

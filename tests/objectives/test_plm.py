@@ -8,7 +8,7 @@ import torch
 
 from bertc.ir.learning.objective import Plm
 from bertc.nn import PermutationMask
-from bertc.objectives import Columns, Inputs, corrupt
+from bertc.objectives import Inputs, MicroBatch, corrupt
 from bertc.objectives.plm import chained, find_spans, shuffled
 from bertc.objectives.sampling.draws import another, below, bits, unit
 from tests.objectives.material import CLS, SEP, chosen, corrupted, program, rows, vocab
@@ -17,8 +17,8 @@ from tests.objectives.references import words_of
 SEQ = 96
 
 
-def order_of(columns: Columns) -> PermutationMask:
-    order = columns.reading.permutation
+def order_of(batch: MicroBatch) -> PermutationMask:
+    order = batch.reading.permutation
     assert order is not None
     return order
 
@@ -93,15 +93,15 @@ def test_lengths_and_share_are_those_of_the_closed_form() -> None:
 
 def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
     inputs = rows(200, 512, full=True)
-    columns = corrupted("plm(unit=pieces, block=256)", inputs)
-    assert columns.terms["plm"].positions.shape == (200, 85)
+    batch = corrupted("plm(unit=pieces, block=256)", inputs)
+    assert batch.terms["plm"].positions.shape == (200, 85)
     # [CLS] and [SEP] are drawn like others and dropped (3 of 512).
-    assert 84 < columns.terms["plm"].weights.sum(1).mean() < 85
+    assert 84 < batch.terms["plm"].weights.sum(1).mean() < 85
     assert torch.equal(
-        columns.terms["plm"].targets,
-        inputs.token_ids.gather(1, columns.terms["plm"].positions),
+        batch.terms["plm"].targets,
+        inputs.token_ids.gather(1, batch.terms["plm"].positions),
     )
-    assert torch.equal(columns.reading.token_ids, inputs.token_ids)
+    assert torch.equal(batch.reading.token_ids, inputs.token_ids)
     short = corrupted("plm", rows(50, 96))
     wanted = (rows(50, 96).lengths * 16 // 96).clamp(min=1)
     assert (short.terms["plm"].weights.sum(1) <= wanted).all()
@@ -109,8 +109,8 @@ def test_a_row_tells_as_many_tokens_as_it_is_asked_for() -> None:
 
 def test_special_tokens_are_never_told_and_come_in_the_order() -> None:
     inputs = rows(100, 48)
-    columns = corrupted("plm(k=2)", inputs)
-    order, told = order_of(columns), chosen(columns)
+    batch = corrupted("plm(k=2)", inputs)
+    order, told = order_of(batch), chosen(batch)
     special = (inputs.token_ids == CLS) | (inputs.token_ids == SEP)
     real = torch.arange(48) < inputs.lengths[:, None]
     assert not (told & special).any()
@@ -135,8 +135,8 @@ def test_blocks_are_shuffled_alike_one_after_the_other() -> None:
     places = shuffled(bits(1, torch.zeros(4, dtype=torch.long), torch.arange(4), 16), 48)
     assert torch.equal(places[:, :16] + 16, places[:, 16:32])
     assert torch.equal(places[:, :16] + 32, places[:, 32:])
-    columns = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
-    order, told = order_of(columns), chosen(columns)
+    batch = corrupted("plm(block=16, k=2)", rows(50, 48, full=True))
+    order, told = order_of(batch), chosen(batch)
     sees = order.rank[:, None, :] < order.visible_below[:, :, None]
     lane = torch.arange(48) // 16
     earlier = (lane[:, None] > lane) & told[:, None, :] & told[:, :, None]
@@ -153,7 +153,7 @@ def test_chains_are_followed_to_their_end() -> None:
 REUSED = "format=stream-pair(reuse=60, both_ways=true) attention=relative segments=0"
 
 
-def reused(inputs: Inputs, objective: str = "plm") -> Columns:
+def reused(inputs: Inputs, objective: str = "plm") -> MicroBatch:
     """Rows of 120 tokens in two parts of 60."""
     return corrupt(program(objective, 120, REUSED).stages[0], inputs, vocab(), 3)
 
@@ -174,8 +174,8 @@ def test_each_part_has_its_share_and_sees_nothing_of_the_next() -> None:
     assert {42, 43} >= set(in_first.tolist())
     assert {41, 42} >= set((plm.weights.sum(1) - in_first).tolist())
     inputs = text_of_two(80)
-    columns = reused(inputs, "plm(k=3)")
-    order, told = order_of(columns), chosen(columns)
+    batch = reused(inputs, "plm(k=3)")
+    order, told = order_of(batch), chosen(batch)
     special = inputs.token_ids < 10
     assert not (told & special).any()
     sees = order.rank[:, None, :] < order.visible_below[:, :, None]

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
-from bertc.objectives import Columns, corrupt, with_guesses
+from bertc.objectives import MicroBatch, corrupt, with_guesses
 from bertc.objectives.cross_entropy import draw, vocabulary_loss
 from bertc.step.objective import make_objective
 from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab
@@ -16,23 +16,23 @@ SEQ = 40
 ELECTRA = "rtd*50+mlm(15%,replace=85/0/15,distinct=false)"
 
 
-def setting(objective: str, extra: str) -> tuple[Resolved, Columns]:
+def setting(objective: str, extra: str) -> tuple[Resolved, MicroBatch]:
     resolved = program(objective, SEQ, extra)
     return resolved, corrupt(resolved.stages[0], rows(64, SEQ), vocab(), 5)
 
 
-def replaced(columns: Columns) -> torch.Tensor:
+def replaced(batch: MicroBatch) -> torch.Tensor:
     """Where (b, s) another token may stand."""
-    marks = torch.zeros_like(columns.originals)
-    marks.scatter_add_(1, columns.terms["rtd"].positions, columns.terms["rtd"].weights.long())
+    marks = torch.zeros_like(batch.originals)
+    marks.scatter_add_(1, batch.terms["rtd"].positions, batch.terms["rtd"].weights.long())
     return marks.bool()
 
 
 @pytest.mark.parametrize(("source", "least"), [("unigram", 0), ("random", ORDINARY)])
 def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
-    _, columns = setting("rtd", f"generator={source}")
-    read, original = columns.reading.token_ids, columns.originals
-    marks = replaced(columns)
+    _, batch = setting("rtd", f"generator={source}")
+    read, original = batch.reading.token_ids, batch.originals
+    marks = replaced(batch)
     assert torch.equal(read[~marks], original[~marks])
     drawn = read[marks]
     assert (drawn >= least).all()
@@ -41,38 +41,38 @@ def test_tokens_are_replaced_without_a_network(source: str, least: int) -> None:
         assert drawn.float().mean() < 300
     else:
         assert drawn.float().mean() == pytest.approx((ORDINARY + VOCAB) / 2, rel=0.1)
-    assert columns.masked is None
-    assert "mlm" not in columns.terms
+    assert batch.masked is None
+    assert "mlm" not in batch.terms
 
 
 def test_a_generator_reads_masks_and_the_encoder_its_guesses() -> None:
-    resolved, columns = setting(ELECTRA, "generator=0.5")
-    assert columns.masked is not None
-    assert torch.equal(columns.reading.token_ids, columns.originals)
-    assert ((columns.masked.token_ids == MASK) <= replaced(columns)).all()
-    guesses = torch.full_like(columns.terms["mlm"].positions, 77)
-    after = with_guesses(resolved.stages[0], columns, guesses).reading.token_ids
-    assert torch.equal(after == 77, replaced(columns) | (columns.originals == 77))
+    resolved, batch = setting(ELECTRA, "generator=0.5")
+    assert batch.masked is not None
+    assert torch.equal(batch.reading.token_ids, batch.originals)
+    assert ((batch.masked.token_ids == MASK) <= replaced(batch)).all()
+    guesses = torch.full_like(batch.terms["mlm"].positions, 77)
+    after = with_guesses(resolved.stages[0], batch, guesses).reading.token_ids
+    assert torch.equal(after == 77, replaced(batch) | (batch.originals == 77))
     # A slot that is not used points at the first token, which nothing replaces.
-    assert torch.equal(after[:, 0], columns.originals[:, 0])
+    assert torch.equal(after[:, 0], batch.originals[:, 0])
 
 
 def test_a_token_drawn_twice_counts_twice_and_has_one_chance() -> None:
-    _, columns = setting(ELECTRA, "generator=0.5")
-    positions, used = columns.terms["rtd"].positions, columns.terms["rtd"].weights > 0
+    _, batch = setting(ELECTRA, "generator=0.5")
+    positions, used = batch.terms["rtd"].positions, batch.terms["rtd"].weights > 0
     again = (positions.diff(dim=1) == 0) & used[:, 1:]
     assert 5 < again.sum() < 100
-    assert columns.terms["mlm"].weights[:, 1:][again].all()
-    assert (columns.terms["rtd"].chances.diff(dim=1)[again] == 0).all()
-    special = columns.originals.gather(1, positions) < ORDINARY
+    assert batch.terms["mlm"].weights[:, 1:][again].all()
+    assert (batch.terms["rtd"].chances.diff(dim=1)[again] == 0).all()
+    special = batch.originals.gather(1, positions) < ORDINARY
     assert not (special & used).any()
 
 
 def test_how_many_are_drawn() -> None:
-    _, columns = setting(ELECTRA, "generator=0.5")
+    _, batch = setting(ELECTRA, "generator=0.5")
     lengths = rows(64, SEQ).lengths
     wanted = (lengths.double() * 0.15).round().clamp(min=1)
-    assert torch.equal(columns.terms["mlm"].weights.sum(1), wanted.float())
+    assert torch.equal(batch.terms["mlm"].weights.sum(1), wanted.float())
 
 
 def test_draws_follow_the_softmax() -> None:
@@ -107,53 +107,53 @@ def test_the_loss_draws_the_same_compiled_or_not(vocab: int) -> None:
 
 @pytest.mark.parametrize("over", ["all", "masked"])
 def test_rtd_is_the_mean_over_what_it_is_asked_of(over: str) -> None:
-    resolved, columns = setting(f"rtd(over={over})+mlm", "generator=0.5")
-    positions, targets = columns.terms["mlm"][:2]
+    resolved, batch = setting(f"rtd(over={over})+mlm", "generator=0.5")
+    positions, targets = batch.terms["mlm"][:2]
     guesses = torch.where(positions % 2 == 0, targets, 77)
-    columns = with_guesses(resolved.stages[0], columns, guesses)
+    batch = with_guesses(resolved.stages[0], batch, guesses)
     model = build(resolved)
-    columns = columns._replace(reading=columns.reading._replace(output_positions=None))
-    states = model.read(columns.reading)
-    term = losses(model, columns, states)["rtd"]
+    batch = batch._replace(reading=batch.reading._replace(output_positions=None))
+    states = model.read(batch.reading)
+    term = losses(model, batch, states)["rtd"]
     scores = model.heads["rtd"](states)
-    other = (columns.reading.token_ids != columns.originals).float()
+    other = (batch.reading.token_ids != batch.originals).float()
     each = F.binary_cross_entropy_with_logits(scores, other, reduction="none")
     lengths = rows(64, SEQ).lengths
     real = torch.arange(SEQ) < lengths[:, None]
-    where = real if over == "all" else replaced(columns)
+    where = real if over == "all" else replaced(batch)
     torch.testing.assert_close(term.sum, each[where].sum())
     assert term.count.item() == where.sum()
     assert term.correct.item() == ((scores > 0) == other.bool())[where].sum()
     # A guess that is right is no replacement.
-    right = replaced(columns) & (columns.reading.token_ids == columns.originals)
+    right = replaced(batch) & (batch.reading.token_ids == batch.originals)
     assert right.sum() > 50
     assert not other[right].any()
 
 
-def gradients(resolved: Resolved, columns: Columns, factors: list[float]) -> Model:
+def gradients(resolved: Resolved, batch: MicroBatch, factors: list[float]) -> Model:
     model = build(resolved).eval()
     objective = make_objective(model, resolved.stages[0], compiled=False)
-    loss, *_ = objective(columns, torch.tensor(factors))
+    loss, *_ = objective(batch, torch.tensor(factors))
     loss.backward()  # type: ignore[no-untyped-call]
     return model
 
 
 @pytest.mark.parametrize("tie", ["embeddings", "tokens", "none"])
 def test_finding_sends_no_gradient_to_the_generator(tie: str) -> None:
-    resolved, columns = setting(ELECTRA, f"E=8 generator=network(0.5, tie={tie})")
-    own = {n for n, p in gradients(resolved, columns, [50.0, 0.0]).named_parameters()
+    resolved, batch = setting(ELECTRA, f"E=8 generator=network(0.5, tie={tie})")
+    own = {n for n, p in gradients(resolved, batch, [50.0, 0.0]).named_parameters()
            if p.grad is not None and p.grad.abs().sum() > 0}  # fmt: skip
     assert not any(name.startswith(("generator.", "heads.mlm.")) for name in own)
-    both = gradients(resolved, columns, [50.0, 1.0])
+    both = gradients(resolved, batch, [50.0, 1.0])
     assert all(p.grad is not None for p in both.parameters())
     assert {n for n, _ in both.named_parameters()} == trained_names(resolved.stages[0])
 
 
 def test_the_loss_is_the_generators_and_fifty_times_the_encoders() -> None:
-    resolved, columns = setting(ELECTRA, "generator=0.5")
+    resolved, batch = setting(ELECTRA, "generator=0.5")
     model = build(resolved).eval()
     objective = make_objective(model, resolved.stages[0], compiled=False)
-    loss, statistics, _ = objective(columns, torch.tensor([50.0, 1.0]))
+    loss, statistics, _ = objective(batch, torch.tensor([50.0, 1.0]))
     found, told = statistics[0].tolist()
     assert loss.item() == pytest.approx(50 * found + told)
 
@@ -193,9 +193,9 @@ def test_stages_may_train_the_networks_in_turn() -> None:
     ]  # fmt: skip
     assert not any(name.startswith("encoder.attention") for name in trained_names(tell))
     assert not any(name.startswith(("generator.", "heads.mlm")) for name in trained_names(find))
-    columns = corrupt(find, rows(64, SEQ), vocab(), 5)
+    batch = corrupt(find, rows(64, SEQ), vocab(), 5)
     model = build(resolved)
-    loss, statistics, _ = make_objective(model, find, compiled=False)(columns, torch.ones(1))
+    loss, statistics, _ = make_objective(model, find, compiled=False)(batch, torch.ones(1))
     loss.backward()  # type: ignore[no-untyped-call]
     moved = {n for n, p in model.named_parameters() if p.grad is not None}
     assert moved == trained_names(find)

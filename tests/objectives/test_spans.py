@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from bertc.ir.terms.masking import SpanUnit
-from bertc.objectives import Columns
+from bertc.objectives import MicroBatch
 from bertc.objectives.sampling.arrival import earliest_cover, first_come, union
 from bertc.objectives.spans import geometric
 from tests.objectives import references
@@ -66,11 +66,11 @@ def merged(marks: torch.Tensor) -> list[list[int]]:
 
 def test_a_merged_span_shares_its_draw() -> None:
     inputs = rows(1500, 64, full=True)
-    columns = corrupted(SPANBERT, inputs)
-    marks, fates = chosen(columns), torch.zeros(3)
+    batch = corrupted(SPANBERT, inputs)
+    marks, fates = chosen(batch), torch.zeros(3)
     for row in range(1500):
         for run in merged(marks[row]):
-            new, old = columns.reading.token_ids[row, run], inputs.token_ids[row, run]
+            new, old = batch.reading.token_ids[row, run], inputs.token_ids[row, run]
             masked, kept = bool((new == MASK).all()), bool((new == old).all())
             assert masked or not (new == MASK).any()
             if len(run) > 2:
@@ -79,9 +79,9 @@ def test_a_merged_span_shares_its_draw() -> None:
     assert stats.chisquare(fates.numpy(), expected.numpy(), sum_check=False).pvalue > 1e-4
 
 
-def pairs_by_loop(columns: Columns, row: int, length: int, most: int) -> set[tuple[int, ...]]:
+def pairs_by_loop(batch: MicroBatch, row: int, length: int, most: int) -> set[tuple[int, ...]]:
     """(left, right, place, target) of every pair of a row; none at either end of a text."""
-    ids, marks = columns.originals[row], chosen(columns)[row]
+    ids, marks = batch.originals[row], chosen(batch)[row]
     return {
         (run[0] - 1, run[-1] + 1, place, int(ids[token]))
         for run in merged(marks)
@@ -96,9 +96,9 @@ def pairs_by_loop(columns: Columns, row: int, length: int, most: int) -> set[tup
 def test_boundaries_are_outside_their_spans_and_never_masked(most: int, specials: str) -> None:
     inputs = rows(200, 48)
     objective = f"mlm(unit=span, p=30%, mask_specials={specials}) + sbo({most})"
-    columns = corrupted(objective, inputs)
-    asked, marks = columns.terms["sbo"], chosen(columns)
-    assert asked.left.shape == asked.weights.shape == columns.terms["mlm"].positions.shape
+    batch = corrupted(objective, inputs)
+    asked, marks = batch.terms["sbo"], chosen(batch)
+    assert asked.left.shape == asked.weights.shape == batch.terms["mlm"].positions.shape
     used = asked.weights.bool()
     assert not marks.gather(1, asked.left)[used].any()
     assert not marks.gather(1, asked.right)[used].any()
@@ -107,7 +107,7 @@ def test_boundaries_are_outside_their_spans_and_never_masked(most: int, specials
         fields = (asked.left, asked.right, asked.place, asked.targets)
         given = [tuple(f[row, slot].item() for f in fields) for slot in used[row].nonzero()[:, 0]]
         assert len(given) == len(set(given))
-        assert set(given) == pairs_by_loop(columns, row, int(inputs.lengths[row]), most)
+        assert set(given) == pairs_by_loop(batch, row, int(inputs.lengths[row]), most)
 
 
 def test_first_come_settles_chains_from_the_front() -> None:

@@ -6,7 +6,7 @@ from scipy import stats
 
 from bertc.ir.program.resolved import Stage
 from bertc.nn import build
-from bertc.objectives import Columns, Inputs, corrupt, tensors_of
+from bertc.objectives import Inputs, MicroBatch, corrupt, tensors_of
 from tests.objectives.material import (
     CLS,
     MASK,
@@ -52,7 +52,7 @@ def stage_of(objective: str, extra: str = "") -> Stage:
     return program(objective, SEQ, f"{DATA} {extra}").stages[0]
 
 
-def made(objective: str, inputs: Inputs, extra: str = "") -> Columns:
+def made(objective: str, inputs: Inputs, extra: str = "") -> MicroBatch:
     return corrupt(stage_of(objective, extra), inputs, vocab(), 3)
 
 
@@ -74,10 +74,10 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs = mixed()
-    columns = corrupt(resolved.stages[0], inputs, vocab(), 3)
+    batch = corrupt(resolved.stages[0], inputs, vocab(), 3)
     row = 1
     length, middle = int(inputs.lengths[row]), int(inputs.lengths[row]) // 2
-    reading = columns.reading._replace(output_positions=None)
+    reading = batch.reading._replace(output_positions=None)
     second = model.encoder.embeddings(reading, torch.float32)[row, middle:length]
     alone = model.encode  # the second text by itself, in its own language
     ids = reading.token_ids[row, middle:length][None]
@@ -95,26 +95,26 @@ def test_attention_crosses_the_pair_and_positions_are_those_of_both_alone() -> N
 
 
 def test_without_tlm_positions_are_left_alone() -> None:
-    columns = made("mlm", mixed())
-    assert columns.reading.position_ids is None
-    assert columns.terms["mlm"].translated is None
+    batch = made("mlm", mixed())
+    assert batch.reading.position_ids is None
+    assert batch.terms["mlm"].translated is None
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "ngram(3)", "span(0.2, 10)"])
 def test_each_row_is_masked_as_its_own_objective_says(unit: str) -> None:
     inputs = mixed(64)
-    columns = made(f"mlm(p=40%, unit={unit}) + tlm(p=15%, replace=0/0/100)", inputs)
+    batch = made(f"mlm(p=40%, unit={unit}) + tlm(p=15%, replace=0/0/100)", inputs)
     alone = made(f"mlm(p=40%, unit={unit})", inputs)
     apart = made("tlm(p=15%, replace=0/0/100) + mlm", inputs)
     paired = inputs.languages[:, 0] != inputs.languages[:, 1]
-    marks = chosen(columns)
+    marks = chosen(batch)
     assert torch.equal(marks[~paired], chosen(alone)[~paired])
     assert torch.equal(marks[paired], chosen(apart)[paired])
-    read = columns.reading.token_ids
+    read = batch.reading.token_ids
     assert torch.equal(read[paired], inputs.token_ids[paired])
     assert (read[~paired] == MASK).any()
     terms = stage_of("mlm+tlm").objective
-    both = [tensors_of(t.objective).count(columns.terms[t.name]) for t in terms]
+    both = [tensors_of(t.objective).count(batch.terms[t.name]) for t in terms]
     assert both == [marks[~paired].sum(), marks[paired].sum()]
     # Both texts of a pair are masked.
     segments = inputs.segment_ids[paired][marks[paired]]
@@ -125,8 +125,8 @@ def test_the_losses_of_both_are_those_of_their_rows() -> None:
     resolved = program("mlm+tlm", SEQ, DATA)
     model = build(resolved).eval()
     inputs, stage = mixed(), resolved.stages[0]
-    columns = corrupt(stage, inputs, vocab(), 3)
-    found = losses(model, columns, model.read(columns.reading))
+    batch = corrupt(stage, inputs, vocab(), 3)
+    found = losses(model, batch, model.read(batch.reading))
     for kind, which in (("mlm", ONE == 0), ("tlm", ONE == 1)):
         own = Inputs(*(tensor[which] for tensor in inputs))
         part = corrupt(stage, own, vocab(), 3)
@@ -138,9 +138,9 @@ def test_the_losses_of_both_are_those_of_their_rows() -> None:
 def test_boundaries_are_asked_about_where_there_are_spans() -> None:
     inputs = mixed(64)
     paired = inputs.languages[:, 0] != inputs.languages[:, 1]
-    columns = made("mlm(unit=span)+sbo+tlm", inputs)
-    assert columns.terms["sbo"].weights[~paired].any()
-    assert not columns.terms["sbo"].weights[paired].any()
+    batch = made("mlm(unit=span)+sbo+tlm", inputs)
+    assert batch.terms["sbo"].weights[~paired].any()
+    assert not batch.terms["sbo"].weights[paired].any()
     both = made("mlm(unit=span)+sbo+tlm(unit=span)", inputs)
     assert both.terms["sbo"].weights[paired].any()
 
@@ -156,8 +156,8 @@ def test_rare_tokens_are_drawn_more_often(alpha: float) -> None:
     frequency = torch.full((1000,), 1e-3, dtype=torch.double)
     frequency[30] = 16e-3
     stage = program(f"mlm(p=3%, rare={alpha})", seq).stages[0]
-    columns = corrupt(stage, inputs, vocab()._replace(frequency=frequency), 5)
-    drawn = ids[chosen(columns)]
+    batch = corrupt(stage, inputs, vocab()._replace(frequency=frequency), 5)
+    drawn = ids[chosen(batch)]
     assert len(drawn) == count
     odds = 16**alpha
     assert stats.binomtest(int((drawn == 20).sum()), count, odds / (1 + odds)).pvalue > 1e-3

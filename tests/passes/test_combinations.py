@@ -135,6 +135,6 @@ def test_the_groups_of_init_are_not_torn_apart() -> None:
     )
     _, misfits = fit(old, {weight.name for weight in model_weights(old)}, new, Stack())
     assert misfits[0] == (
-        "layers 1 and 0 share their attention, and would begin as layers 1 and 0 there, which do "
+        "layers 1 and 0 share their attention, but would start as layers 1 and 0 there, which do "
         "not (grow=interleave does)"
     )

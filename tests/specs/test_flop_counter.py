@@ -17,11 +17,11 @@ from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
-    Columns,
-    NextTokens,
+    MicroBatch,
+    NextTokenTargets,
+    PairTargets,
     Predictions,
-    Questions,
-    Replacements,
+    ReplacedTokens,
     adaptive,
     with_output_positions,
 )
@@ -31,22 +31,25 @@ from bertc.step.objective import make_objective
 BATCH = 2
 
 
-def columns(stage: Stage) -> Columns:
-    """The columns of a batch, without values."""
+def micro_batch(stage: Stage) -> MicroBatch:
+    """A batch without values."""
     rows = torch.zeros(BATCH, stage.seq, dtype=torch.long)
     asked = torch.zeros(BATCH, stage.predictions(), dtype=torch.long)
     weights = asked.float()
     starts = torch.zeros(BATCH, stage.texts, dtype=torch.long)
-    pairs, predicted = Questions(starts, starts, starts.float()), Predictions(asked, asked, weights)
+    pairs, predicted = (
+        PairTargets(starts, starts, starts.float()),
+        Predictions(asked, asked, weights),
+    )
     targets = {
         "mlm": predicted,
         "tlm": predicted._replace(translated=weights[:, 0]),
-        "clm": NextTokens(rows, rows.float()),
+        "clm": NextTokenTargets(rows, rows.float()),
         "plm": predicted,
         "sbo": Boundaries(asked, asked, asked, asked, weights),
         "nsp": pairs,
         "sop": pairs,
-        "rtd": Replacements(asked, weights, weights.double(), rows.float()),
+        "rtd": ReplacedTokens(asked, weights, weights.double(), rows.float()),
     }
     scored = [one.title for network in stage.networks() for one in network.scored]
     reading = EncoderInputs(
@@ -60,7 +63,7 @@ def columns(stage: Stage) -> Columns:
     )
     return with_output_positions(
         stage,
-        Columns(
+        MicroBatch(
             reading=reading,
             originals=rows,
             terms={name: targets[name] for name in {*scored, *(t.name for t in stage.objective)}},
@@ -92,7 +95,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     """FLOPs of one example: forward, and forward with backward."""
     with torch.device("meta"):
         model = build(resolved.as_in(stage), device="meta")
-        batch = columns(stage)
+        batch = micro_batch(stage)
         objective = make_objective(model, stage, compiled=False)
         with FlopCounterMode(display=False) as counter:
             loss, *_ = objective(batch, torch.ones(len(stage.objective)))

@@ -84,10 +84,12 @@ def test_what_learned_pairs_is_asked_with_pairs(files):
 
 
 def test_the_form_for_files_of_ones_own_names_every_column():
-    assert own_form(Classify(pair="b"), judged=True) == (
+    assert own_form(Classify(pair="b"), with_labels=True) == (
         "classify(text=COLUMN, pair=COLUMN, label=COLUMN)"
     )
-    assert own_form(Read(name="qa"), judged=False) == "read(name=qa, passage=COLUMN, text=COLUMN)"
+    assert (
+        own_form(Read(name="qa"), with_labels=False) == "read(name=qa, passage=COLUMN, text=COLUMN)"
+    )
 
 
 def test_a_second_text_is_never_dropped(pairs, files):
@@ -108,7 +110,7 @@ def test_the_file_that_is_named_is_scored(pairs, files):
     for told in (f"classify('{files}/test.tsv')", f"classify(test='{files}/test.tsv')"):
         report = evaluate_run(pairs, task=told, quiet=True)
         assert report.evaluation.examples == 1
-        assert f"{files}/test.tsv" in report.summary(judged=True)
+        assert f"{files}/test.tsv" in report.summary(evaluated_only=True)
         name = "test" if "test=" in told else f"{files}/test.tsv"
         assert report.evaluation.scores["birds"].keys() == {name}
     both = evaluate_run(pairs, task=f"classify('{files}/train.tsv', '{files}/dev.tsv')", quiet=True)

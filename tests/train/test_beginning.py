@@ -137,7 +137,7 @@ def test_the_vocabulary_is_that_of_the_source_unless_written(tiny, tmp_path, opt
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"layers": 1}, "it has 2 layers, and this network 1"),
+        ({"layers": 1}, "it has 2 layers, but this network 1"),
         ({"hidden": 48, "ffn": 64, "heads": 2},
          "encoder.embeddings.token.weight is 120 x 32 there and 120 x 48 here"),
         ({"embedding": 16}, "encoder.embeddings.token.weight is 120 x 32 there and 120 x 16 here"),

@@ -71,6 +71,6 @@ def test_batches_are_the_same_however_many_are_made_at_once(
     with Feed(data, first, STEPS, CPU, corrupt, rows) as batches:
         for expected in alone:
             found = batches.take()
-            assert len(found.columns) == len(expected.columns)
+            assert len(found.micro_batches) == len(expected.micro_batches)
             for a, b in zip(flat(found), flat(expected), strict=True):
                 assert torch.equal(a, b)

@@ -15,7 +15,7 @@ import torch
 from bertc.api import resolve
 from bertc.host.graphs import graphs_so_far
 from bertc.ir.learning.objective import Mlm, Sop, Term
-from bertc.objectives import Columns
+from bertc.objectives import MicroBatch
 from bertc.step.feed import to_inputs
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import RandomText
@@ -35,12 +35,14 @@ def _nothing_compiled() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def step_and_columns(extra: str, compiled: bool = False) -> tuple[TrainStep, list[Columns]]:
+def step_and_micro_batches(
+    extra: str, compiled: bool = False
+) -> tuple[TrainStep, list[MicroBatch]]:
     """The step of a toy and its first batch."""
     resolved = resolve(f"{TOY} {extra}", ["microbatch=4"])
     step = make_step(resolved, 4, compiled=compiled)
     stage = resolved.stages[0]
-    return step, step.read(to_inputs(RandomText(stage, 500).train(0), CPU)).columns
+    return step, step.read(to_inputs(RandomText(stage, 500).train(0), CPU)).micro_batches
 
 
 SCATTERS = ("index_put", "index_add", "scatter", "embedding_dense_backward")
@@ -67,8 +69,8 @@ def test_what_the_compiled_step_scatters(name: str) -> None:
 
     traced = partial(torch.compile, backend=partial(compile_fx, inner_compile=look))
     with patch.object(torch, "compile", traced):
-        step, columns = step_and_columns(OBJECTIVES[name], compiled=True)
-    step.try_out(columns)
+        step, micro_batches = step_and_micro_batches(OBJECTIVES[name], compiled=True)
+    step.try_out(micro_batches)
     # A part of one tensor that takes another's place has no places to look up.
     found = Counter(
         {n: k for n, k in found.items() if n not in ("select_scatter", "slice_scatter")}
@@ -101,8 +103,8 @@ def test_a_run_compiles_in_the_first_step_of_a_stage_alone(tiny, tmp_path, monke
 @pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_the_branches_of_other_machines_compute_the_same(objective: str, elsewhere: str) -> None:
     def gradients() -> dict[str, torch.Tensor]:
-        step, columns = step_and_columns(objective)
-        sums, *_ = step.gradients(columns, 0)
+        step, micro_batches = step_and_micro_batches(objective)
+        sums, *_ = step.gradients(micro_batches, 0)
         grown = {n: p.grad for n, p in step.parameters.items() if p.grad is not None}
         return {"losses": torch.stack(sums), **grown}
 

@@ -76,8 +76,8 @@ def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, m
     def poisoned(model, stage, compiled):
         objective = make(model, stage, compiled)
 
-        def call(columns, factors):
-            loss, statistics, memory = objective(columns, factors)
+        def call(batch, factors):
+            loss, statistics, memory = objective(batch, factors)
             return loss * math.nan, statistics * math.nan, memory
 
         return call if stage.optimizer.lr == 1e-2 else objective

@@ -111,7 +111,7 @@ def test_the_folder_stands_for_the_spec(tiny):
     found = with_settings(old, ["steps=24", "microbatch=2", "strategy=ddp"])
     assert (found.steps, found.stages[0].microbatch, found.run.strategy) == (24, 2, "ddp")
     refuse_another_program(old, found)
-    with pytest.raises(ResumeRefusedError, match="keeps its batch"):
+    with pytest.raises(ResumeRefusedError, match="batch cannot change"):
         with_settings(old, ["batch=4"])
     with pytest.raises(UsageError, match="one value"):
         with_settings(old, ["steps={1,2}"])
@@ -162,7 +162,7 @@ def test_the_spec_with_more_steps_goes_on_too(corpus_file):
 
 @pytest.mark.parametrize("line", ["train --resume runs/nope", "train --resume --out nope"])
 def test_a_run_that_is_not_there_is_said_to_be_none(command, line):
-    with pytest.raises(MissingInputError, match="there is no run (runs/)?nope"):
+    with pytest.raises(MissingInputError, match="neither a run nor a spec (runs/)?nope"):
         command(line)
 
 
@@ -175,8 +175,8 @@ def test_a_spec_is_resumed_without_its_folder(command, tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("train", "which spec"),
-        ("train run", "is a run and no spec"),
+        ("train", "no spec given"),
+        ("train run", "is a run, not a spec"),
         ("train --resume run --out other", "in its own folder"),
     ],
 )

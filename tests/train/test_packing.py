@@ -10,11 +10,11 @@ from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.masks import beginnings, end_to_end
 from bertc.objectives import (
     Boundaries,
-    Columns,
     Inputs,
+    MicroBatch,
+    PairTargets,
     Predictions,
-    Questions,
-    Replacements,
+    ReplacedTokens,
     VocabTensors,
     corrupt,
     with_output_positions,
@@ -71,8 +71,8 @@ def vocab() -> VocabTensors:
     )  # fmt: skip
 
 
-def packed(stage: Stage, columns: Columns) -> Columns:
-    """The columns of padded rows, moved with all their predictions into packed ones."""
+def packed(stage: Stage, batch: MicroBatch) -> MicroBatch:
+    """The batch of padded rows, moved with all their predictions into packed ones."""
     offsets = {}
     for members in PACKS:
         start = 0
@@ -98,22 +98,22 @@ def packed(stage: Stage, columns: Columns) -> Columns:
             sequence_ids=tokens(torch.stack(numbers)),
         )
 
-    def replacements(padded: Replacements) -> Replacements:
-        weights, judged = slots(padded.weights, False), padded.judged
-        whole = judged.shape == columns.originals.shape
+    def replacements(padded: ReplacedTokens) -> ReplacedTokens:
+        weights, classified = slots(padded.weights, False), padded.classified
+        whole = classified.shape == batch.originals.shape
         used = weights.long()  # slots not used hold position 0 of the row, wherever the text is
-        return Replacements(
+        return ReplacedTokens(
             slots(padded.positions, True) * used,
             weights,
             slots(padded.chances, False),
-            tokens(judged) if whole else weights,
+            tokens(classified) if whole else weights,
         )
 
     def moved(own: tuple[torch.Tensor, ...]) -> object:
         match own:
-            case Replacements():
+            case ReplacedTokens():
                 return replacements(own)
-            case Questions() | Predictions():
+            case PairTargets() | Predictions():
                 others = (slots(each, False) for each in own[1:3])
                 return type(own)(slots(own.positions, True), *others)
             case Boundaries():
@@ -122,26 +122,26 @@ def packed(stage: Stage, columns: Columns) -> Columns:
             case _:
                 raise AssertionError(own)
 
-    packed = columns._replace(
-        reading=reading(columns.reading),
-        masked=columns.masked and reading(columns.masked),
-        originals=tokens(columns.originals),
-        terms={name: moved(own) for name, own in columns.terms.items()},
+    packed = batch._replace(
+        reading=reading(batch.reading),
+        masked=batch.masked and reading(batch.masked),
+        originals=tokens(batch.originals),
+        terms={name: moved(own) for name, own in batch.terms.items()},
     )
     return with_output_positions(stage, packed)
 
 
-def results(resolved: Resolved, columns: Columns) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def results(resolved: Resolved, batch: MicroBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Sums and hits of the terms, and the gradient of every weight."""
     model = build(resolved).train()
     stage = resolved.stages[0]
     factors = torch.full((len(stage.objective),), 0.01)
-    loss, statistics, _ = make_objective(model, stage, compiled=False)(columns, factors)
+    loss, statistics, _ = make_objective(model, stage, compiled=False)(batch, factors)
     loss.backward()
     return statistics, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
-def both(extra: str) -> tuple[Resolved, Columns, Columns]:
+def both(extra: str) -> tuple[Resolved, MicroBatch, MicroBatch]:
     resolved = program(extra)
     apart = resolved.stages[0].model_copy(update={"pack": False, "padded": True})
     padded = corrupt(apart, examples(), vocab(), 1)
@@ -226,11 +226,11 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
         languages=torch.zeros(1, 2, dtype=torch.long),
         following=torch.full_like(starts[:, 0], -1),
     )
-    columns = corrupt(stage, inputs, vocab(), 1)
-    assert columns.reading.sequence_ids is not None
-    assert columns.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
-    assert columns.reading.attention_mask is None
-    starts = columns.reading.starts
+    batch = corrupt(stage, inputs, vocab(), 1)
+    assert batch.reading.sequence_ids is not None
+    assert batch.reading.sequence_ids[0].tolist() == [1] * 12 + [2] * 9 + [3] * 20 + [0] * 7
+    assert batch.reading.attention_mask is None
+    starts = batch.reading.starts
     assert starts is not None
     # As many places as a row may hold examples, and padding; those not used are empty.
     assert starts[0].tolist() == [0, 12, 21] + [41] * (stage.texts - 3) + [41]
@@ -238,6 +238,6 @@ def test_corruption_numbers_examples_and_asks_about_each() -> None:
     assert bounds.offsets.dtype == torch.int32
     assert bounds.offsets.tolist() == [*starts[0].tolist(), ROOM]
     assert bounds.longest == ROOM
-    (pairs,) = (own for own in columns.terms.values() if isinstance(own, Questions))
+    (pairs,) = (own for own in batch.terms.values() if isinstance(own, PairTargets))
     assert pairs.positions[0].tolist() == [0, 12, 21, 0, 0, 0]
     assert pairs.weights[0].tolist() == [1, 1, 1, 0, 0, 0]

@@ -336,9 +336,9 @@ def poison(rank):
         def poisoned(*arguments):
             objective = real(*arguments)
 
-            def call(columns, factors):
+            def call(batch, factors):
                 calls.append(1)
-                loss, statistics, memory = objective(columns, factors)
+                loss, statistics, memory = objective(batch, factors)
                 # The first call is not yet of a step.
                 factor = math.nan if len(calls) == 7 else 1
                 return loss * factor, statistics * factor, memory

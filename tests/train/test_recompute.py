@@ -15,7 +15,7 @@ def gradients(spec: str) -> dict[str, torch.Tensor]:
     resolved = resolve(spec)
     step, stage = make_step(resolved, 4), resolved.stages[0]
     inputs = random_rows(stage, resolved.encoder.vocab_size)
-    step.gradients(step.read(inputs).columns, 0)
+    step.gradients(step.read(inputs).micro_batches, 0)
     return {
         name: weight.grad for name, weight in step.parameters.items() if weight.grad is not None
     }

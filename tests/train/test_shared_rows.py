@@ -19,7 +19,7 @@ from bertc.data.layouts.example import (
 )
 from bertc.nn.masks import beginnings
 from bertc.step.objective import make_objective
-from bertc.step.task_feed import examples_at_once, to_columns
+from bertc.step.task_feed import examples_at_once, to_micro_batch
 from tests.data.test_encode import bert_vocabulary, text, word_tokenizer
 
 NETWORK = "layers=2 hidden=32 heads=2 vocab=47 seq=48 dropout=0 initializer=normal(0.3) "
@@ -91,7 +91,7 @@ def test_losses_and_gradients_are_those_of_rows_of_their_own(bert, kind, network
     objective = make_objective(model, stage, compiled=False)
     found = []
     for batch in batches(kind, resolved, bert):
-        loss, statistics, _ = objective(to_columns(batch, torch.device("cpu")), torch.ones(1))
+        loss, statistics, _ = objective(to_micro_batch(batch, torch.device("cpu")), torch.ones(1))
         grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
         found.append((batch, loss, statistics, [g for g in grads if g is not None]))
     (alone, loss, statistics, grads), (packed, same, like, others) = found
@@ -146,11 +146,11 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
     rows = encode(task, examples("labels", 60, 24), bert, stage.seq, stage.encoder.segments)
     order = np.argsort(rows.lengths, kind="stable")[::-1]
     read = [
-        to_columns(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
+        to_micro_batch(make(task, rows, order[first : first + count], 0), torch.device("cpu"))
         for first, count in ((0, 20), (17, 31), (40, 1), (8, 30))
         for make in (gather, shared)
     ]
-    wanted = [plain(columns, torch.ones(1))[0].item() for columns in read]
+    wanted = [plain(batch, torch.ones(1))[0].item() for batch in read]
     torch.compiler.reset()
     graphs = []
 
@@ -160,10 +160,10 @@ def test_compiled_layers_read_batches_of_any_shape(bert, monkeypatch):
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     compiled = make_objective(model, stage, compiled=True)
-    found = [compiled(columns, torch.ones(1))[0].item() for columns in read]
+    found = [compiled(batch, torch.ones(1))[0].item() for batch in read]
     assert found == pytest.approx(wanted, rel=1e-5)
     before = len(graphs)
-    again = [compiled(columns, torch.ones(1))[0].item() for columns in reversed(read)]
+    again = [compiled(batch, torch.ones(1))[0].item() for batch in reversed(read)]
     assert again[::-1] == pytest.approx(wanted, rel=1e-5)
     assert len(graphs) == before < 3 * 6
 

@@ -55,11 +55,11 @@ def test_a_step_of_many_parts_stops_between_two_of_them(tiny, tmp_path, monkeypa
     def counted(*arguments):
         objective = made(*arguments)
 
-        def call(*columns):
+        def call(*batch):
             calls.append(1)
             if len(calls) == 4 * 5 + 2:
                 signal.raise_signal(signal.SIGTERM)
-            return objective(*columns)
+            return objective(*batch)
 
         return call
 

@@ -350,10 +350,10 @@ def test_a_non_finite_number_stops_before_the_update(go, tiny, tmp_path, monkeyp
     def poisoned(*arguments):
         objective = real(*arguments)
 
-        def call(columns, factors):
+        def call(batch, factors):
             nonlocal calls
             calls += 1
-            loss, statistics, memory = objective(columns, factors)
+            loss, statistics, memory = objective(batch, factors)
             if calls == 6:
                 if place == "loss":
                     return loss * math.nan, statistics * math.nan, memory
@@ -377,8 +377,8 @@ def test_running_out_of_memory_names_what_fits(go, tiny, monkeypatch):
     from bertc.train import phase
 
     def narrow(*arguments):
-        def call(columns, factors):
-            if len(columns.reading.token_ids) > 2:
+        def call(batch, factors):
+            if len(batch.reading.token_ids) > 2:
                 raise torch.OutOfMemoryError("no")
             sums = torch.zeros(1, requires_grad=True)
             return sums.sum(), torch.zeros(2, 1), None

@@ -11,7 +11,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.layouts import judged_parts, part_examples, training_examples
+from bertc.data.layouts import dev_parts, part_examples, training_examples
 from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError, listed
@@ -39,7 +39,7 @@ def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example
     return _drawn(examples, task.examples, "examples", task.title)
 
 
-def judged_on(
+def scored_sample(
     task: AnyTask, part: str, examples: Sequence[Example], most: int = 0
 ) -> Sequence[Example]:
     """The examples of a part that a model is scored on, the same in every run.
@@ -89,8 +89,8 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
         learned = learned_from(task, training_examples(task))
-        all_parts = {part: part_examples(task, part) for part in judged_parts(task)}
-        parts = {part: judged_on(task, part, examples) for part, examples in all_parts.items()}
+        all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
+        parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
         segments = stage.encoder.kinds_of_segments
         task_set = TaskSet(
             task,

@@ -2,7 +2,7 @@
 
 from bertc.data.layouts.labels import found_labels
 from bertc.data.layouts.parts import (
-    judged_parts,
+    dev_parts,
     part_examples,
     read_examples,
     scored_examples,
@@ -13,7 +13,7 @@ from bertc.data.layouts.table import source_name
 
 __all__ = [
     "found_labels",
-    "judged_parts",
+    "dev_parts",
     "source_name",
     "part_examples",
     "read_examples",

@@ -50,7 +50,7 @@ def tagging_parts(task: Tagging) -> DataParts:
 
 
 def read_tagging(task: Tagging, path: Path, labelled: bool) -> list[TaggedExample]:
-    """Read the sentences of a file; unless ``labelled``, it may have words only, one a line."""
+    """Read the sentences of a file; unless ``labelled``, it may have words only, one per line."""
     read = _conll_u if task.column in CONLL_U else _conll_2003
     sentences = list(read(path, task.column, labelled))
     if task.column == "ner":

@@ -39,7 +39,7 @@ def training_examples(task: AnyTask) -> list[Example]:
     return _read(task, _part(task, "train"), labelled=True)
 
 
-def judged_parts(task: AnyTask) -> tuple[str, ...]:
+def dev_parts(task: AnyTask) -> tuple[str, ...]:
     """The dev parts of a task that exist.
 
     Raises:

@@ -26,9 +26,7 @@ class Obstacle:
 
 
 def first_of(obstacles: Iterable[Obstacle]) -> Obstacle | None:
-    """The first of several obstacles, with a remedy for all of them, since one alone would not
-    do.
-    """
+    """The first of several obstacles, with a remedy that removes all of them."""
     found = list(obstacles)
     if not found:
         return None

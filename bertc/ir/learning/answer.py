@@ -141,9 +141,7 @@ def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:
-    """States per example that its head reads, with up to ``texts`` texts in rows of ``seq``
-    tokens.
-    """
+    """States per example that its head reads: up to ``texts`` texts, rows of ``seq`` tokens."""
     match answer:
         case Labels() | Score():
             return 1

@@ -87,9 +87,7 @@ class Task(TermNode):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The texts of an example, by the arguments that name their columns in a user's own
-        files.
-        """
+        """The texts of an example, by the arguments that name their columns in own files."""
         match self.answer:
             case Labels() | Score():
                 return ("text",)

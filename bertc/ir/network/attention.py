@@ -43,9 +43,7 @@ class RelativeAttention(AttentionNode):
         return self.segments
 
     def weights(self, name: str, widths: op.Widths, init: Drawn) -> tuple[Weight, ...]:
-        """Projections of queries, keys, values, distances and output, and this layer's own
-        biases.
-        """
+        """Projections of queries, keys, values, distances and output; the layer's own biases."""
         inner: tuple[Axis, int] = ("heads", widths.inner)
         outer: tuple[Axis, int] = ("hidden", widths.hidden)
         maps = [

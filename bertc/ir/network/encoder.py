@@ -266,8 +266,8 @@ class Encoder(Node):
         """Number of vocabulary scores for ``rows`` states."""
         if isinstance(self.head, AdaptiveHead):
             first, *rarer = self.table.clusters(self.vocab_size, self.embedding)
-            judged = self.head.rows(self.vocab_size, self._adaptive, rows)
-            of_rarer = sum(own * c.size for own, c in zip(judged, rarer, strict=True))
+            scored = self.head.rows(self.vocab_size, self._adaptive, rows)
+            of_rarer = sum(own * c.size for own, c in zip(scored, rarer, strict=True))
             return rows * (first.size + len(rarer)) + of_rarer
         return rows * self.vocab_size
 

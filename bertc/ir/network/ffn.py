@@ -17,9 +17,7 @@ class Mlp(Node):
 
     @property
     def setting(self) -> Activation:
-        """The value of the setting ``activation`` that stands for this node (see
-        ``feed_forward``).
-        """
+        """The value of the setting ``activation`` for this node (see ``feed_forward``)."""
         return self.activation
 
     @property
@@ -37,9 +35,7 @@ class Mlp(Node):
         )
 
     def operations(self, widths: op.Widths, call: op.Call, dropout: bool) -> op.Operations:
-        """Two products with the activation between; some activations save their input for
-        backward.
-        """
+        """Two products with the activation between; some activations save their input."""
         inner = call.states * widths.ffn
         by_result = self.activation in ("relu", "tanh")
         return (

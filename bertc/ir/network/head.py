@@ -61,9 +61,7 @@ class LinearHead(Node):
     def weights(
         self, name: str, hidden: int, embedding: int, vocab: int, norm: NormFunction, init: Drawn
     ) -> tuple[Weight, ...]:
-        """The linear layer if the widths differ, and the bias over the vocabulary if there is
-        one.
-        """
+        """The linear layer if the widths differ, and the bias over the vocabulary if any."""
         narrow: tuple[Axis, int] = ("embedding", embedding)
         dense = affine(f"{name}.dense", narrow, ("hidden", hidden), init, "head")
         scores = (bias(name, ("vocab", vocab), "head"),)
@@ -88,9 +86,7 @@ class AdaptiveHead(Node):
     def weights(
         self, name: str, hidden: int, vocab: int, table: AdaptiveTable, init: Drawn
     ) -> tuple[Weight, ...]:
-        """A bias for every token, a vector and a bias for every cluster, and the first
-        projection.
-        """
+        """A bias per token, a vector and a bias per cluster, and the first projection."""
         first, *rarer = table.clusters(vocab, hidden)
         shape = (len(rarer), first.width)
         axes: tuple[Axis, Axis] = ("labels", "embedding")
@@ -111,15 +107,13 @@ class AdaptiveHead(Node):
         return tuple(round(rows * share_by_zipf(cluster, vocab)) for cluster in rarer)
 
     def operations(self, hidden: int, vocab: int, table: AdaptiveTable, rows: int) -> op.Operations:
-        """The first cluster on all states, each other cluster on the states whose target it
-        holds.
-        """
+        """The first cluster on all states, each other one on the states whose target it holds."""
         first, *rarer = table.clusters(vocab, hidden)
-        judged = [(rows, first.width, first.size + len(rarer))]
+        scored = [(rows, first.width, first.size + len(rarer))]
         for own, cluster in zip(self.rows(vocab, table, rows), rarer, strict=True):
-            judged.append((own, cluster.width, cluster.size))
+            scored.append((own, cluster.width, cluster.size))
         found: list[op.Operation] = []
-        for own, width, size in judged:
+        for own, width, size in scored:
             if table.narrows:
                 found.append(op.Product(own, hidden, width))
             found += [op.Product(own, width, size), op.VocabularyLoss(own, size)]

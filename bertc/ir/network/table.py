@@ -25,9 +25,7 @@ class Cluster(NamedTuple):
 
 
 class WholeTable(Node):
-    """One table for all tokens; ``scaled`` multiplies embeddings by sqrt(hidden)
-    (Transformer-XL).
-    """
+    """One table for all tokens; ``scaled``: embeddings times sqrt(hidden) (Transformer-XL)."""
 
     kind: Literal["whole"] = "whole"
     scaled: bool = False

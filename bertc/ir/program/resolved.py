@@ -164,13 +164,13 @@ class Stage(Node):
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        judged = any(term.objective.judges_guesses for term in self.objective)
+        uses_guesses = any(term.objective.needs_replacements for term in self.objective)
         found = []
         for network in sorted(self.allocated, key=lambda each: each.role != "sampled"):
             terms = tuple(
                 t for t in self.objective if self.learner(t.objective).name == network.name
             )
-            if terms or (network.role == "sampled" and judged):
+            if terms or (network.role == "sampled" and uses_guesses):
                 objectives: list[Objective] = [term.objective for term in terms]
                 scored = one_a_head(objectives or self.masked_terms(), self.row)
                 main = network.role == "trained"
@@ -283,9 +283,7 @@ class Resolved(Node):
         return self.stages[-1]
 
     def trained_at(self, step: int) -> Stage:
-        """The stage whose network the run has after ``step`` steps, before the next stage
-        starts.
-        """
+        """The stage whose network the run has after ``step`` steps, before the next one starts."""
         return self.stage_at(max(0, step - 1))
 
     def as_in(self, network: Stage) -> "Resolved":

@@ -51,39 +51,39 @@ class Settings(Node):
     layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
     hidden: Width = default(768, BERT, "width of the residual stream", "H")
     heads: Heads | Annotated[tuple[Heads, ...], Field(min_length=1)] = derived(
-        "hidden / 64", "attention heads, one number or one a layer", "A"
+        "hidden / 64", "attention heads, one number or one per layer", "A"
     )
     head_dim: Width = derived("hidden / heads of the first layer", "width of one head")
     ffn: Width | Annotated[tuple[Width, ...], Field(min_length=1)] = derived(
-        "4 x hidden", "inner width of the feed-forward part, one number or one a layer", "F"
+        "4 x hidden", "inner width of the feed-forward part, one number or one per layer", "F"
     )
     embedding: Width = derived("hidden", "width of the embedding tables", "E")
     table: TokenTable = default(
-        WholeTable(), BERT, "the vectors of tokens: all alike, or narrower for rarer ones"
+        WholeTable(), BERT, "token embeddings: of one width, or narrower for rarer tokens"
     )
     share: Sharing = default(ShareNone(), BERT, "which layers share their weights")
     attention: Attention = default(FullAttention(), BERT, "kind of attention")
     activation: Activation = default(
         "gelu", "Hugging Face BertConfig hidden_act", "activation of feed-forward parts and heads"
     )
-    norm: Norm = default(PostNorm(), BERT, "where the layer norms stand")
+    norm: Norm = default(PostNorm(), BERT, "placement of the layer norms")
     positions: Positions = derived(
-        "longest seq; none where attention knows distances", "how a token's place enters"
+        "longest seq; none where attention knows distances", "position embeddings"
     )
     segments: Annotated[int, Field(ge=0, le=1000)] = default(
         2, "BERT config type_vocab_size as released", "token types"
     )
     languages: tuple[Language, ...] = derived(
-        "the languages of the data, sorted", "languages that the encoder may tell apart"
+        "the languages of the data, sorted", "languages of the language embeddings"
     )
     language_embeddings: bool = default(
-        False, "google-research/bert multilingual.md", "a vector for each of the languages"
+        False, "google-research/bert multilingual.md", "an embedding for each of the languages"
     )
     pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
     head: Head = derived(
         "adaptive with such a table, else linear where every next token is predicted, else "
         "transform",
-        "how states become scores over the vocabulary",
+        "the head over the vocabulary",
     )
     dropout: Dropout = default(Dropout(), "BERT config", "dropout rates in training")
     initializer: Initializer = default(TruncatedNormal(), "BERT config", "initial weights")
@@ -91,19 +91,19 @@ class Settings(Node):
 
     # what it learns, from what
     objective: tuple[Term, ...] = default(
-        (Term(objective=Mlm()),), BERT, "what to learn, a sum of terms", "task"
+        (Term(objective=Mlm()),), BERT, "what to learn: a sum of terms", "task"
     )
     generator: Generator = default(
-        NoGenerator(), HOUSE, "what stands in for tokens, for rtd to find"
+        NoGenerator(), HOUSE, "source of the replaced tokens that rtd detects"
     )
     data: tuple[Share, ...] = default(
-        (Share(corpus=Docstrings()),), HOUSE, "the text, a sum of sources"
+        (Share(corpus=Docstrings()),), HOUSE, "the text: a sum of sources"
     )
     smoothing: Smoothing = default(
-        1.0, HOUSE, "languages are drawn in proportion to (their share of the text)^smoothing"
+        1.0, HOUSE, "languages are sampled in proportion to (their share of the text)^smoothing"
     )
     mixing: Mixing = default(
-        MixedRows(), HOUSE, "languages take turns row by row, or a whole batch is of one"
+        MixedRows(), HOUSE, "mixing of languages: row by row, or batch by batch"
     )
     format: Format = derived(
         "segment-pair if an objective asks about pairs, else doc-sentences where rows are packed, "
@@ -111,32 +111,34 @@ class Settings(Node):
         "how text becomes examples",
     )
     pack: bool = default(
-        False, HOUSE, "several examples in a row of seq tokens, each read by itself"
+        False, HOUSE, "several examples in a row of seq tokens, each attending to itself only"
     )
     memory: Annotated[int, Field(ge=0, le=1_000_000)] = default(
-        0, HOUSE, "tokens of the text before that a stream remembers in every layer, in training"
+        0, HOUSE, "earlier tokens of a stream whose states every layer attends to, in training"
     )
     holdout: Annotated[float, Field(gt=0, le=0.5)] = default(
-        0.01, HOUSE, "part of the documents kept for evaluation"
+        0.01, HOUSE, "fraction of the documents held out for evaluation"
     )
 
     # how
     optimizer: Optimizer = default(Adam(), BERT, "update rule and learning rate")
-    init: Init = default(Drawn(), HOUSE, "the weights that a run begins with")
+    init: Init = default(Drawn(), HOUSE, "initial weights of a run")
     grow: Growth = default(
-        Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
+        Stack(),
+        "StackingBERT double.py",
+        "initial weights of a network with more layers than before",
     )
     recipe: Family = default(
-        "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
+        "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
     layout: HfLayout = derived(
-        "that of the recipe", "the Hugging Face layout of a tuned network, where BERT's fits too"
+        "that of the recipe", "Hugging Face layout of a fine-tuned network, if BERT's fits too"
     )
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
-        0.0, HOUSE, "passes over the examples of a task, which make its steps"
+        0.0, HOUSE, "passes over the examples of a task, in place of steps"
     )
     freeze: Annotated[int, Field(ge=0, le=1000)] = default(
-        0, HOUSE, "lowest layers that are not trained, and with them the embeddings"
+        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings"
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,
@@ -144,12 +146,12 @@ class Settings(Node):
         "evaluations without a better score that end a task, with its best weights; 0: never",
     )
     steps: Positive = default(1_000_000, "BERT paper, appendix A.2", "optimiser steps")
-    batch: Positive = default(256, "BERT paper, appendix A.2", "examples a step", "B")
+    batch: Positive = default(256, "BERT paper, appendix A.2", "examples per step", "B")
     seq: Annotated[int, Field(ge=8, le=1_000_000)] = default(
-        512, "BERT paper, appendix A.2", "tokens a row", "S"
+        512, "BERT paper, appendix A.2", "tokens per row", "S"
     )
     microbatch: Annotated[int, Field(ge=0, le=10**9)] = default(
-        0, HOUSE, "examples at once, 0: the largest that fits"
+        0, HOUSE, "examples computed at once; 0: as many as fit"
     )
     seed: Count = default(0, HOUSE, "the seed of every random choice")
     save_every: Positive = derived(
@@ -161,23 +163,23 @@ class Settings(Node):
     log_every: Positive = derived(
         "a hundredth of all steps, at most 100", "steps between log lines"
     )
-    eval_examples: Positive = default(512, HOUSE, "held-out examples an evaluation reads, at most")
+    eval_examples: Positive = default(512, HOUSE, "maximum held-out examples per evaluation")
     keep: Annotated[int, Field(ge=1, le=1000)] = default(2, HOUSE, "checkpoints kept")
     precision: Literal["auto", "fp32", "bf16"] = default(
         "auto", HOUSE, "arithmetic; auto: bf16 where the hardware has it"
     )
     compile: Literal["auto", "on", "off"] = default("auto", HOUSE, "torch.compile; auto: on a GPU")
     recompute: Literal["auto", "on", "off"] = default(
-        "auto", HOUSE, "keep only the inputs of layers for backward; auto: where memory is short"
+        "auto", HOUSE, "save only the inputs of layers for backward; auto: if memory is short"
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = default(
-        "auto", HOUSE, "where to run; auto: cuda, or cpu; mps: Apple's GPU, not yet tried"
+        "auto", HOUSE, "device; auto: cuda, else cpu; mps: Apple's GPU, not yet tried"
     )
     deterministic: Literal["yes", "no"] = default(
-        "no", HOUSE, "every sum on a GPU in one order, at a price; a CPU's have one anyway"
+        "no", HOUSE, "deterministic sums on a GPU, at a cost; on a CPU they always are"
     )
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"] = default(
-        "auto", HOUSE, "what each of several processes holds; auto: all of it where that fits"
+        "auto", HOUSE, "sharding over several processes; auto: none if all fits"
     )
 
 

@@ -84,9 +84,7 @@ class BoundaryHead:
 
 @dataclass(frozen=True)
 class DetectorHead:
-    """A dense layer and one score per token (ELECTRA run_pretraining.py
-    _get_discriminator_output).
-    """
+    """Dense layer and score per token (ELECTRA run_pretraining.py _get_discriminator_output)."""
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """Two matrices, each with a bias."""

@@ -41,8 +41,8 @@ class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
     ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
-    ``judges_guesses``: it needs a source of replaced tokens. ``pairs``: how segment pairs are made
-    for it. ``translations``: it reads translation pairs, and other terms do not read those rows.
+    ``needs_replacements``: it needs a source of replaced tokens. ``pairs``: how its segment pairs
+    are made. ``translations``: it reads translation pairs, and other terms do not read those rows.
     ``causal``: it needs a causal encoder. ``output_rank`` orders the states that terms read of a
     row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use
     it for: masks, or the token after the end.
@@ -50,7 +50,7 @@ class TermNode(Node):
 
     scored: ClassVar[Scored]
     predicts_masked: ClassVar[bool] = False
-    judges_guesses: ClassVar[bool] = False
+    needs_replacements: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False
     causal: ClassVar[bool] = False

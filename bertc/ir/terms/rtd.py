@@ -22,7 +22,7 @@ class Rtd(TextTerm):
     p: Annotated[float, Field(gt=0, le=1)] = 0.15  # configure_pretraining.py mask_prob
     positional = ("over",)
     scored = "binary"
-    judges_guesses = True
+    needs_replacements = True
 
     @property
     def head_node(self) -> DetectorHead:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bertc.data.layouts import (
+    dev_parts,
     found_labels,
-    judged_parts,
     part_examples,
     read_examples,
     training_examples,
@@ -332,10 +332,10 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     for act, told in (
         (lambda: training_examples(Classify(train=f"{gone}.csv")), "gone.csv"),
-        (lambda: judged_parts(Glue(task="rte", data=str(gone))), "gone"),
+        (lambda: dev_parts(Glue(task="rte", data=str(gone))), "gone"),
         (lambda: training_examples(Glue(task="rte", data=str(tmp_path))), "'train'"),
         (lambda: training_examples(Squad(data=str(gone))), "gone"),
-        (lambda: judged_parts(Squad(data=str(tmp_path), dev=str(gone))), "gone"),
+        (lambda: dev_parts(Squad(data=str(tmp_path), dev=str(gone))), "gone"),
         (lambda: read_examples(Race(data="x"), gone), "gone"),
         (lambda: part_examples(Regress(train="x"), "dev"), "'dev'"),
     ):

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import parquet
 
 from bertc.data.layouts import (
+    dev_parts,
     found_labels,
-    judged_parts,
     part_examples,
     read_examples,
     training_examples,
@@ -187,7 +187,7 @@ def test_all_parts_of_a_task(tmp_path: Path, kind: type) -> None:
     task = make(tmp_path / "data")
     found = training_examples(task)
     assert found == expected
-    judged = judged_parts(task)
+    judged = dev_parts(task)
     assert judged == (("dev-de", "dev-en") if kind is Xnli else ("dev",))
     for part in judged:
         assert {type(example) for example in part_examples(task, part)} == {type(expected[0])}
@@ -274,7 +274,7 @@ def test_a_subset_of_glue(data: Path) -> None:
     write(data / "dev_matched.tsv", f"{PAIR}\tgold_label", "a\tb\tneutral")
     task = Glue(task="mnli", data=str(data))
     assert training_examples(task) == [LabelledExample("0", ("a", "b"), "neutral")]
-    assert judged_parts(task) == ("dev_matched",)
+    assert dev_parts(task) == ("dev_matched",)
 
 
 def test_similarity_in_another_language(data: Path) -> None:
@@ -290,7 +290,7 @@ def test_xnli_without_training_rows(data: Path) -> None:
         write(data / f"dev-{language}.tsv", f"{language}\tb\tneutral")
     task = Xnli(data=str(data), language="de")
     assert training_examples(task) == [LabelledExample("0", ("de", "b"), "neutral")]
-    assert judged_parts(task) == ("dev-en", "dev-sw")
+    assert dev_parts(task) == ("dev-en", "dev-sw")
 
 
 def test_official_xnli(data: Path) -> None:
@@ -300,7 +300,7 @@ def test_official_xnli(data: Path) -> None:
     write(data / "multinli.train.en.tsv", "premise\thypo\tlabel", "x\ty\tcontradictory")
     task = Xnli(data=str(data))
     assert training_examples(task) == [LabelledExample("0", ("x", "y"), "contradiction")]
-    assert judged_parts(task) == ("dev-ar", "dev-de")
+    assert dev_parts(task) == ("dev-ar", "dev-de")
     assert part_examples(task, "dev-de") == [LabelledExample("0", ("c", "d"), "entailment")]
 
 
@@ -311,7 +311,7 @@ def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
     assert training_examples(task) == [
         QuestionExample("q1", "A hen clucks.", "Who clucks?", (), False)
     ]
-    assert judged_parts(task) == ()
+    assert dev_parts(task) == ()
     file = write(data / "blind.json", json.dumps(passages(answers=False)))
     assert read_examples(task, file)[0].answered is None  # type: ignore[union-attr]
 
