@@ -4,9 +4,11 @@ speed and tasks start processes and load transformers: they are run by hand (doc
 """
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +16,9 @@ import torch
 from bertc.api import resolve
 from bertc.estimate import Device, estimate
 from bertc.estimate.machines.device import device_in
+from bertc.host.machine import SUMS, determinism
 from tests.bench.gpu import __main__ as command
-from tests.bench.gpu import ablation, agreement, device_file, memory, truth
+from tests.bench.gpu import ablation, agreement, device_file, memory, tasks, truth
 from tests.bench.gpu.results import Results, read, table, untrue
 from tests.bench.gpu.setting import Setting
 
@@ -33,6 +36,27 @@ def test_a_part_runs_through(part: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert len(found) > 1
     assert untrue(found) == []
     assert part in table(tmp_path, (part,))
+
+
+def test_the_trainer_has_none_of_our_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Done:
+        returncode, stdout = 0, 'loading\n{"seconds": 1.5}\n'
+
+    def run(line: list[str], **others: Any) -> Done:
+        asked.append(others)
+        return Done()
+
+    monkeypatch.setattr(tasks.subprocess, "run", run)
+    rows = [("a b", "c", "1"), ("d", "-", "0")]
+    with determinism():
+        found = tasks.other(HERE, Path("model"), rows, 2, compiled=False)
+    assert found == {"seconds": 1.5}
+    told = json.loads(asked[0]["input"])
+    assert told["texts"] == [["a b", "c"], ["d"]]
+    assert told["labels"] == [1, 0]
+    assert not SUMS.keys() & asked[0]["env"].keys() - os.environ.keys()
 
 
 def test_what_was_measured_stays_where_a_part_breaks_off(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ STEPS = {
     "micro-batches": "objective=mlm microbatch=2",
     "recomputed": "objective=mlm recompute=on",
     "lamb": "objective=mlm optimizer=lamb",
+    "rates by layer": "objective=mlm optimizer=adamw(layer_decay=0.8)",
     "one text alone": "objective=mlm format=sentence-pair pack=true dropout=0",
     "rare tokens": "objective=clm table=adaptive([100, 200])",
 }

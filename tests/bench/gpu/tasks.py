@@ -1,11 +1,14 @@
-"""Fine-tuning beside transformers on made pairs of sentences: seconds of training, and scores.
+"""Fine-tuning beside the Trainer of transformers on made sentences and pairs: seconds, and losses.
 
-The other side is a plain loop as its Trainer runs one: batches padded to their longest row, fused
-AdamW, a linear schedule, clipping at 1, bf16 autocast. It needs transformers alone.
+The Trainer runs as its users run it, in a process of its own, with the environment that was there
+before bertc did anything. It needs accelerate.
 """
 
 import json
+import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +23,7 @@ from tests.bench.gpu.setting import Setting
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = [f"w{number}" for number in range(400)]
+OUTSIDE = {**os.environ, "HF_HUB_OFFLINE": "1"}
 TASKS = {"like MRPC": (26, 3_668, 3), "like SST-2": (12, 8_000, 1)}
 """Words of a text, examples, passes. Of like length as those tasks'; a pair is two texts alike."""
 
@@ -41,8 +45,13 @@ def run(setting: Setting, results: Results) -> None:
                 if results.lacks(name := f"{title}, {label}"):
                     results.put(name, **bertc(resolved, folder / f"{words}-{compile}"))
             for compiled in (False,) if setting.tiny else (False, True):
-                if results.lacks(name := f"{title}, transformers{', compiled' * compiled}"):
-                    results.put(name, **other(setting, folder / "model", rows, steps, compiled))
+                if results.lacks(name := f"{title}, Trainer{', compiled' * compiled}"):
+                    try:
+                        found = other(setting, folder / "model", rows, steps, compiled)
+                    except RuntimeError as error:  # as where accelerate is not installed
+                        results.failed(name, error)
+                    else:
+                        results.put(name, **found)
 
 
 def make_model(folder: Path, tiny: bool) -> None:
@@ -101,37 +110,21 @@ def bertc(resolved: Resolved, out: Path) -> dict[str, Any]:
 def other(
     setting: Setting, model: Path, rows: list[tuple[str, str, str]], steps: int, compiled: bool
 ) -> dict[str, Any]:
-    """As many steps of transformers' own class, tokenised beforehand."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    pairs = [(row[0],) if row[1] == "-" else row[:2] for row in rows]
-    encoded = [tokenizer(*texts, truncation=True, max_length=128) for texts in pairs]
-    torch.manual_seed(0)
-    network = AutoModelForSequenceClassification.from_pretrained(model, num_labels=2)
-    network = network.to(setting.device).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-5, fused=setting.kind != "mps")
-    warm = max(1, steps // 10)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda at: min((at + 1) / warm, (steps - at) / max(1, steps - warm))
-    )
-    forward = torch.compile(network, dynamic=True) if compiled else network
-    draw, order, loss = random.Random(1), list[int](), torch.zeros(())
-    setting.finish()
-    started = time.perf_counter()
-    for _ in range(steps):
-        if len(order) < 32:
-            order = draw.sample(range(len(rows)), len(rows))
-        chosen, order = order[:32], order[32:]
-        batch = tokenizer.pad([encoded[at] for at in chosen], return_tensors="pt")
-        batch = {name: tensor.to(setting.device) for name, tensor in batch.items()}
-        labels = torch.tensor([int(rows[at][2]) for at in chosen]).to(setting.device)
-        with torch.autocast(setting.kind, torch.bfloat16, enabled=not setting.tiny):
-            loss = forward(**batch, labels=labels).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-    setting.finish()
-    return {"seconds": time.perf_counter() - started, "loss": loss.item()}
+    """As many steps of the Trainer, on the same rows."""
+    asked = {
+        "model": str(model),
+        "texts": [[row[0]] if row[1] == "-" else row[:2] for row in rows],
+        "labels": [int(row[2]) for row in rows],
+        "steps": steps,
+        "device": setting.kind,
+        "bf16": not setting.tiny,
+        "compiled": compiled,
+    }
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.bench.gpu.trainer"],
+        check=False, capture_output=True, text=True, input=json.dumps(asked), env=OUTSIDE,
+    )  # fmt: skip
+    if told.returncode:
+        raise RuntimeError(f"the Trainer ended with code {told.returncode}: {told.stderr[-400:]}")
+    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+    return found
