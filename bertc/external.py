@@ -131,11 +131,13 @@ def _sharing(encoder: Encoder) -> Sharing:
 
 
 def _family(resolved: Resolved) -> Family:
-    """The system that the run of ``init`` comes from."""
+    """The system whose recipe a run was made with, or else that it is most like."""
     objectives = [term.objective for stage in resolved.stages for term in stage.objective]
     encoder = resolved.encoder
-    if any(isinstance(objective, Task) for objective in objectives):
-        return resolved.run.recipe
+    tasks, recipe = any(isinstance(o, Task) for o in objectives), resolved.run.recipe
+    # A run on text says none unless one was written. Of causal systems there is none to follow.
+    if tasks or encoder.causal or recipe != type(resolved.run).model_fields["recipe"].default:
+        return recipe
     if any(isinstance(objective, Rtd) for objective in objectives):
         return "electra"
     if any(isinstance(objective, Plm) for objective in objectives):

@@ -14,6 +14,7 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.distributed.engines import Engine, Objective
 from bertc.distributed.process_group import ALONE, ProcessGroup
+from bertc.host.parts import profiled_as
 from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
@@ -86,7 +87,8 @@ class TrainStep:
         stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.micro_batches))
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
-        norm = gradient_norm(self.parameters)
+        with profiled_as("optimiser"):
+            norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
         shared = torch.cat([shared, *ranks.signal_flags(shared)])
@@ -96,7 +98,8 @@ class TrainStep:
         if self._rule.takes_guard:
             # The device decides whether the step is good; the host need not wait to queue the rest.
             squared_norm = shared[terms] / self._copies
-            self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
+            with profiled_as("optimiser"):
+                self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
         # The only device synchronisation of a step.
         flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (
@@ -110,8 +113,9 @@ class TrainStep:
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
         if not self._rule.takes_guard:
-            clip(self.parameters, grad_norm, limit)
-            self._rule.update(rate)
+            with profiled_as("optimiser"):
+                clip(self.parameters, grad_norm, limit)
+                self._rule.update(rate)
         self._remembered.memory = memory
         ranks.receive_signals(flags)
 

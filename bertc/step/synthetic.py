@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bertc.data import RawBatch
 from bertc.ir.program.model import model_weights
@@ -45,8 +46,7 @@ class RandomText:
 
     def __init__(self, stage: Stage, vocab_size: int) -> None:
         self._stage, self.batch, self.seq = stage, stage.batch, stage.seq
-        draw = np.random.default_rng(0)
-        self._ids = draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
+        self._ids = _random_ids(stage, vocab_size)
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of a step, or of several steps, or some rows of each."""
@@ -80,6 +80,16 @@ class RandomText:
             following=np.full(batch, -1, np.int32),
             backward=(examples_b % self._stage.directions).astype(np.uint8),
         )
+
+
+def _random_ids(stage: Stage, vocab_size: int) -> NDArray[np.int32]:
+    """All tokens as common; by Zipf's law where the rarer ones, of higher ids, cost less."""
+    draw, encoder = np.random.default_rng(0), stage.encoder
+    if len(encoder.table.clusters(vocab_size, encoder.embedding)) == 1:
+        return draw.integers(SPECIALS, vocab_size, TEXT_TOKENS, dtype=np.int32)
+    cumulative_v = np.cumsum(1 / np.arange(SPECIALS + 1, vocab_size + 1))
+    places = np.searchsorted(cumulative_v, draw.uniform(0, cumulative_v[-1], TEXT_TOKENS))
+    return (SPECIALS + places).astype(np.int32)
 
 
 def unlearned_vocab(vocab_size: int, device: torch.device) -> VocabTensors:

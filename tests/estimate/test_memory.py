@@ -99,6 +99,8 @@ LEDGER = [
     "batch=16 precision=fp32 objective=clm attention=relative memory=48",
     f"batch=16 precision=bf16 vocab=20k objective=tlm {PAIRS}",
     "batch=16 precision=bf16 vocab=20k objective=plm",
+    "batch=16 precision=fp32 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k])",
+    "batch=16 precision=bf16 vocab=20k objective=clm table=adaptive(cutoffs=[2k, 6k], div=1)",
     "batch=16 microbatch=4 precision=fp32 vocab=20k generator=unigram objective=rtd",
 ]
 

@@ -117,6 +117,8 @@ def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
         ("mbert", "bert"), ("roberta-base", "roberta"), ("albert-base", "albert"),
         ("electra-small", "electra"), ("xlnet-base", "xlnet"), ("spanbert-base", "spanbert"),
         ("xlm-15", "xlm"), ("xlm-en", "xlm"), ("bert-stacked", "stackingbert"),
+        ("gpt-small", "bert"), ("transformer-xl", "bert"),
+        ("extends bert-mini recipe=electra", "electra"),
     ],
 )  # fmt: skip
 def test_a_run_is_tuned_as_the_system_that_it_is_most_like(name, family, tmp_path):

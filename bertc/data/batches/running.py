@@ -1,17 +1,16 @@
 """Batches of running text: each row continues where it ended a step before."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import RawBatch, empty_batch
-from bertc.data.batches.endless import Endless, by_language, endless
+from bertc.data.batches.endless import Endless, endless
+from bertc.data.batches.running_rows import RunningRows
 from bertc.data.vocab.vocabulary import Vocabulary
 
 Texts = tuple[NDArray[Any], ...]
@@ -19,13 +18,14 @@ Texts = tuple[NDArray[Any], ...]
 
 
 @dataclass(eq=False)
-class RunningData:
+class RunningData(RunningRows[NDArray[Any]]):
     """Training and held-out batches of a stage; batch k is a function of k alone.
 
     The sources end to end are one text. Row r of a batch begins at the r-th part and continues
     from step to step, from the end of the text to its beginning: each pass reads all of it, and
     every row follows on what it read before. Of a source of less weight a pass reads a part, and
-    the next pass the part after it.
+    the next pass the part after it. Of held-out text that is read whole every token of a language
+    but its first is predicted exactly once.
     """
 
     vocabulary: Vocabulary
@@ -43,14 +43,9 @@ class RunningData:
         return endless(self.train_texts, self.weights)
 
     @property
-    def tokens(self) -> int:
-        """The number of tokens of one pass."""
-        return self._text.tokens
-
-    @property
-    def examples(self) -> int:
-        """The number of rows of one pass, incomplete ones included."""
-        return -(-self.tokens // self.seq)
+    def advance(self) -> int:
+        """A row, whole."""
+        return self.seq
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
@@ -66,33 +61,13 @@ class RunningData:
         batch.languages[:] = np.array(self.languages)[self._text.sources(starts_b)][:, None]
         return batch
 
-    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
+    def _size(self, text: NDArray[Any]) -> int:
+        return len(text)
 
-        About ``examples`` rows in all, each language its share, but at least one batch. If that is
-        all of the text, every token of a language but its first is predicted exactly once.
-        """
-        for language, texts, batches in self._heldout_parts(batch, examples):
-            for rows in islice(self._read_out(texts, batch), batches):
-                rows.languages[:] = language
-                yield rows
+    def _batches_of(self, tokens: int, batch: int) -> int:
+        return -(-_lane(tokens, batch) // self.seq)
 
-    def heldout_rows(self, batch: int, examples: int) -> int:
-        """The number of rows that ``heldout`` yields."""
-        parts = self._heldout_parts(batch, examples)
-        return batch * sum(
-            min(batches, -(-_lane(sum(map(len, texts)), batch) // self.seq))
-            for _, texts, batches in parts
-        )
-
-    def _heldout_parts(self, batch: int, examples: int) -> Iterator[tuple[int, Texts, int]]:
-        """Each language with its held-out texts and the number of batches to read."""
-        sizes = tuple(map(len, self.heldout_texts))
-        for language, members, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in members)
-            yield language, texts, max(1, math.ceil(examples * share / batch))
-
-    def _read_out(self, texts: Texts, batch: int) -> Iterator[RawBatch]:
+    def _read_out(self, texts: Texts, batch: int, language: int) -> Iterator[RawBatch]:
         text = endless(texts, (1.0,) * len(texts))
         total = text.tokens
         part = _lane(total, batch)

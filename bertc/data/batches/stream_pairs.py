@@ -4,18 +4,17 @@ Axes: b rows, s positions of a row, w places after one, n random numbers of a ro
 counted in the direction that a row reads in: backward, place p is that of the text's token -1 - p.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertc.data.batches.batch import RawBatch, empty_batch
-from bertc.data.batches.endless import Endless, by_language, endless
+from bertc.data.batches.endless import Endless, endless
+from bertc.data.batches.running_rows import RunningRows
 from bertc.data.rows.tokens import Tokens
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.address import key
@@ -49,7 +48,7 @@ class Lanes(NamedTuple):
 
 
 @dataclass(eq=False)
-class StreamPairs:
+class StreamPairs(RunningRows[Tokens]):
     """Training and held-out batches of a stage; batch k is a function of the seed and k.
 
     As ``RunningData``, except that rows advance by ``reuse`` tokens. With ``both_ways``, odd rows
@@ -74,14 +73,9 @@ class StreamPairs:
         return _endless(self.train_texts, self.weights)
 
     @property
-    def tokens(self) -> int:
-        """The number of tokens of one pass."""
-        return self._text.tokens
-
-    @property
-    def examples(self) -> int:
-        """The number of rows of one pass, incomplete ones included."""
-        return -(-self.tokens // self.reuse)
+    def advance(self) -> int:
+        """All but the tokens that the next row of the lane reads again."""
+        return self.reuse
 
     def train(self, step: int, rows: slice | None = None, steps: int = 1) -> RawBatch:
         """The batch of ``steps`` steps from ``step`` on, or ``rows`` of each."""
@@ -101,32 +95,8 @@ class StreamPairs:
         batch.languages[:] = np.array(self.languages)[sources][:, None]
         return batch
 
-    def heldout(self, batch: int, examples: int) -> Iterator[RawBatch]:
-        """Held-out batches of ``batch`` rows, each continuing in its part of the text.
-
-        About ``examples`` rows in all, each language its share, but at least one batch.
-        """
-        for language, texts, batches in self._heldout_parts(batch, examples):
-            for rows in islice(self._read_out(texts, batch, language), batches):
-                rows.languages[:] = language
-                yield rows
-
-    def heldout_rows(self, batch: int, examples: int) -> int:
-        """The number of rows that ``heldout`` yields."""
-        parts = self._heldout_parts(batch, examples)
-        return batch * sum(
-            min(batches, self._batches_of(sum(len(text.ids) for text in texts), batch))
-            for _, texts, batches in parts
-        )
-
-    def _heldout_parts(
-        self, batch: int, examples: int
-    ) -> Iterator[tuple[int, tuple[Tokens, ...], int]]:
-        """Each language with its held-out texts and the number of batches to read."""
-        sizes = tuple(len(text.ids) for text in self.heldout_texts)
-        for language, members, share in by_language(self.languages, sizes):
-            texts = tuple(self.heldout_texts[number] for number in members)
-            yield language, texts, max(1, math.ceil(examples * share / batch))
+    def _size(self, text: Tokens) -> int:
+        return len(text.ids)
 
     def _batches_of(self, tokens: int, batch: int) -> int:
         """The number of batches that read a text once in each direction."""

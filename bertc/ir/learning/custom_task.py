@@ -51,6 +51,10 @@ class _Own(Task):
         return self.name
 
 
+def _texts(pair: str) -> tuple[str, ...]:
+    return ("text", "pair") if pair else ("text",)
+
+
 class Classify(_Own):
     """One of several labels for a text, or for two texts."""
 
@@ -70,7 +74,7 @@ class Classify(_Own):
     @property
     def reads(self) -> tuple[str, ...]:
         """One text, or two."""
-        return ("text", "pair") if self.pair else ("text",)
+        return _texts(self.pair)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -96,7 +100,7 @@ class Regress(_Own):
     @property
     def reads(self) -> tuple[str, ...]:
         """One text, or two."""
-        return ("text", "pair") if self.pair else ("text",)
+        return _texts(self.pair)
 
 
 class Choose(_Own):
