@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import multiprocessing
 import os
 from multiprocessing.context import ForkServerContext
@@ -14,6 +15,14 @@ os.environ.setdefault("MKL_CBWR", "AUTO")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
+# What is imported for tests stays: walking it again and again takes a quarter of collecting them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but of what tests make alone."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
