@@ -9,6 +9,8 @@ import pytest
 
 # Each of the workers that share the cores gets one; before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Where a test takes two, they sleep while they wait, and leave the core to whoever has work.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Read when MKL is first used, which may be in a test that trains nothing.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 # That what g++ makes of vector code can be loaded is tried with 9 s of it; it is what tests run.
