@@ -45,7 +45,7 @@ IN_TURN = {
 }
 CALM = Dropout(hidden=0, attention=0)
 AT_THE_END = {"save_every": 100}  # that runs save on the way is held where they are killed
-SECONDS = 240  # longer than any of these runs takes on a busy machine
+SECONDS = 600  # longer than any of these runs takes on a busy machine
 
 
 def member(rank, size, port, resolved, out, options, harm, said):
