@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import multiprocessing
 import os
 from multiprocessing.context import ForkServerContext
@@ -8,12 +9,22 @@ import pytest
 
 # Each of the workers that share the cores gets one; before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Where a test takes two, they sleep while they wait, and leave the core to whoever has work.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Read when MKL is first used, which may be in a test that trains nothing.
 os.environ.setdefault("MKL_CBWR", "AUTO")
 # That what g++ makes of vector code can be loaded is tried with 9 s of it; it is what tests run.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # No power fails while tests run: waiting for the disk many thousand times would show nothing.
 os.fsync = os.fstat
+# What is imported for tests stays: walking it again and again takes a quarter of collecting them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but of what tests make alone."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

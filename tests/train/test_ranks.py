@@ -44,7 +44,8 @@ IN_TURN = {
     "find": {"steps": 6, "objective": (Term(objective=Rtd()),)},
 }
 CALM = Dropout(hidden=0, attention=0)
-SECONDS = 240  # longer than any of these runs takes on a busy machine
+AT_THE_END = {"save_every": 100}  # that runs save on the way is held where they are killed
+SECONDS = 600  # longer than any of these runs takes on a busy machine
 
 
 def member(rank, size, port, resolved, out, options, harm, said):
@@ -131,7 +132,7 @@ def straight(resolved, tmp_path, name="one"):
     ids=["adam", "lamb", "electra", "in turn"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
-    settings = {"dropout": CALM, "objective": PAIRS, **settings}
+    settings = {"dropout": CALM, "objective": PAIRS, **AT_THE_END, **settings}
     one = straight(tiny(**settings), tmp_path)
     for strategy, harm in (("ddp", hold_gradients_in_place), ("fsdp", None)):
         codes, said = together(2, tiny(**settings, strategy=strategy), strategy, harm)
@@ -158,7 +159,9 @@ def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
 def test_a_memory_is_each_process_own_and_any_number_takes_it_up(
     together, tiny, tmp_path, settings
 ):
-    settings = {**settings, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2}
+    settings = {
+        **settings, **AT_THE_END, "dropout": CALM, "memory": 30, "log_every": 1, "microbatch": 2,
+    }  # fmt: skip
     one = straight(tiny(**settings), tmp_path)
     for strategy in ("ddp", "fsdp"):
         resolved = tiny(**settings, strategy=strategy)
@@ -290,7 +293,7 @@ def test_all_processes_begin_with_the_weights_of_another_run(together, tiny, tmp
     init = FromRun(path=str(source))
     for strategy in ("ddp", "fsdp"):
         settings = {"init": init, "vocab": vocabulary, "layers": 4, "dropout": CALM}
-        resolved = tiny(**settings, strategy=strategy)
+        resolved = tiny(**settings, **AT_THE_END, strategy=strategy)
         one = straight(resolved, tmp_path, f"one-{strategy}")
         assert together(2, resolved, strategy) == ([0, 0], [])
         assert losses(tmp_path / strategy) == pytest.approx(one, rel=1e-5, abs=1e-6)

@@ -12,6 +12,7 @@ from bertc.host.graphs import graphs_so_far
 from bertc.ir.network.sharing import ShareAttention
 from bertc.step.step import TrainStep
 from tests.train.test_ranks import (
+    AT_THE_END,
     CALM,
     PAIRS,
     ask_one,
@@ -79,7 +80,7 @@ def test_a_layer_is_gathered_at_once(together, tiny, tmp_path, settings, close):
 
 def test_four_processes_and_two_exchange_checkpoints(together, tiny, tmp_path):
     """Whole weights and parts of them, each from the other's."""
-    settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2}
+    settings = {"dropout": CALM, "objective": PAIRS, "log_every": 1, "microbatch": 2, **AT_THE_END}
     one = straight(tiny(**settings), tmp_path)
     for first, then in (("ddp", "fsdp"), ("fsdp", "ddp")):
         run = f"{first} by four"
