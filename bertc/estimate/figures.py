@@ -97,7 +97,7 @@ class Time(_Figures):
 
     @property
     def basis(self) -> str:
-        """What the seconds rest on, as a sentence."""
+        """The source of the seconds, as a sentence."""
         return f"{self.source[0].upper()}{self.source[1:]}."
 
     @property

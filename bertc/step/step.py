@@ -101,12 +101,9 @@ class TrainStep:
             with profiled_as("optimiser"):
                 self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
         # The only device synchronisation of a step.
-        flat = torch.cat([shared, counts_t, *sums]).tolist()
-        totals, (squared, *flags), flat = (
-            flat[:terms],
-            flat[terms : len(shared)],
-            flat[len(shared) :],
-        )
+        all_numbers = torch.cat([shared, counts_t, *sums]).tolist()
+        totals, (squared, *flags) = all_numbers[:terms], all_numbers[terms : len(shared)]
+        flat = all_numbers[len(shared) :]
         counted, *parts = [flat[i : i + terms] for i in range(0, len(flat), terms)]
         divided_by = divisors(stage, torch.tensor(counted)).tolist()
         grad_norm = math.sqrt(squared / self._copies) if squared >= 0 else math.nan
