@@ -55,7 +55,7 @@ class Sizes:
 
 
 def calibrated(threads: tuple[int, ...], sizes: Sizes, clock: Clock | None = None) -> Calibration:
-    """The rates of this machine with so many threads, memory kept between steps as in a run."""
+    """Rates of this machine for each number of threads; freed memory is kept, as in a run."""
     before = torch.get_num_threads()
     by_threads: dict[int, Rates] = {}
     try:

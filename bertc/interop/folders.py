@@ -34,7 +34,7 @@ def read_resolved(path: Path) -> Resolved:
 
 
 def checkpoint_name(step: int) -> str:
-    """The name of the folder of a checkpoint after so many steps."""
+    """The folder name of the checkpoint after ``step`` steps."""
     return f"step-{step:08d}"
 
 

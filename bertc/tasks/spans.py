@@ -137,7 +137,7 @@ def decode_conditioned(
 
 
 def _offsets(windows: Sequence[Window], at_least: int = 0) -> Ints:
-    """Offsets (w, s, 2) of all windows, padded with -1, for so many tokens at least."""
+    """Offsets (w, s, 2) of all windows, padded with -1 to ``at_least`` tokens or more."""
     longest = max(at_least, *(len(window.offsets) for window in windows))
     offsets_ws2 = np.full((len(windows), longest, 2), -1, dtype=np.int64)
     for row, window in zip(offsets_ws2, windows, strict=True):
