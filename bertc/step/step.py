@@ -20,7 +20,7 @@ from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
 from bertc.objectives import Inputs, MicroBatch, VocabTensors
-from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
+from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
 from bertc.step.non_finite import what_is_not_finite, what_to_try
@@ -87,8 +87,7 @@ class TrainStep:
         stage, names = self.stage, kinds(self.stage)
         missing = self._missing(len(batch.micro_batches))
         sums, counts_t, memory = self.gradients(batch.micro_batches, step, missing)
-        with profiled_as("optimiser"):
-            norm = gradient_norm(self.parameters)
+        norm = gradient_norm(self.parameters)
         ranks, terms, limit = self._ranks, len(names), stage.optimizer.clip
         shared = torch.cat([exact(torch.stack(sums)).sum(0), exact(norm).square()[None]])
         shared = torch.cat([shared, *ranks.signal_flags(shared)])
@@ -98,8 +97,7 @@ class TrainStep:
         if self._rule.takes_guard:
             # The device decides whether the step is good; the host need not wait to queue the rest.
             squared_norm = shared[terms] / self._copies
-            with profiled_as("optimiser"):
-                self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
+            self._update(rate, guard(shared[:terms], squared_norm, limit))
         # The only device synchronisation of a step.
         all_numbers = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags) = all_numbers[:terms], all_numbers[terms : len(shared)]
@@ -110,9 +108,8 @@ class TrainStep:
         self._refuse_non_finite(totals, parts, grad_norm, step, batch.inputs)
 
         if not self._rule.takes_guard:
-            with profiled_as("optimiser"):
-                clip(self.parameters, grad_norm, limit)
-                self._rule.update(rate)
+            clip(self.parameters, grad_norm, limit)
+            self._update(rate)
         self._remembered.memory = memory
         ranks.receive_signals(flags)
 
@@ -120,6 +117,10 @@ class TrainStep:
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
+
+    def _update(self, rate: float, checked: Guard | None = None) -> None:
+        with profiled_as("optimiser"):
+            self._rule.update(rate, checked)
 
     def read(self, inputs: Inputs) -> Batch:
         """Corrupt these examples, as a whole batch."""
