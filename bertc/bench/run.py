@@ -14,9 +14,10 @@ from bertc.bench.contender import Contender, bertc
 from bertc.bench.measure import take_turns
 from bertc.bench.report import BenchReport, Surroundings
 from bertc.diagnostics import UsageError
+from bertc.estimate.beside import Measured
 from bertc.host.display import choose
 from bertc.host.machine import detect, make_plan
-from bertc.host.profile import COLD_STEPS, STEPS, WARM_UP_STEPS, profiling
+from bertc.host.profile import PROFILED_STEPS, profiling
 from bertc.host.speed import matmul_flops_per_second
 from bertc.ir.program.resolved import Resolved
 from bertc.planning.plan import Plan
@@ -37,7 +38,7 @@ def bench(
     """Time the first stage's step on rows of random tokens; no text is read.
 
     Every contender takes one turn in every round. With ``compiled``, compiled forms are timed too.
-    A profile of bertc's step goes into ``profile``, after the timing.
+    After the timing bertc's step is profiled, part by part; ``profile`` is a folder to keep it in.
 
     Raises:
         UsageError: if ``against`` is no known system.
@@ -56,10 +57,10 @@ def bench(
         before = matmul_flops_per_second(device, dtype)
         timings = take_turns(make, device, rounds, display.note)
         matmul = max(before, matmul_flops_per_second(device, dtype))
-        if profile:
-            _profile(bertc_contender, device, profile)
-    machine = detect(resolved.run.device)
-    return BenchReport(resolved, plan, timings, Surroundings(machine, matmul, tuple(sys.argv[1:])))
+        display.note("profile of bertc's step")
+        measured = _measured(bertc_contender, device, profile)
+    surroundings = Surroundings(detect(resolved.run.device), matmul, tuple(sys.argv[1:]))
+    return BenchReport(resolved, plan, timings, surroundings, measured)
 
 
 def _baseline(name: str | None) -> Baseline | None:
@@ -88,8 +89,10 @@ def _contenders(
             assert_never(unreachable)
 
 
-def _profile(contender: Contender, device: torch.device, folder: Path) -> None:
-    with contender.open() as step, contender.turn(), profiling(folder, device) as step_is_done:
-        for _ in range(COLD_STEPS + WARM_UP_STEPS + STEPS):
+def _measured(contender: Contender, device: torch.device, folder: Path | None) -> Measured:
+    with contender.open() as step, contender.turn(), profiling(folder, device) as recording:
+        for _ in range(PROFILED_STEPS):
             step()
-            step_is_done()
+            recording.step_is_done()
+    assert recording.measured is not None, "all steps that it waits for were taken"
+    return recording.measured

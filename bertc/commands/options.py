@@ -58,6 +58,8 @@ def file_to_write(help: str) -> Any:
 ProfileOption = Annotated[
     Path | None, typer.Option(file_okay=False, help="folder for a profile of a few warm steps")
 ]
+QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""Environment that keeps torch's profiler silent, if it is set before torch is imported."""
 RunArgument = Annotated[Path, typer.Argument(help="a run folder")]
 
 

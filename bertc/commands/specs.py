@@ -1,5 +1,6 @@
 """Commands on specs: checking, formatting, estimating, building and timing them."""
 
+import os
 import re
 import sys
 from itertools import takewhile
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from bertc.commands.options import (
+    QUIET_PROFILER,
     JsonOption,
     ProfileOption,
     SetOption,
@@ -185,6 +187,8 @@ def bench(
 ) -> None:
     """Time the training step of a spec on random tokens, beside other systems in turns."""
     from bertc.api import resolve
+
+    os.environ.update(QUIET_PROFILER)
     from bertc.bench import bench as run
 
     overrides = [*(set or ()), *([f"device={device}"] if device else [])]

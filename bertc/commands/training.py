@@ -1,5 +1,6 @@
 """Commands on runs: training them, and using trained models."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertc.commands.options import (
+    QUIET_PROFILER,
     ProfileOption,
     SetOption,
     SpecArgument,
@@ -39,6 +41,8 @@ def train(
     from bertc.syntax.files import spec_text
 
     end_with_launcher()
+    if profile:
+        os.environ.update(QUIET_PROFILER)
     spec = spec or (str(out) if resume and out else "")
     if run := _run_to_resume(spec, out, resume):
         out, programs = run, _program_of(run, set or ())

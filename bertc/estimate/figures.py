@@ -98,6 +98,11 @@ class Time(_Figures):
     source: str
 
     @property
+    def basis(self) -> str:
+        """The source of the seconds, as a sentence."""
+        return f"{self.source[0].upper()}{self.source[1:]}."
+
+    @property
     def hours(self) -> float:
         """Device hours."""
         return self.seconds_total / 3600

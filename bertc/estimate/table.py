@@ -61,7 +61,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         "peak memory is the maximum during a step, not the sum of its parts.",
         f"Time on {time.device} without evaluations, products at {time.product_share:.2g} of the "
         f"peak: in {estimate.name}{messages} an MFU of {time.assumed_mfu:.2g}.",
-        f"{time.source[0].upper()}{time.source[1:]}.",
+        time.basis,
     )
 
 

@@ -1,7 +1,7 @@
 """Time and memory of a step by part, as figures and as a table."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from bertc.estimate.blocks import kept_by
 from bertc.estimate.duration import StepTime
@@ -14,6 +14,13 @@ from bertc.estimate.units import bytes_text, duration_text
 PARTS = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LABEL, COLUMN = 20, 13
+LEGEND = (
+    "Parts, forward and backward: attention and feed-forward of all layers with norms and dropout;",
+    "head is all that makes losses of the last states, optimiser norm, clipping and update.",
+    "What bounds them: arithmetic, memory traffic, or the start of operations.",
+    "State: weights with gradients, of the optimiser its moments. Activations: what forward of a",
+    "micro-batch leaves for backward.",
+)
 
 
 def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, ...]:
@@ -70,13 +77,15 @@ def _weights(step: Step) -> dict[str, int]:
     return dict(found)
 
 
-def where_table(estimates: Iterable[Estimate]) -> str:
-    """One table per stage."""
-    return "\n\n".join(
+def where_table(estimates: Sequence[Estimate]) -> str:
+    """One table per stage, then what rows and columns mean."""
+    tables = (
         "\n".join(_lines(estimate.name, stage))
         for estimate in estimates
         for stage in estimate.stages
     )
+    time = estimates[0].time
+    return "\n\n".join((*tables, "\n".join((*LEGEND, f"Time on {time.device}:", time.basis))))
 
 
 def _lines(name: str, stage: StageEstimate) -> list[str]:
@@ -94,10 +103,10 @@ def _lines(name: str, stage: StageEstimate) -> list[str]:
         for cost in stage.where
     ]
     head = ("a step", "of it", "arithmetic", "memory", "start-up", "state", "activations")
-    titles = f"{name}, stage {stage.name}".ljust(LABEL) + "".join(t.rjust(COLUMN) for t in head)
     step = duration_text(stage.time.seconds_per_step)
     return [
-        titles,
+        f"{name}, stage {stage.name}",
+        " " * LABEL + "".join(title.rjust(COLUMN) for title in head),
         *(row[0].ljust(LABEL) + "".join(cell.rjust(COLUMN) for cell in row[1:]) for row in rows),
         "whole step".ljust(LABEL) + step.rjust(COLUMN),
     ]

@@ -1,52 +1,70 @@
-"""A profile of a few warm steps: a trace, and a table of operations by time."""
+"""A profile of a few warm steps: what their parts take, a trace, and a table of operations."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from bertc.estimate.beside import Measured
+from bertc.host.measured import measured
 from bertc.storage import durable
 
 COLD_STEPS, WARM_UP_STEPS, STEPS = 5, 2, 3
 """Steps that are skipped, steps that warm the profiler up, and steps that are recorded."""
+PROFILED_STEPS = COLD_STEPS + WARM_UP_STEPS + STEPS
 TABLE_ROWS = 40
 TRACE, TABLE = "trace.json", "ops.txt"
 
 
-@contextmanager
-def profiling(folder: Path | None, device: torch.device) -> Iterator[Callable[[], None]]:
-    """Profile a stage; yields the function to call after every step.
+@dataclass
+class Recording:
+    """A profile under way; ``step_is_done`` is called after every step."""
 
-    Leaves ``trace.json`` in Chrome's format (chrome://tracing, Perfetto) and ``ops.txt``, the
-    operations by their own time on the device. Fewer than 8 steps leave nothing, as does no
-    ``folder``.
+    step_is_done: Callable[[], None]
+    measured: Measured | None = None
+    """Time and memory of the parts, once the steps were recorded."""
+
+
+@contextmanager
+def profiling(folder: Path | None, device: torch.device) -> Iterator[Recording]:
+    """Profile a stage; fewer than 8 steps leave nothing, fewer than 10 no time by part.
+
+    Leaves in ``folder``, if there is one, ``trace.json`` in Chrome's format (chrome://tracing,
+    Perfetto) and ``ops.txt``, the operations by their own time on the device.
 
     Raises:
         CannotWriteError: if the folder cannot be made.
     """
-    if folder is None:
-        yield _nothing
-        return
-    with durable.writing(folder, 0):
-        folder.mkdir(parents=True, exist_ok=True)
+    if folder is not None:
+        with durable.writing(folder, 0):
+            folder.mkdir(parents=True, exist_ok=True)
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    phases = schedule(wait=COLD_STEPS, warmup=WARM_UP_STEPS, active=STEPS, repeat=1)
+
+    def recorded(profiled: profile) -> None:
+        if profiled.step_num == PROFILED_STEPS:  # else the stage ended before
+            recording.measured = measured(profiled, device=device.type)
+        if folder is not None:
+            _write(folder, device, profiled)
+
     with profile(
         activities=activities,
-        schedule=phases,
-        on_trace_ready=partial(_write, folder, device),
+        schedule=schedule(wait=COLD_STEPS, warmup=WARM_UP_STEPS, active=STEPS, repeat=1),
+        on_trace_ready=recorded,
+        profile_memory=True,
         acc_events=True,
     ) as running:
-        yield running.step
+        recording = Recording(running.step)
+        yield recording
 
 
-def _nothing() -> None:
-    pass
+def not_profiling() -> Recording:
+    """In place of a profile: steps go by unseen."""
+    return Recording(lambda: None)
 
 
 def _write(folder: Path, device: torch.device, profiled: profile) -> None:

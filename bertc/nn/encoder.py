@@ -5,13 +5,14 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from bertc.host.parts import profiled_as
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.nn.attention import build_attention
 from bertc.nn.attention_part import AttentionPart, Context
@@ -95,8 +96,10 @@ class Encoder(BodyModule):
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
             compute = self._recomputed
-        x = embed(inputs._replace(output_positions=None, starts=None), dtype)
-        contexts = self._contexts(inputs, x)
+        with profiled_as("embeddings"):
+            x = embed(inputs._replace(output_positions=None, starts=None), dtype)
+        with profiled_as("attention"):
+            contexts = self._contexts(inputs, x)
         memory, remembered = inputs.memory, list[torch.Tensor]()
         for number, layer in enumerate(self._layers):
             keys, context = inputs.keys(x, number), contexts[number]
@@ -147,9 +150,15 @@ class Encoder(BodyModule):
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
-        self._regions = Regions(
-            *(torch.compile(r, fullgraph=True, dynamic=any_shape) for r in self._plain())
+        embed, layer, last_norm = (
+            torch.compile(r, fullgraph=True, dynamic=any_shape) for r in self._plain()
         )
+
+        def profiled_layer(*states: Any) -> torch.Tensor:
+            with profiled_as("layers"):
+                return layer(*states)
+
+        self._regions = Regions(embed, profiled_layer, last_norm)
 
     def _plain(self) -> Regions:
         return Regions(self._embed, self._layer, self._last_norm)
@@ -189,7 +198,10 @@ class Encoder(BodyModule):
         context: Context,
     ) -> torch.Tensor:
         """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
-        return self._feed_forward(ffn, self._attend(attention, x, keys, context))
+        with profiled_as("attention"):
+            x = self._attend(attention, x, keys, context)
+        with profiled_as("ffn"):
+            return self._feed_forward(ffn, x)
 
     def _attend(
         self, part: nn.Module, x: torch.Tensor, keys: torch.Tensor | None, context: Context

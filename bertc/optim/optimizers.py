@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bertc.distributed.engines import local_shards
+from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer
 from bertc.ir.network.encoder import layer_of
@@ -76,7 +77,8 @@ def make_rule(
 def gradient_norm(parameters: Mapping[str, Tensor]) -> Tensor:
     """The 2-norm of all gradients of this process as one vector; 0-d, on the device."""
     gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
-    return torch.nn.utils.get_total_norm(gradients, foreach=True)
+    with profiled_as("optimiser"):
+        return torch.nn.utils.get_total_norm(gradients, foreach=True)
 
 
 def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
@@ -86,7 +88,8 @@ def clip(parameters: Mapping[str, Tensor], norm: float, limit: float) -> None:
     """
     if limit and norm > limit:
         gradients = local_shards(p.grad for p in parameters.values() if p.grad is not None)
-        torch._foreach_mul_(gradients, limit / norm)
+        with profiled_as("optimiser"):
+            torch._foreach_mul_(gradients, limit / norm)
 
 
 def guard(losses_t: Tensor, squared_norm: Tensor, limit: float) -> Guard:

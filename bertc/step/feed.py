@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch
+from bertc.host.parts import profiled_as
 from bertc.ir.program.resolved import Stage, batches_at_once
 from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key
@@ -183,7 +184,8 @@ class Taken(Ahead[Made], ABC):
     def look_ahead(self) -> None:
         """Prepare the next batch, if there is one, so that ``take`` returns at once."""
         if not self._ready and self._waiting is not None:
-            self._ready.extend(self._batches(self.made()))
+            with profiled_as("loader"):
+                self._ready.extend(self._batches(self.made()))
 
     @abstractmethod
     def _batches(self, made: Made) -> Iterable[Batch]:

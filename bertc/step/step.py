@@ -14,12 +14,13 @@ from torch import Tensor
 from bertc.diagnostics import DataError
 from bertc.distributed.engines import Engine, Objective
 from bertc.distributed.process_group import ALONE, ProcessGroup
+from bertc.host.parts import profiled_as
 from bertc.ir.address import key
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
 from bertc.objectives import Columns, Inputs, VocabTensors
-from bertc.optim.optimizers import Rule, clip, gradient_norm, guard
+from bertc.optim.optimizers import Guard, Rule, clip, gradient_norm, guard
 from bertc.step.feed import Batch, corruption
 from bertc.step.memory import Remembered, beginning, joined
 from bertc.step.non_finite import what_is_not_finite, what_to_try
@@ -96,7 +97,7 @@ class TrainStep:
         if self._rule.takes_guard:
             # The device decides whether the step is good; the host need not wait to queue the rest.
             squared_norm = shared[terms] / self._copies
-            self._rule.update(rate, guard(shared[:terms], squared_norm, limit))
+            self._update(rate, guard(shared[:terms], squared_norm, limit))
         # The only device synchronisation of a step.
         flat = torch.cat([shared, counts_t, *sums]).tolist()
         totals, (squared, *flags), flat = (
@@ -111,7 +112,7 @@ class TrainStep:
 
         if not self._rule.takes_guard:
             clip(self.parameters, grad_norm, limit)
-            self._rule.update(rate)
+            self._update(rate)
         self._remembered.memory = memory
         ranks.receive_signals(flags)
 
@@ -119,6 +120,10 @@ class TrainStep:
         weights = dict(zip(names, term_weights(stage), strict=True))
         total = math.fsum(weights[name] * value for name, value in means.items())
         return StepResult(total, means, grad_norm)
+
+    def _update(self, rate: float, checked: Guard | None = None) -> None:
+        with profiled_as("optimiser"):
+            self._rule.update(rate, checked)
 
     def read(self, inputs: Inputs) -> Batch:
         """Corrupt these examples, as a whole batch."""

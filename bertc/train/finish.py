@@ -10,6 +10,7 @@ from bertc.interop.exporting import export_model
 from bertc.runs import metrics
 from bertc.runs.plot import plot
 from bertc.train.patience import describe
+from bertc.train.profiled import parts_beside
 from bertc.train.report import Report
 from bertc.train.session import Session
 
@@ -38,6 +39,7 @@ def finish(session: Session) -> Report:
         seconds=progress.seconds,
         evaluation=_last_evaluation(lines),
         notes=notes,
+        where=parts_beside(session),
     )
 
 

@@ -21,7 +21,6 @@ from bertc.host.display import choose
 from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
-from bertc.host.profile import profiling
 from bertc.host.signals import Stop
 from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.program.resolved import Resolved, Stage
@@ -39,6 +38,7 @@ from bertc.train.finish import finish
 from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, update_rule
+from bertc.train.profiled import profiled
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
 from bertc.train.session import Session
@@ -62,7 +62,7 @@ def train(
     rounding, unless ``deterministic=yes``.
     With ``dry_run`` everything is tried but training, and nothing is left behind. Under torchrun
     each process calls this, and they train together. ``profile`` is a folder for profiles of the
-    first process's first warm steps, in a folder a stage.
+    first process's first warm steps, in a folder a stage; the report says what their parts took.
 
     Raises:
         UsageError: if the folder holds a run and ``resume`` is false.
@@ -111,7 +111,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
         _rehearse(session, phase)
     with (
         phase.feed(session, progress.step - stage.first_step) as feed,
-        profiling(profile and profile / stage.name, session.device) as step_is_done,
+        profiled(session, profile) as recording,
     ):
         clock = Clock(session, stage, phase.data)
         while True:
@@ -129,7 +129,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
                 _log(session, stage, learning_rate)
             clock.show(stage, result.loss)
-            step_is_done()
+            recording.step_is_done()
             progress.seconds += lap()
 
 

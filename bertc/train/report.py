@@ -2,12 +2,14 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from bertc.estimate.beside import PartBeside, beside_table
 from bertc.evaluation.held_out import Evaluation, always_lines
 from bertc.host.display import clock
 
@@ -17,7 +19,10 @@ LARGEST_SHOWN = 50.0
 
 @dataclass(frozen=True)
 class Report:
-    """The end of a run, or of an evaluation of one; ``notes`` are further sentences."""
+    """The end of a run, or of an evaluation of one; ``notes`` are further sentences.
+
+    ``where`` has the parts of a step by stage, of those that were profiled.
+    """
 
     folder: Path
     step: int
@@ -26,6 +31,7 @@ class Report:
     seconds: float
     evaluation: Evaluation | None
     notes: tuple[str, ...] = ()
+    where: Mapping[str, tuple[PartBeside, ...]] = field(default_factory=dict)
 
     def as_json(self) -> str:
         """The report as one JSON object."""
@@ -51,6 +57,9 @@ class Report:
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
                 console.print(line if judged else self._line(), markup=False, soft_wrap=True)
+            for stage, rows in self.where.items():
+                table = beside_table(f"stage {stage}", rows)
+                console.print(f"\n{table}\n", markup=False, soft_wrap=True)
             for note in self.notes:
                 console.print(note, markup=False, soft_wrap=True)
         return captured.get().rstrip()

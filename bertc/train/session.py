@@ -1,6 +1,6 @@
 """A run in progress: opening or resuming it, entering stages, saving checkpoints."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch import Tensor
 from bertc.data import PreparedCorpus
 from bertc.distributed.engines import Engine, gathered, local_shard, make_engine
 from bertc.distributed.process_group import ProcessGroup
+from bertc.estimate.beside import Measured
 from bertc.host.display import Display
 from bertc.host.signals import Stop
 from bertc.ir.program.resolved import Resolved, Stage
@@ -49,6 +50,8 @@ class Session:
     remembered: Remembered
     best: dict[str, Tensor]
     saved: int
+    measured: dict[str, Measured] = field(default_factory=dict)
+    """Time and memory of a step's parts, of stages that were profiled."""
 
     @property
     def copies(self) -> int:

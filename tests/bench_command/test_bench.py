@@ -18,6 +18,7 @@ from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.estimate.where import PARTS
 from bertc.host.machine import SUMS, make_plan
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -54,6 +55,7 @@ def test_the_command_prints_a_table_and_keeps_json(
     assert "transformers fp32" in table
     assert "random tokens" in table
     assert "memory +: by how much the process grew" in table
+    assert "a step of bertc" in table
 
     found = json.loads(kept.read_text())
     assert found["command"] == ["bertc", *arguments]
@@ -65,6 +67,12 @@ def test_the_command_prints_a_table_and_keeps_json(
     assert found["step"]["microbatch"] == 2
     assert found["step"]["useful_flops"] > 0
     assert found["estimate"]["peak_bytes"] > 0
+    where = {row["part"]: row for row in found["where"]}
+    assert list(where) == [*PARTS, "rest"]
+    seconds = [row["measured_seconds"] for row in found["where"]]
+    assert sum(seconds) == pytest.approx(found["contenders"][0]["seconds"]["median"])
+    assert all(where[part]["measured_seconds"] > 0 for part in PARTS if part != "loader")
+    assert all(where[part]["estimated_seconds"] > 0 for part in PARTS)
     own, other = found["contenders"]
     assert own["ratio"] == 1
     assert found["best_other"] == other["name"] == "transformers fp32"

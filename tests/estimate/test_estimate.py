@@ -65,6 +65,7 @@ def test_where_a_step_goes_adds_up() -> None:
     text = where_table([found])
     assert "feed-forward" in text
     assert "stage long" in text
+    assert text.endswith(found.time.basis)
 
 
 def test_a_grid_is_points() -> None:

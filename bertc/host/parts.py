@@ -1,0 +1,19 @@
+"""Names of the parts of a step, for a profiler that watches."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, get_args
+
+import torch
+from torch.autograd import profiler
+
+PartName = Literal["embeddings", "attention", "ffn", "layers", "head", "optimiser", "loader"]
+"""``layers``: attention and feed-forward parts that were compiled as one."""
+PROFILED_PARTS: tuple[str, ...] = get_args(PartName)
+
+
+def profiled_as(name: PartName) -> AbstractContextManager[Any]:
+    """Call what the block does a part of the step; does nothing where no profiler watches."""
+    # A compiled layer is one operation; the flag would be guarded, and a profile compile it again.
+    if torch.compiler.is_compiling() or not profiler._is_profiler_enabled:
+        return nullcontext()
+    return profiler.record_function(name)
