@@ -10,7 +10,7 @@ from bertc.estimate.where import LABEL, PARTS, TITLES
 COLUMN = 18
 WITHIN_LAYERS = ("attention", "ffn")
 COMPILED = ("embeddings", "layers", "head", "optimiser", "loader")
-"""The rows where a layer was compiled as one: its parts cannot be told apart."""
+"""The rows where a layer was compiled as one: its parts cannot be distinguished."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def profiling(folder: Path | None, device: torch.device) -> Iterator[Recording]:
 
 
 def not_profiling() -> Recording:
-    """In place of a profile: steps go by unseen."""
+    """A recording that records nothing."""
     return Recording(lambda: None)
 
 

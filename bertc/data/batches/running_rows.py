@@ -70,7 +70,7 @@ class RunningRows(ABC, Generic[OneText]):
 
     @abstractmethod
     def _batches_of(self, tokens: int, batch: int) -> int:
-        """The number of batches that read a text of so many tokens."""
+        """The number of batches that read a text of a length in tokens."""
 
     @abstractmethod
     def _read_out(
