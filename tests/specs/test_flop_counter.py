@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import points
 from bertc.estimate import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
+from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import Cluster, share_by_zipf
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import EncoderInputs, Memory, PermutationMask, build
@@ -85,9 +86,18 @@ def as_zipf_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without values nobody knows which cluster a target is in; Zipf's law says how many are."""
     vocab = 267_735
 
-    def members(targets_n: torch.Tensor, cluster: Cluster) -> torch.Tensor:
-        return targets_n[: round(len(targets_n) * share_by_zipf(cluster, vocab))]
+    clusters: list[Cluster] = []
+    clusters_of = adaptive._clusters
 
+    def noted(encoder: Encoder) -> tuple[Cluster, ...]:
+        clusters[:] = clusters_of(encoder)
+        return tuple(clusters)
+
+    def members(cluster_n: torch.Tensor, _: int) -> list[torch.Tensor]:
+        count = len(cluster_n)
+        return [torch.arange(round(count * share_by_zipf(c, vocab))) for c in clusters]
+
+    monkeypatch.setattr(adaptive, "_clusters", noted)
     monkeypatch.setattr(adaptive, "members", members)
 
 
