@@ -11,15 +11,17 @@ from typing import Any
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_resolved
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.learning.objective import Plm, Rtd, Sbo, Term, Tlm
-from bertc.ir.learning.task import Family, Tagging, Task
+from bertc.ir.learning.objective import Term
+from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.growth import FromRun
 from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Given, Program
+from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
@@ -102,7 +104,7 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
         "head": encoder.head,
         "dropout": encoder.dropout,
         "initializer": encoder.initializer,
-        "recipe": _family(resolved),
+        "recipe": _system(resolved),
     }
     if resolved.languages:
         settings |= {
@@ -130,23 +132,19 @@ def _sharing(encoder: Encoder) -> Sharing:
     return ShareMap(attention=owners[0], ffn=owners[1])
 
 
-def _family(resolved: Resolved) -> Family:
+def _system(resolved: Resolved) -> System:
     """The system that the run of ``init`` comes from."""
-    objectives = [term.objective for stage in resolved.stages for term in stage.objective]
+    terms = [(stage, term.objective) for stage in resolved.stages for term in stage.objective]
     encoder = resolved.encoder
-    if any(isinstance(objective, Task) for objective in objectives):
+    if any(isinstance(objective, Task) for _, objective in terms):
         return resolved.run.recipe
-    if any(isinstance(objective, Rtd) for objective in objectives):
-        return "electra"
-    if any(isinstance(objective, Plm) for objective in objectives):
-        return "xlnet"
-    if any(isinstance(objective, Sbo) for objective in objectives):
-        return "spanbert"
+    own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
+    if known := next((each.system for each in own if each.system), None):
+        return known
     if encoder.norm.kind == "pre" and not encoder.norm.affine:
         return "stackingbert"
-    alone = not encoder.segments and not encoder.causal and encoder.attention.kind == "full"
-    translates = any(isinstance(objective, Tlm) for objective in objectives)
-    if translates or encoder.languages or (alone and encoder.head.kind == "linear"):
+    alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
+    if encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"

@@ -1,7 +1,6 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.learning.objective import Plm
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
@@ -31,7 +30,7 @@ def assemble(program: Complete) -> Resolved:
 def _permutes(program: Complete) -> bool:
     """True if any stage has a plm objective."""
     terms = (term for stage in program.stages for term in stage.objective)
-    return any(isinstance(term.objective, Plm) for term in terms)
+    return any(term.objective.order == "permuted" for term in terms)
 
 
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
@@ -127,7 +126,7 @@ def _stage(
         mixing=stage.mixing,
         format=stage.format,
         pairs=_pairs(stage),
-        padded=stage.format.kind not in FULL or stage.translates or tuned,
+        padded=stage.format.kind not in FULL or stage.translation_term or tuned,
         pack=stage.pack,
         memory=stage.memory,
         optimizer=stage.optimizer,

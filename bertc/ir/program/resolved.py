@@ -13,13 +13,13 @@ from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
-from bertc.ir.learning.task import Family, Task
+from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.growth import Growth, Init
 from bertc.ir.program.network import MAIN, Network, one_a_head
-from bertc.ir.terms.masked import Mlm, Tlm
-from bertc.ir.terms.node import Pairs, RowShape, TermNode
+from bertc.ir.terms.masked import MaskedTerm
+from bertc.ir.terms.node import Pairs, RowShape, System, TermNode
 from bertc.ir.vocabulary import Vocabulary
 
 PACKED_AT_LEAST = 8
@@ -116,7 +116,7 @@ class Stage(Node):
         """The shape of its rows, as terms need it."""
         return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
 
-    def masked_terms(self) -> tuple[Mlm | Tlm, ...]:
+    def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
         own = tuple(masks for one in objectives if (masks := one.masks))
@@ -202,7 +202,7 @@ HfLayout = Literal["auto", "electra"]
 """The Hugging Face layout of a network that fits several; auto: BERT's."""
 
 
-def layout_of(recipe: Family) -> HfLayout:
+def layout_of(recipe: System) -> HfLayout:
     """The layout of networks fine-tuned with a recipe."""
     return "electra" if recipe == "electra" else "auto"
 
@@ -227,7 +227,7 @@ class Run(Node):
     recompute: Literal["auto", "on", "off"]
     device: Literal["auto", "cpu", "cuda", "mps"]
     strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
-    recipe: Family = "bert"
+    recipe: System = "bert"
     layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
     deterministic: Literal["yes", "no"] = "no"
 

@@ -12,7 +12,6 @@ from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
-from bertc.ir.learning.task import Family
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation
@@ -24,6 +23,7 @@ from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.resolved import HfLayout
+from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
@@ -126,7 +126,7 @@ class Settings(Node):
     grow: Growth = default(
         Stack(), "StackingBERT double.py", "how a network with more layers than before begins"
     )
-    recipe: Family = default(
+    recipe: System = default(
         "bert", HOUSE, "whose settings a task is learned with; with init those of its system"
     )
     layout: HfLayout = derived(
