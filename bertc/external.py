@@ -19,7 +19,7 @@ from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, TaskStage
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
@@ -193,7 +193,8 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
             once(
                 stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
             )
-            if stage.tasks and isinstance(vocabulary := program.vocabulary, TokenizerFile)
+            if isinstance(stage, TaskStage)
+            and isinstance(vocabulary := program.vocabulary, TokenizerFile)
             else stage.seq
             for stage in program.stages
         )

@@ -17,7 +17,7 @@ from bertc.host.signals import Stop
 from bertc.inference.preview_rows import WIDTH, row_text
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.objective import PRETRAINING
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, TextStage
 from bertc.objectives import corrupt, mask_key
 from bertc.step.feed import to_inputs
 from bertc.step.vocabulary import vocab_tensors
@@ -44,7 +44,8 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     display.close()
     device = torch.device("cpu")
     vocab = vocab_tensors(corpus.vocabulary, device)
-    parts = [] if all(stage.tasks for stage in resolved.stages) else [LEGEND]
+    text = any(isinstance(stage, TextStage) for stage in resolved.stages)
+    parts = [LEGEND] if text else []
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         if isinstance(data, TaskData):

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from bertc.data import RawBatch
-from bertc.ir.program.resolved import Stage, batches_at_once
+from bertc.ir.program.resolved import Stage
 from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Columns, Inputs, VocabTensors, corrupt, mask_key
+from bertc.planning.plan import batches_at_once
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")
