@@ -11,15 +11,17 @@ from typing import Any
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_resolved
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
-from bertc.ir.learning.objective import Plm, Rtd, Sbo, Term, Tlm
-from bertc.ir.learning.task import Family, Tagging, Task
+from bertc.ir.learning.objective import Term
+from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.growth import FromRun
 from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved, TaskStage
 from bertc.ir.program.written import Given, Program
+from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
@@ -102,7 +104,7 @@ def _of_run(resolved: Resolved) -> dict[str, Any]:
         "head": encoder.head,
         "dropout": encoder.dropout,
         "initializer": encoder.initializer,
-        "recipe": _family(resolved),
+        "recipe": _system(resolved),
     }
     if resolved.languages:
         settings |= {
@@ -130,25 +132,21 @@ def _sharing(encoder: Encoder) -> Sharing:
     return ShareMap(attention=owners[0], ffn=owners[1])
 
 
-def _family(resolved: Resolved) -> Family:
+def _system(resolved: Resolved) -> System:
     """The system whose recipe a run was made with, or else that it is most like."""
-    objectives = [term.objective for stage in resolved.stages for term in stage.objective]
-    encoder = resolved.encoder
-    tasks, recipe = any(isinstance(o, Task) for o in objectives), resolved.run.recipe
+    terms = [(stage, term.objective) for stage in resolved.stages for term in stage.objective]
+    encoder, recipe = resolved.encoder, resolved.run.recipe
+    tasks = any(isinstance(objective, Task) for _, objective in terms)
     # A run on text says none unless one was written. Of causal systems there is none to follow.
     if tasks or encoder.causal or recipe != type(resolved.run).model_fields["recipe"].default:
         return recipe
-    if any(isinstance(objective, Rtd) for objective in objectives):
-        return "electra"
-    if any(isinstance(objective, Plm) for objective in objectives):
-        return "xlnet"
-    if any(isinstance(objective, Sbo) for objective in objectives):
-        return "spanbert"
+    own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
+    if known := next((each.system for each in own if each.system), None):
+        return known
     if encoder.norm.kind == "pre" and not encoder.norm.affine:
         return "stackingbert"
-    alone = not encoder.segments and not encoder.causal and encoder.attention.kind == "full"
-    translates = any(isinstance(objective, Tlm) for objective in objectives)
-    if translates or encoder.languages or (alone and encoder.head.kind == "linear"):
+    alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances
+    if encoder.languages or (alone and encoder.head.kind == "linear"):
         return "xlm"
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
@@ -197,7 +195,8 @@ def row_lengths(programs: Sequence[Resolved]) -> list[tuple[int, ...]]:
             once(
                 stage.tasks, stage.smoothing, stage.seq, stage.encoder.kinds_of_segments, vocabulary
             )
-            if stage.tasks and isinstance(vocabulary := program.vocabulary, TokenizerFile)
+            if isinstance(stage, TaskStage)
+            and isinstance(vocabulary := program.vocabulary, TokenizerFile)
             else stage.seq
             for stage in program.stages
         )

@@ -1,14 +1,19 @@
 """The house's own rules, held by reading the source: arrows, sizes, what never loads."""
 
 import ast
+import inspect
 import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from bertc.ir.base import Node
+from bertc.ir.learning.objective import Pretraining
+from bertc.ir.network.attention import Attention
 from bertc.passes import PASSES
 
 PACKAGE = Path(__file__).parent.parent / "bertc"
@@ -203,6 +208,41 @@ def test_files_that_the_map_names_are_there() -> None:
 
 def test_no_file_is_named_for_nothing() -> None:
     assert not {path.stem for path in FILES} & {"utils", "util", "common", "helpers", "misc"}
+
+
+LISTING = ("interop/families/", "ir/program/settings.py")
+"""Files that say kinds as data: what a layout has, by its heads too, and defaults of settings."""
+
+
+def files_naming(kind: type[Node]) -> set[str]:
+    """The files that name a kind by its class, or as a spec does, but for those that list some."""
+    found = set[str]()
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Name(id=name) | ast.alias(name=name) if name == kind.__name__:
+                    found.add(str(path.relative_to(PACKAGE)))
+                case ast.Constant(value=name) if name == kind.model_fields["kind"].default:
+                    found.add(str(path.relative_to(PACKAGE)))
+                case _:
+                    pass
+    return {file for file in found if not file.startswith(LISTING)}
+
+
+@pytest.mark.parametrize("kind", get_args(Pretraining))
+def test_an_objective_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
+    """Those are its node and nodes that build on it, its tensors, the union, and the match."""
+    tensors = f"objectives/{Path(inspect.getfile(kind)).name}"
+    known = {tensors, "ir/learning/objective.py", "objectives/terms.py"}
+    strangers = {file for file in files_naming(kind) - known if not file.startswith("ir/terms/")}
+    assert strangers == set()
+
+
+@pytest.mark.parametrize("kind", get_args(get_args(Attention)[0]))
+def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
+    """Those are its node in the union, its module, and the match."""
+    module = f"nn/{kind.model_fields['kind'].default}.py"
+    assert files_naming(kind) - {"ir/network/attention.py", "nn/attention.py", module} == set()
 
 
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}

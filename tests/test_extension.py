@@ -27,7 +27,7 @@ from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
 from bertc.ir.operation import Call, Forward
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
 from bertc.ir.vocabulary import WordPiece
 from bertc.nn import EncoderInputs, build, model
 from bertc.nn.body import BodyModule, Outputs
@@ -281,13 +281,13 @@ def bag(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolved]:
         return BagModule(node) if isinstance(node, Bag) else others(node)
 
     def rebuild() -> None:
-        for node in (Stage, Resolved):
+        for node in (TextStage, TaskStage, Resolved):
             node.model_rebuild(force=True)
 
     monkeypatch.chdir(FARM)
     monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
     monkeypatch.setattr(model, "build_body", build_body)
-    monkeypatch.setattr(Stage.model_fields["encoder"], "annotation", Bag | Encoder)
+    monkeypatch.setattr(TextStage.model_fields["encoder"], "annotation", Bag | Encoder)
     rebuild()
     (resolved,) = points(spec("mlm"))
     (stage,) = resolved.stages

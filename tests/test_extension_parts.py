@@ -24,7 +24,7 @@ from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation, Mlp
 from bertc.ir.network.norm import LayerNorm, PostNorm
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 from bertc.nn import EncoderInputs, attention, build, ffn, norm
@@ -249,7 +249,7 @@ def put(monkeypatch: pytest.MonkeyPatch, name: str, before: Any, after: Any) -> 
 
 
 def rebuild() -> None:
-    for node in (Encoder, Term, Stage, Resolved):
+    for node in (Encoder, Term, TextStage, TaskStage, Resolved):
         node.model_rebuild(force=True)
 
 

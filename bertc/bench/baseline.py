@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, k predictions of a row.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
@@ -14,10 +14,11 @@ from torch import Tensor
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.families import family_for
+from bertc.interop.families.family import Family
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
 from bertc.ir.program.resolved import Resolved, Stage
-from bertc.objectives import MicroBatch, corrupt, mask_key
+from bertc.objectives import MicroBatch, Predictions, corrupt, mask_key
 from bertc.planning.cores import default_waiting
 from bertc.planning.plan import Plan
 from bertc.step.feed import split, to_inputs
@@ -25,7 +26,6 @@ from bertc.step.synthetic import RandomText, Unlearned, unlearned_vocab
 
 IGNORED = -100
 """The label of a position that is not predicted (torch's cross entropy)."""
-LABELS = {"mlm": "labels", "nsp": "next_sentence_label", "sop": "sentence_order_label"}
 OTHERWISE = "bertc bench SPEC without --against times bertc alone"
 
 
@@ -72,7 +72,7 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
     kinds = {term.objective.kind for term in resolved.stages[0].objective}
     parts = kinds | ({"pooler"} if resolved.encoder.pooler else set())
     chosen = family.class_for(frozenset(parts))
-    if chosen is None or not kinds <= chosen.parts & LABELS.keys():
+    if chosen is None or not kinds <= chosen.parts & family.labels.keys():
         raise DataError(
             f"objective={'+'.join(sorted(kinds))} stands in the way: transformers has no class of "
             f"the {family.title} layout for it",
@@ -122,31 +122,34 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     text = RandomText(stage, resolved.encoder.vocab_size)
     cpu = torch.device("cpu")
     vocab = unlearned_vocab(resolved.encoder.vocab_size, cpu)
-    kinds = [term.objective.kind for term in stage.objective]
+    family = family_for(resolved, Unlearned(resolved).pad)
+    assert isinstance(family, Family), "as described"
     return [
-        _arguments(stage, corrupt(stage, part, vocab, mask_key(resolved.run.seed)), kinds)
+        _arguments(stage, corrupt(stage, part, vocab, mask_key(resolved.run.seed)), family.labels)
         for part in split(to_inputs(text.train(0), cpu), rows)
     ]
 
 
-def _arguments(stage: Stage, micro_batch: MicroBatch, kinds: Sequence[str]) -> dict[str, Tensor]:
-    token_ids_bs = micro_batch.reading.token_ids
-    given = {"input_ids": token_ids_bs}
+def _arguments(
+    stage: Stage, micro_batch: MicroBatch, labels: Mapping[str, str]
+) -> dict[str, Tensor]:
+    given = {"input_ids": micro_batch.reading.token_ids}
     if micro_batch.reading.segment_ids is not None and stage.encoder.segments:
         given["token_type_ids"] = micro_batch.reading.segment_ids
     if micro_batch.reading.language_ids is not None:
         given["langs"] = micro_batch.reading.language_ids
     if micro_batch.reading.position_ids is not None:
         given["position_ids"] = micro_batch.reading.position_ids
-    mlm = micro_batch.terms.get("mlm")
-    if mlm:
-        positions_bk, targets_bk, weights_bk, _ = mlm
-        b, seq = token_ids_bs.shape
-        # Slots that are not used write into a column beyond the row, which is dropped.
-        labels = torch.full((b, seq + 1), IGNORED)
-        labels.scatter_(1, torch.where(weights_bk > 0, positions_bk, seq), targets_bk)
-        given["labels"] = labels[:, :seq].contiguous()
-    for kind in ("nsp", "sop"):
-        if kind in kinds:
-            given[LABELS[kind] if mlm else "labels"] = micro_batch.terms[kind].labels[:, 0]
+    for term in stage.objective:
+        name = labels[term.name] if len(stage.objective) > 1 else "labels"
+        targets, hides = micro_batch.terms[term.name], term.objective.masks is not None
+        given[name] = _labels(targets, stage.seq) if hides else targets.labels[:, 0]
     return given
+
+
+def _labels(targets: Predictions, seq: int) -> Tensor:
+    """Labels (b, s) of all positions, from those (b, k) of the predicted ones."""
+    labels = torch.full((len(targets.positions), seq + 1), IGNORED)
+    # Slots that are not used write into a column beyond the row, which is dropped.
+    labels.scatter_(1, torch.where(targets.weights > 0, targets.positions, seq), targets.targets)
+    return labels[:, :seq].contiguous()

@@ -23,7 +23,7 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.data import Parallel
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.resolved import Resolved, TaskStage
 from bertc.ir.vocabulary import TokenizerFile
 
 AnyData = TextData | TaskData
@@ -66,7 +66,7 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorp
     }
     read = [
         read_tasks(stage, vocabulary, resolved.run.seed, progress)
-        if stage.tasks
+        if isinstance(stage, TaskStage)
         else arrange(stage, resolved, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages
     ]

@@ -1,8 +1,9 @@
 """Device memory of a step's batch: the rows as fetched, and the targets made from them."""
 
 from bertc.estimate.blocks import DeviceBudget
-from bertc.ir.program.resolved import Stage, batches_at_once
+from bertc.ir.program.resolved import Stage, TaskStage
 from bertc.ir.terms.node import FP32, LONG
+from bertc.planning.plan import batches_at_once
 
 ID, SEGMENT = 4, 1  # bytes per token id and per segment id, as fetched
 FACTS = 5
@@ -14,11 +15,12 @@ def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
 
     Task rows hold examples and are encoded one batch at a time.
     """
-    row = text_bytes(stage) + targets_bytes(stage)
-    if stage.tasks:
-        at_once, ahead = 1, 2 * LONG * stage.seq
+    if isinstance(stage, TaskStage):
+        # Token ids and segment ids, and the example index of each token.
+        at_once, row, ahead = 1, 3 * LONG * stage.seq, 2 * LONG * stage.seq
     else:
         at_once = min(stage.steps, batches_at_once(stage.tokens_per_step, budget.device))
+        row = text_bytes(stage) + targets_bytes(stage)
         ahead = (ID + SEGMENT) * stage.seq
     beside = ahead if budget.device == "cpu" else 0
     return at_once * stage.batch * stage.rows_an_example * (row + beside)
@@ -26,16 +28,12 @@ def batch_bytes(stage: Stage, budget: DeviceBudget) -> int:
 
 def text_bytes(stage: Stage) -> int:
     """Bytes per row of fetched text: token ids, segment ids and per-example facts."""
-    if stage.tasks:
-        return 2 * LONG * stage.seq
     examples, languages = 2 * stage.texts, 2
     return LONG * (2 * stage.seq + FACTS + examples + languages)
 
 
 def targets_bytes(stage: Stage) -> int:
     """Bytes per row that corruption adds: encoder inputs and the targets of each term."""
-    if stage.tasks:
-        return LONG * stage.seq  # the example index of each token
     by_token = LONG if stage.masked_terms() else 0
     by_token += 1 if stage.padded and not stage.pack else 0
     by_token += LONG * (stage.pack + bool(stage.encoder.languages) + stage.translates)

@@ -109,15 +109,18 @@ def slide(
 ) -> Evaluation:
     """Predict each of the first ``tokens`` that have a full window before them, from it alone."""
     told = torch.zeros(4, dtype=torch.float64)
+    name = next(term.name for term in stage.objective if term.objective.order == "forward")
     losses = Losses(model, stage, stage.networks()[-1])
     there = sum(min(len(ids), window + tokens) for ids in data.heldout_texts) - window
     progress.begin("evaluating", max(0, min(tokens, there)), "tokens")
     model.eval()
     try:
-        for micro_batch in _windows(data, window, tokens, rows, next(model.parameters()).device):
+        for micro_batch in _windows(
+            name, data, window, tokens, rows, next(model.parameters()).device
+        ):
             hidden_b1h = model.read(micro_batch.reading)
-            found = losses(micro_batch, hidden_b1h)["clm"]
-            guessed = nats_v[micro_batch.terms["clm"].targets].sum()
+            found = losses(micro_batch, hidden_b1h)[name]
+            guessed = nats_v[micro_batch.terms[name].targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))
         progress.end()
@@ -128,16 +131,16 @@ def slide(
         raise UsageError(f"the held-out text is too short: no token has {window} tokens before it")
     return Evaluation(
         loss=total / count,
-        losses={"clm": total / count},
-        accuracy={"clm": hits / count},
+        losses={name: total / count},
+        accuracy={name: hits / count},
         examples=int(count),
         unigram_loss=guessed / count,
-        unigram_losses={"clm": guessed / count},
+        unigram_losses={name: guessed / count},
     )
 
 
 def _windows(
-    data: RunningData, window: int, tokens: int, rows: int, device: torch.device
+    name: str, data: RunningData, window: int, tokens: int, rows: int, device: torch.device
 ) -> Iterator[MicroBatch]:
     text = np.concatenate([ids[: window + tokens] for ids in data.heldout_texts])
     if len(text) <= window:
@@ -149,5 +152,5 @@ def _windows(
         yield MicroBatch(
             reading=EncoderInputs(ids_bw, output_positions=asked_b1),
             originals=ids_bw,
-            terms={"clm": NextTokenTargets(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
+            terms={name: NextTokenTargets(next_b1, torch.ones_like(next_b1, dtype=torch.float32))},
         )

@@ -23,6 +23,8 @@ FILES = ("train", "dev", "test")
 """Arguments of own-file tasks that name files."""
 TITLES = ("name", "task", "column")
 """Arguments from which a task's title is derived."""
+Learned = dict[str, tuple[Stage, AnyTask]]
+"""Tasks by title, each with the last stage that learned it."""
 
 
 def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
@@ -37,7 +39,9 @@ def task_of(resolved: Resolved, told: str) -> tuple[Stage, AnyTask]:
         other answers or inputs.
         SpecError: if the task cannot be parsed.
     """
-    found = {task.title: (stage, task) for stage in resolved.stages for task in stage.tasks}
+    found: Learned = {
+        task.title: (stage, task) for stage in resolved.stages for task in stage.tasks
+    }
     if not found:
         raise UsageError("this run has learned no task", help='fine-tune it: init="RUN" task=...')
     if "(" in told:
@@ -93,9 +97,7 @@ def _written(told: str) -> AnyTask:
     return task
 
 
-def _with_files(
-    found: dict[str, tuple[Stage, AnyTask]], asked: AnyTask, told: str
-) -> tuple[Stage, AnyTask]:
+def _with_files(found: Learned, asked: AnyTask, told: str) -> tuple[Stage, AnyTask]:
     title = _meant(found, asked)
     if title not in found:
         forms = [own_form(learned, with_labels=False) for _, learned in found.values()]
@@ -122,7 +124,7 @@ def _with_files(
     return stage.model_copy(update={"objective": terms}), asked
 
 
-def _meant(found: dict[str, tuple[Stage, AnyTask]], asked: AnyTask) -> str:
+def _meant(found: Learned, asked: AnyTask) -> str:
     """The title of the learned task; it may be omitted if only one of this kind was learned."""
     same = [title for title, (_, learned) in found.items() if learned.kind == asked.kind]
     unnamed = asked.model_fields_set.isdisjoint(TITLES)

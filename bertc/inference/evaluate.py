@@ -100,9 +100,9 @@ def _as_in_training(
                 "the text files have changed since this run was trained",
                 help="restore the files: otherwise held-out text may overlap with training text",
             )
-        stage = resolved.trained_at(progress.step)
-        index = resolved.stages.index(stage)
-        stage, microbatch = manner.read_by(model, stage), plan.microbatches[index]
+        trained = resolved.trained_at(progress.step)
+        index = resolved.stages.index(trained)
+        stage, microbatch = manner.read_by(model, trained), plan.microbatches[index]
         data, examples = corpus.stage(index), manner.examples or resolved.run.eval_examples
         if isinstance(data, TaskData):
             if not any(own.parts for own in data.sets):

@@ -4,7 +4,6 @@ Axes: m masks, s sequence, h hidden, v vocabulary.
 """
 
 from pathlib import Path
-from typing import get_args
 
 import torch
 
@@ -12,7 +11,7 @@ from bertc.data import Vocabulary, vocabulary_of
 from bertc.diagnostics import DataError, UsageError
 from bertc.inference.filled import Candidate, Filled, Verdict
 from bertc.interop.loading import load
-from bertc.ir.learning.objective import Objective, Pretraining
+from bertc.ir.learning.objective import PRETRAINING, Objective, Pretraining
 from bertc.nn import EncoderInputs, Model
 from bertc.objectives import tensors_of, token_logits
 
@@ -97,7 +96,7 @@ def _learned(model: Model) -> list[Objective]:
             help=f'train the head: init="FOLDER" objective={untold[0]}',
         )
     kinds = sorted({term.objective.kind for term in terms})
-    *others, last = (str(each.model_fields["kind"].default) for each in _TEACHING)
+    *others, last = (name for name, kind in PRETRAINING.items() if _answers(kind))
     raise DataError(
         f"this run was trained with {' + '.join(kinds)}, which predicts no tokens",
         help=f"fill needs a model trained with {', '.join(others)} or {last}",
@@ -106,9 +105,6 @@ def _learned(model: Model) -> list[Objective]:
 
 def _answers(objective: Objective | type[Pretraining]) -> bool:
     return bool(objective.fills) or objective.needs_replacements
-
-
-_TEACHING = [each for each in get_args(Pretraining) if _answers(each)]
 
 
 def _notes(model: Model, guessed: bool, language: str) -> tuple[str, ...]:

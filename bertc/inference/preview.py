@@ -10,21 +10,25 @@ import torch
 
 from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepare
 from bertc.data.examples.task import cut, gather
+from bertc.diagnostics import listed
 from bertc.evaluation.held_out import named
 from bertc.host.display import choose
 from bertc.host.signals import Stop
 from bertc.inference.preview_rows import WIDTH, row_text
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
-from bertc.ir.program.resolved import Resolved
+from bertc.ir.learning.objective import PRETRAINING
+from bertc.ir.program.resolved import Resolved, TextStage
 from bertc.objectives import corrupt, mask_key
 from bertc.step.feed import to_inputs
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.session import Watched
 
+PREDICTING = listed(name for name, kind in PRETRAINING.items() if kind.fills == "masks")
+DETECTING = listed(name for name, kind in PRETRAINING.items() if kind.needs_replacements)
 LEGEND = (
     "«seen→asked»: the left token is the input, the right one the original;\n"
-    "mlm, tlm and plm predict the right one, rtd detects the left one"
+    f"{PREDICTING} predict the right one, {DETECTING} detects the left one"
 )
 
 
@@ -40,7 +44,8 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     display.close()
     device = torch.device("cpu")
     vocab = vocab_tensors(corpus.vocabulary, device)
-    parts = [] if all(stage.tasks for stage in resolved.stages) else [LEGEND]
+    text = any(isinstance(stage, TextStage) for stage in resolved.stages)
+    parts = [LEGEND] if text else []
     for index, stage in enumerate(resolved.stages):
         data = corpus.stage(index)
         if isinstance(data, TaskData):

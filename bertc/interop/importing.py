@@ -37,7 +37,7 @@ from bertc.storage.json_file import shown_name
 from bertc.storage.paths import is_file, is_folder
 
 MOST_NAMED = 5
-RTD_WEIGHT = 50.0  # configure_pretraining.py disc_weight
+JUDGE_WEIGHT = 50.0  # configure_pretraining.py disc_weight
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imp
         tie="embeddings" if whole else "tokens" if token else "none",
     )
     terms = (
-        *(Term(weight=RTD_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
+        *(Term(weight=JUDGE_WEIGHT, objective=t.objective) for t in encoder.resolved.terms()),
         *generator.resolved.terms(),
     )
     origin = Origin("written")

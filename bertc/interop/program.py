@@ -10,7 +10,7 @@ from bertc.interop.families import family_named
 from bertc.interop.families.config import MEANING, HfConfig
 from bertc.interop.families.family import Family
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.learning.objective import Mlm, Nsp, Objective, Plm, Rtd, Sbo, Sop, Term
+from bertc.ir.learning.objective import PRETRAINING, Pretraining, Term
 from bertc.ir.network.generator import NoGenerator, UnigramGenerator
 from bertc.ir.program.written import Given, Origin, Program, StageGiven
 from bertc.ir.terms.masking import SpanUnit
@@ -20,7 +20,6 @@ from bertc.tokenizer_files.classes import FILE_NAMES
 from bertc.tokenizer_files.facts import read_facts
 
 SHORTEST_ROW, LONGEST_ROW, STEPS = 8, 512, 1000
-PAIR_HEADS = frozenset({"nsp", "sop"})
 
 
 def to_program(
@@ -31,7 +30,7 @@ def to_program(
     tokenizer: Path,
     tasks: tuple[AnyTask, ...] = (),
 ) -> Program:
-    """The program of a configuration, every setting written; ``mlm`` is learned without heads.
+    """The program of a configuration, every setting written; without heads it fills masks.
 
     With both ``tasks`` and pretraining heads there is a stage for each.
 
@@ -42,13 +41,14 @@ def to_program(
         DataError: naming the setting of ``config.json`` that bertc does not support.
     """
     family = family_named(config.model_type)
-    _check(family, config, parts, folder / "config.json")
-    settings = _network(family, config, parts) | {
+    text = tuple(kind.of_head(beside) for name, kind in PRETRAINING.items() if name in parts)
+    _check(family, config, text, folder / "config.json")
+    settings = _network(family, config, text, "pooler" in parts) | {
         "vocab": _vocabulary(family, config.vocab_size, folder, tokenizer)
     }
-    text = _objectives(parts, beside)
     if text or not tasks:
-        settings["objective"] = tuple(Term(objective=o) for o in text or (family.untrained,))
+        text = _hiding_spans(text, family) if text else (_untrained(family),)
+        settings["objective"] = tuple(Term(objective=one) for one in text)
     else:
         del settings["generator"]
         settings |= _tuning(family, tasks)
@@ -64,12 +64,15 @@ def to_program(
     return Program(folder.absolute().name, _given(settings), stages)
 
 
-def _network(family: Family[Any], config: HfConfig, parts: frozenset[str]) -> dict[str, Any]:
+def _network(
+    family: Family[Any], config: HfConfig, text: tuple[Pretraining, ...], pooler: bool
+) -> dict[str, Any]:
+    judges = any(one.needs_replacements for one in text)
     return {
         **family.settings(config),
-        "pooler": bool(parts & {"pooler", *PAIR_HEADS}),
+        "pooler": pooler or any(one.pooled for one in text),
         # A discriminator's folder has no generator; one in a subfolder replaces this default.
-        "generator": UnigramGenerator() if "rtd" in parts else NoGenerator(),
+        "generator": UnigramGenerator() if judges else NoGenerator(),
         "seq": min(LONGEST_ROW, config.max_position_embeddings - config.offset),
     }
 
@@ -87,25 +90,27 @@ def _tuning(family: Family[Any], tasks: tuple[AnyTask, ...]) -> dict[str, Any]:
     }
 
 
-def _check(family: Family[Any], config: HfConfig, parts: frozenset[str], path: Path) -> None:
+def _check(
+    family: Family[Any], config: HfConfig, text: tuple[Pretraining, ...], path: Path
+) -> None:
     if config.max_position_embeddings - config.offset < SHORTEST_ROW:
         raise DataError(
             f"{path}: max_position_embeddings = {config.max_position_embeddings}",
             help=f"bertc needs at least {SHORTEST_ROW}, its shortest row",
         )
-    pairs = sorted(parts & PAIR_HEADS)
-    if len(pairs) > 1:
+    asking = [one.kind for one in text if one.pairs != "none"]
+    if len(asking) > 1:
         raise DataError(
-            f"{path.parent} has both an nsp and a sop head",
+            f"{path.parent} has both an {asking[0]} and a {asking[1]} head",
             help="both classify the same pairs; remove one",
         )
-    if pairs and config.type_vocab_size == 1:
+    if asking and config.type_vocab_size == 1:
         raise DataError(
-            f"{path}: type_vocab_size = 1, but {pairs[0]} classifies pairs of segments",
-            help="save the model without its {pairs[0]} head",
+            f"{path}: type_vocab_size = 1, but {asking[0]} classifies pairs of segments",
+            help=f"save the model without its {asking[0]} head",
         )
-    always = family.head_activation
-    if always and "mlm" in parts and MEANING[config.hidden_act] != always:
+    always, meant = family.head_activation, MEANING[config.hidden_act]
+    if always and any(one.masks for one in text) and meant != always:
         raise DataError(
             f"{path}: hidden_act = {config.hidden_act}, while the masked-LM head of the "
             f"{family.title} layout is always {always}",
@@ -113,35 +118,21 @@ def _check(family: Family[Any], config: HfConfig, parts: frozenset[str], path: P
         )
 
 
-def _objectives(
-    parts: frozenset[str], beside: Mapping[str, tuple[int, ...]]
-) -> tuple[Objective, ...]:
-    """The objectives of the pretraining heads in the folder."""
-    found: list[Objective] = []
-    if "sbo" in parts:
-        found += [Mlm(unit=SpanUnit()), _boundary(beside.get("heads.sbo.position.weight", ()))]
-    elif "mlm" in parts:
-        found.append(Mlm())
-    if "plm" in parts:
-        found.append(Plm())
-    if "rtd" in parts:
-        found.insert(0, Rtd())
-    if "nsp" in parts:
-        found.append(Nsp())
-    if "sop" in parts:
-        found.append(Sop())
-    return tuple(found)
+def _untrained(family: Family[Any]) -> Pretraining:
+    """The objective of a folder without heads: that of the family's head that fills masks."""
+    heads = {part for each in family.classes for part in each.parts}
+    filling = [(name, kind) for name, kind in PRETRAINING.items() if kind.fills == "masks"]
+    return next((kind for name, kind in filling if name in heads), filling[0][1])()
 
 
-def _boundary(table: tuple[int, ...]) -> Sbo:
-    try:
-        rows, width = table
-        return Sbo(max_targets=rows, position_dim=width)
-    except ValueError:
-        raise DataError(
-            f"heads.sbo.position.weight has shape {list(table)}",
-            help="a boundary head has at most 200 positions",
-        ) from None
+def _hiding_spans(text: tuple[Pretraining, ...], family: Family[Any]) -> tuple[Pretraining, ...]:
+    """The objectives, with span masking if one of them needs it."""
+    if not any(one.reads_spans for one in text):
+        return text
+    if not any(one.masks for one in text):
+        text = (_untrained(family), *text)
+    spans = {"unit": SpanUnit()}
+    return tuple(one.model_copy(update=spans) if one.masks else one for one in text)
 
 
 def _vocabulary(family: Family[Any], size: int, folder: Path, tokenizer: Path) -> Vocabulary:

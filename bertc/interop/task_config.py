@@ -16,13 +16,14 @@ from bertc.interop.keys import part_of
 from bertc.ir.base import Probability
 from bertc.ir.learning.answer import Conditioned, Labels, Tags
 from bertc.ir.learning.custom_task import AnyTask, Choose, Classify, Read, Regress, Tag
+from bertc.ir.learning.objective import PRETRAINING
 from bertc.ir.learning.task import Name
 from bertc.storage.json_file import read_json, shown, shown_name
 
 MOST_LABELS, MOST_SHOWN = 100_000, 8
 _NAME: TypeAdapter[str] = TypeAdapter(Name)
 _UNNAMED = re.compile(r"LABEL_(\d+)")
-PRETRAINED = frozenset({"pooler", "mlm", "plm", "nsp", "sop", "sbo", "rtd"})
+PRETRAINED = frozenset({"pooler", *PRETRAINING})
 """Parts of a model that cannot be the name of a task."""
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True}
 """Defaults of the pooling settings (SequenceSummary), unless a family has others."""

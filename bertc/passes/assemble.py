@@ -1,13 +1,13 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.data import FULL, PAIRED
-from bertc.ir.learning.objective import Plm
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.resolved import Resolved, Run, Stage
+from bertc.ir.program.resolved import AnyStage, Resolved, TaskStage, TextStage
+from bertc.ir.program.run import Run
 from bertc.ir.terms.node import Pairs
 from bertc.passes.sharing import layer_values, owners
 from bertc.passes.stages import has_tasks, reads_on
@@ -31,7 +31,7 @@ def assemble(program: Complete) -> Resolved:
 def _permutes(program: Complete) -> bool:
     """True if any stage has a plm objective."""
     terms = (term for stage in program.stages for term in stage.objective)
-    return any(isinstance(term.objective, Plm) for term in terms)
+    return any(term.objective.order == "permuted" for term in terms)
 
 
 def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
@@ -80,8 +80,8 @@ def _generator(stage: StageSettings) -> Encoder | None:
     return _encoder(stage.model_copy(update=own), causal=False, two_streams=False)
 
 
-def _stages(program: Complete) -> tuple[Stage, ...]:
-    first, counted_from, stages = 0, 0, list[Stage]()
+def _stages(program: Complete) -> tuple[AnyStage, ...]:
+    first, counted_from, stages = 0, 0, list[AnyStage]()
     # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
     for stage in program.stages:
@@ -105,12 +105,13 @@ def _stage(
     first: int,
     total: int,
     counted_from: int,
-) -> Stage:
+) -> AnyStage:
     encoder, generator = networks
     own_schedule = "optimizer" in stage.own
     tuned = has_tasks(stage.objective)
     schedule_steps = stage.optimizer.schedule_steps(stage.steps if own_schedule else total)
-    return Stage(
+    kind = TaskStage if tuned else TextStage
+    return kind(
         name=stage.name,
         encoder=encoder,
         generator=generator,
@@ -127,7 +128,7 @@ def _stage(
         mixing=stage.mixing,
         format=stage.format,
         pairs=_pairs(stage),
-        padded=stage.format.kind not in FULL or stage.translates or tuned,
+        padded=stage.format.kind not in FULL or stage.translation_term or tuned,
         pack=stage.pack,
         memory=stage.memory,
         optimizer=stage.optimizer,

@@ -2,17 +2,15 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.terms.masked import Masked
-from bertc.ir.terms.masking import SpanUnit
+from bertc.ir.terms.heads import VocabularyHead
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
-from bertc.passes.permutations import check_order
 from bertc.passes.running import check_running
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import reads_on
+from bertc.passes.terms import check_terms
 from bertc.planning.plan import largest_divisor
 
 LARGEST_MODEL = 10**15
@@ -30,10 +28,9 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     _causal_throughout(program, diagnostics)
     _clusters_fit(program, diagnostics)
     for stage in program.stages:
-        _objective_possible(stage, diagnostics)
+        check_terms(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
         check_running(stage, diagnostics)
-        check_order(stage, diagnostics)
         _row_fits_positions(stage, program, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)
@@ -68,11 +65,11 @@ def _each(value: int | tuple[int, ...]) -> tuple[int, ...]:
 def _biases_fit(program: Complete, diagnostics: Diagnostics) -> None:
     """Check that biases shared by all layers fit the query width of each."""
     attention, written = program.attention, program.origins["attention"]
-    tied = attention.kind == "relative" and not attention.untie
-    if tied and len(set(_each(program.heads))) > 1:
+    if attention.ties_biases and len(set(_each(program.heads))) > 1:
         diagnostics.error(
             "E223",
-            "layers differ in heads, but attention = relative shares its biases between all layers",
+            f"layers differ in heads, but attention = {attention.kind} shares its biases between "
+            "all layers",
             program.span("heads"),
             notes=note("attention is set here", written.span),
             **argument("attention", written, "untie", "true"),
@@ -96,47 +93,6 @@ def _not_absurd(program: Complete, diagnostics: Diagnostics) -> None:
         )
 
 
-def _objective_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    terms, span = stage.objective, stage.span("objective")
-    kinds = [term.name for term in terms]
-    for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
-        diagnostics.error(
-            "E207",
-            f"the objective has {kind} {kinds.count(kind)} times",
-            span,
-            label="each kind may occur once",
-        )
-    if "nsp" in kinds and "sop" in kinds:
-        diagnostics.error(
-            "E206",
-            "nsp and sop make pairs in different ways",
-            span,
-            label="a row is made in one way only",
-            help="objective=mlm+sop or objective=mlm+nsp",
-        )
-    if "clm" in kinds and len(kinds) > 1:
-        other = next(kind for kind in kinds if kind != "clm")
-        diagnostics.error(
-            "E217",
-            f"clm needs a causal encoder and unchanged text, which {other} does not allow",
-            span,
-            label="clm cannot be combined",
-            help=f"objective=clm or objective={other}",
-            fix=fix(stage.origins["objective"], "objective=clm"),
-        )
-    spans = any(
-        isinstance(t.objective, Masked) and isinstance(t.objective.unit, SpanUnit) for t in terms
-    )
-    if any(isinstance(term.objective, Sbo) for term in terms) and not spans:
-        diagnostics.error(
-            "E205",
-            "sbo predicts masked spans, but no term masks spans",
-            span,
-            label="needs an mlm term with span units",
-            help="objective=span+sbo",
-        )
-
-
 def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
     table, head = program.table, program.head
     span, hidden = program.span("table"), program.hidden
@@ -151,6 +107,12 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
                 help=f"table=adaptive([{vocab // 2}]) or head=linear",
             )
         return
+    objectives = (term.objective for stage in program.stages for term in stage.objective)
+    own_head = (
+        term.title
+        for term in objectives
+        if term.scored == "tokens" and not isinstance(term.head_node, VocabularyHead)
+    )
     narrowest = table.clusters(vocab, embedding)[-1].width
     if list(table.cutoffs) != sorted(set(table.cutoffs)):
         problem, rule = "the cutoffs are not in ascending order", "write them in order, each once"
@@ -166,8 +128,8 @@ def _clusters_fit(program: Complete, diagnostics: Diagnostics) -> None:
         rule = "head=adaptive"
     elif program.generator.kind == "network":
         problem, rule = "a generator needs one softmax, but an adaptive table has several", whole
-    elif any(t.objective.kind == "sbo" for s in program.stages for t in s.objective):
-        problem, rule = "sbo needs one softmax, but an adaptive table has several", whole
+    elif one := next(own_head, ""):
+        problem, rule = f"{one} needs one softmax, but an adaptive table has several", whole
     else:
         return
     diagnostics.error("E220", problem, span, help=rule or "fewer clusters or more tokens")
@@ -208,7 +170,7 @@ def _objective_fits_format(stage: StageSettings, diagnostics: Diagnostics) -> No
             notes=note("the pooler is switched off here", stage.span("pooler")),
             help="pooler=true",
         )
-    filled = stage.format.kind in FILLED and not stage.translates
+    filled = stage.format.kind in FILLED and not stage.translation_term
     if stage.pack and filled and stage.memory:
         diagnostics.error(
             "E216",
@@ -238,8 +200,8 @@ def _segments_fit(stage: StageSettings, diagnostics: Diagnostics) -> None:
     origin, segments, kind = stage.origins["segments"], stage.segments, stage.format.kind
     rows: str = kind
     many = 3 if kind == "stream-pair" else 2 if kind in PAIRED else 1
-    if many == 1 and stage.translates:
-        rows, many = "tlm", 2
+    if many == 1 and stage.translation_term:
+        rows, many = stage.translation_term, 2
     if 0 < segments < many:
         number = {2: "two", 3: "three"}[many]
         diagnostics.error(

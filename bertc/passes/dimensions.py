@@ -7,7 +7,7 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.network.head import AdaptiveHead, LinearHead, TransformHead
 from bertc.ir.network.positions import LearnedPositions, NoPositions
 from bertc.ir.program.complete import Complete
-from bertc.ir.program.resolved import layout_of
+from bertc.ir.program.run import layout_of
 from bertc.ir.program.settings import default_source
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.passes.stages import default_format, has_tasks, reads_on, reads_pooler, typed

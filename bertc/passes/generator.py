@@ -1,12 +1,11 @@
 """Widths of the generator, and checks of its use."""
 
 from bertc.diagnostics import Diagnostics, Fix
-from bertc.ir.learning.objective import Rtd
+from bertc.ir.learning.objective import Objective
 from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program
-from bertc.ir.terms.masked import Masked
 from bertc.passes.fixes import argument, fix, fix_argument, note
 
 WIDEST = 16.0
@@ -74,8 +73,8 @@ def _one_width(given: Given, encoder: Given, diagnostics: Diagnostics) -> None:
 def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> None:
     objectives = [t.objective for s in program.stages for t in s.objective]
     span = program.span("generator")
-    replacing = any(isinstance(objective, Rtd) for objective in objectives)
-    if not isinstance(node, NoGenerator) and not replacing:
+    judged = any(objective.needs_replacements for objective in objectives)
+    if not isinstance(node, NoGenerator) and not judged:
         diagnostics.error(
             "E231",
             "a generator is only used by rtd, and no objective is rtd",
@@ -86,8 +85,8 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
             else "generator=none",
             fix=fix(program.origins["generator"], "generator=none"),
         )
-    learns = any(isinstance(objective, Masked) for objective in objectives)
-    if isinstance(node, GeneratorNetwork) and replacing and not learns:
+    learns = any(objective.masks for objective in objectives)
+    if isinstance(node, GeneratorNetwork) and judged and not learns:
         diagnostics.error(
             "E232",
             "the generator is a network, but no mlm term trains it",
@@ -102,15 +101,15 @@ def _has_use(program: Complete, node: Generator, diagnostics: Diagnostics) -> No
 def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics) -> None:
     """Check that rtd has one source of replacements, and one choice of positions."""
     objectives = [term.objective for term in stage.objective]
-    replacing = next((o for o in objectives if isinstance(o, Rtd)), None)
-    if replacing is None:
+    judge = next((o for o in objectives if o.needs_replacements), None)
+    if judge is None:
         return
-    span, masks = stage.span("objective"), any(isinstance(o, Masked) for o in objectives)
+    span, masks = stage.span("objective"), next((o.kind for o in objectives if o.masks), "")
     if isinstance(node, NoGenerator):
         network = "generator=0.25" if masks else "objective=rtd*50+mlm generator=0.25"
         diagnostics.error(
             "E230",
-            "rtd detects replaced tokens, but there is no generator to replace any",
+            f"{judge.kind} detects replaced tokens, but there is no generator to replace any",
             span,
             label="needs a generator",
             help=network if masks else f"{network} or generator=unigram",
@@ -118,33 +117,42 @@ def _stage_fits(stage: StageSettings, node: Generator, diagnostics: Diagnostics)
     elif masks and not isinstance(node, GeneratorNetwork):
         diagnostics.error(
             "E233",
-            f"mlm beside rtd trains a generator network, but generator = {node.kind} is none",
+            f"{masks} beside {judge.kind} trains a generator network, but generator = {node.kind} "
+            "is none",
             span,
             label="the encoder reads replacements, not masks",
             notes=note(f"generator = {node.kind}", stage.span("generator")),
             help="objective=rtd or generator=0.25",
             fix=fix(stage.origins["generator"], "generator=0.25"),
         )
-    elif masks and replacing.p != Rtd().p:
-        by_mlm = _chosen_by_mlm(stage, replacing.p)
+    elif masks and (alone := judge.masks_alone) and alone.p != _default_p(judge):
+        by_masking = _chosen_by_masking(stage, alone.p)
         diagnostics.error(
             "E234",
-            f"rtd has p={replacing.p:g}, but with mlm the masked tokens are those replaced",
+            f"{judge.kind} has p={alone.p:g}, but with {masks} the masked tokens are those "
+            "replaced",
             span,
-            label="only mlm sets the fraction here",
-            help=by_mlm.replacement if by_mlm else "leave p of rtd out",
-            fix=by_mlm,
+            label=f"only {masks} sets the fraction here",
+            help=by_masking.replacement if by_masking else f"leave p of {judge.kind} out",
+            fix=by_masking,
         )
 
 
-def _chosen_by_mlm(stage: StageSettings, p: float) -> Fix | None:
-    """Move rtd's p to mlm in one edit of the objective; all else as written."""
+def _default_p(judge: Objective) -> float:
+    """The default fraction of tokens that it chooses."""
+    default: float = type(judge).model_fields["p"].default
+    return default
+
+
+def _chosen_by_masking(stage: StageSettings, p: float) -> Fix | None:
+    """Move the p of the term that judges guesses to the masking, in one edit of the objective."""
     terms = [term.objective for term in stage.objective]
     origin = stage.origins["objective"]
-    mlm, rtd = (next(i for i, t in enumerate(terms) if isinstance(t, k)) for k in (Masked, Rtd))
+    masking = next(i for i, term in enumerate(terms) if term.masks)
+    judging = next(i for i, term in enumerate(terms) if term.needs_replacements)
     edits = (
-        fix_argument(origin, (mlm, "objective"), "p", f"{p:g}"),
-        fix_argument(origin, (rtd, "objective"), "p", f"{Rtd().p:g}"),
+        fix_argument(origin, (masking, "objective"), "p", f"{p:g}"),
+        fix_argument(origin, (judging, "objective"), "p", f"{_default_p(terms[judging]):g}"),
     )
     whole = origin.span
     if whole is None or not all(edits):

@@ -12,9 +12,8 @@ def check_languages(program: Complete, diagnostics: Diagnostics) -> None:
     """Report text that no objective reads, objectives without text, and unknown languages."""
     before = len(diagnostics.found)
     for stage in program.stages:
-        kinds = [str(term.objective.kind) for term in stage.objective]
-        if "tlm" in kinds:
-            _translations_possible(stage, kinds, diagnostics)
+        if stage.translation_term:
+            _translations_possible(stage, stage.translation_term, diagnostics)
     if len(diagnostics.found) == before:
         _languages_known(program, diagnostics)
         for stage in program.stages:
@@ -25,16 +24,15 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _translations_possible(
-    stage: StageSettings, kinds: list[str], diagnostics: Diagnostics
-) -> None:
+def _translations_possible(stage: StageSettings, reader: str, diagnostics: Diagnostics) -> None:
+    """Report a term that reads translations without any, and text that no term reads."""
     parallel = [isinstance(share.corpus, Parallel) for share in stage.data]
     asking = [t.objective.kind for t in stage.objective if t.objective.pairs != "none"]
-    both = f"objective={_beside_mlm(stage, kinds)}"
+    both = f"objective={_beside_mlm(stage, reader)}"
     if asking:
         diagnostics.error(
             "E242",
-            f"{asking[0]} classifies consecutive segments, but tlm reads translations",
+            f"{asking[0]} classifies consecutive segments, but {reader} reads translations",
             stage.span("objective"),
             label="the two segments of a row are translations",
             help=both,
@@ -43,26 +41,28 @@ def _translations_possible(
     elif not any(parallel):
         diagnostics.error(
             "E240",
-            "tlm needs parallel text, but the data has none",
+            f"{reader} needs parallel text, but the data has none",
             stage.span("objective"),
             notes=note("the text is named here", stage.span("data")),
             help='data=pairs(en="a.en", fr="a.fr")',
         )
-    elif set(kinds) == {"tlm"} and not all(parallel):
+    elif all(t.objective.translations for t in stage.objective) and not all(parallel):
         diagnostics.error(
             "E241",
-            "no objective reads the monolingual part of the data: tlm reads only pairs",
+            f"no objective reads the monolingual part of the data: {reader} reads only pairs",
             stage.span("data") or stage.span("objective"),
-            notes=note("tlm is the only objective", stage.span("objective")),
+            notes=note(f"{reader} is the only objective", stage.span("objective")),
             help=both,
             fix=fix(stage.origins["objective"], both),
         )
 
 
-def _beside_mlm(stage: StageSettings, kinds: list[str]) -> str:
+def _beside_mlm(stage: StageSettings, reader: str) -> str:
     """The objective as written, without pair classification and with mlm."""
-    kept = terms_written(stage.origins["objective"], lambda i: kinds[i] not in ("nsp", "sop"))
-    return (kept or "tlm") if "mlm" in kinds else f"mlm + {kept or 'tlm'}"
+    terms = [term.objective for term in stage.objective]
+    kept = terms_written(stage.origins["objective"], lambda i: terms[i].pairs == "none") or reader
+    masked = any(term.masks and not term.translations for term in terms)
+    return kept if masked else f"mlm + {kept}"
 
 
 def _languages_known(program: Complete, diagnostics: Diagnostics) -> None:

@@ -5,7 +5,8 @@ from typing import Literal, Required, TypedDict, assert_never
 from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
-from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.terms.node import System
 
 
 class Recipe(TypedDict, total=False):
@@ -49,13 +50,13 @@ STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
 SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
 
 
-def recipe(family: Family, hidden: int, task: Task) -> Recipe:
+def recipe(system: System, hidden: int, task: Task) -> Recipe:
     """Settings for a task and hidden width, or for the most similar published task.
 
     ``pooler`` is set for systems that read the first state directly.
     """
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
-    match family:
+    match system:
         case "bert":
             return _bert(task, reads, chooses)
         case "roberta":
@@ -73,15 +74,15 @@ def recipe(family: Family, hidden: int, task: Task) -> Recipe:
         case "stackingbert":
             return _stackingbert(task, chooses)
         case _:
-            assert_never(family)
+            assert_never(system)
 
 
-def task_arguments(family: Family, task: Task) -> TaskArguments:
+def task_arguments(system: System, task: Task) -> TaskArguments:
     """Arguments of a task for which the authors did not use the default."""
     glue = task.task if isinstance(task, Glue) else ""
     second = isinstance(task, Squad) and task.version == 2
     second |= isinstance(task, Read) and task.unanswerable
-    match family:
+    match system:
         case "roberta" if isinstance(task, Race | Choose):  # fairseq sentence_ranking.py
             return {"first": "choice", "keeps": "beginning"}
         case "albert" if second:  # run_squad_v2.py

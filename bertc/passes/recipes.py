@@ -7,9 +7,10 @@ from dataclasses import replace
 from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import Optimizer
-from bertc.ir.learning.task import Family, Task
+from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
+from bertc.ir.terms.node import System
 from bertc.passes.fixes import fix
 from bertc.passes.published import recipe, task_arguments
 from bertc.passes.stages import asks_about_pairs
@@ -21,26 +22,26 @@ def as_published(program: Program) -> Program:
     ``recipe=electra task=glue(mrpc, "glue/MRPC")`` becomes ``... both_orders=true``. A task without
     training files, such as that of an imported head, stays as it was learned.
     """
-    family = _family(program)
-    stages = (replace(stage, settings=_argued(stage.settings, family)) for stage in program.stages)
-    return replace(program.with_settings(_argued(program.settings, family)), stages=tuple(stages))
+    system = _system(program)
+    stages = (replace(stage, settings=_argued(stage.settings, system)) for stage in program.stages)
+    return replace(program.with_settings(_argued(program.settings, system)), stages=tuple(stages))
 
 
-def _argued(settings: Mapping[str, Given], family: Family) -> dict[str, Given]:
+def _argued(settings: Mapping[str, Given], system: System) -> dict[str, Given]:
     given = settings.get("objective")
     if given is None:
         return dict(settings)
-    terms = tuple(_as_theirs(term, family) for term in given.value)
+    terms = tuple(_as_theirs(term, system) for term in given.value)
     return {**settings, "objective": Given(terms, given.origin)}
 
 
-def _as_theirs(term: Term, family: Family) -> Term:
+def _as_theirs(term: Term, system: System) -> Term:
     task = term.objective
     if not isinstance(task, Task) or not getattr(task, "train", True):
         return term
     open_ = {
         name: value
-        for name, value in task_arguments(family, task).items()
+        for name, value in task_arguments(system, task).items()
         if name not in task.model_fields_set
     }
     return term.model_copy(update={"objective": task.model_copy(update=open_)}) if open_ else term
@@ -55,7 +56,7 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     arguments win: ``optimizer=adamw(lr=1e-4)`` is the recipe's with another rate.
     """
     program = as_published(program)
-    family = _family(program)
+    system = _system(program)
     size = program.settings["hidden"].value if "hidden" in program.settings else 768
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
@@ -67,34 +68,34 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         own = dict(stage.settings)
         forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
         if "objective" in own and (tasks := _tasks(own["objective"])):
-            own = _followed(own, forced, tasks, family, size, room, diagnostics)
+            own = _followed(own, forced, tasks, system, size, room, diagnostics)
         stages.append(replace(stage, settings=own))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
         settings = dict(program.settings)
-        filled = _followed(settings, {}, tasks, family, size, room, diagnostics)
+        filled = _followed(settings, {}, tasks, system, size, room, diagnostics)
         program = program.with_settings(filled)
-    return _without_pooler(program, family, size)
+    return _without_pooler(program, system, size)
 
 
-def _without_pooler(program: Program, family: Family, size: int) -> Program:
+def _without_pooler(program: Program, system: System, size: int) -> Program:
     """Drop the pooler if the recipe of every task does, and no term classifies pairs."""
     blocks = [stage.settings for stage in program.stages] or [{}]
     objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
-    whole = {recipe(family, size, task).get("pooler", True) for task in tasks}
+    whole = {recipe(system, size, task).get("pooler", True) for task in tasks}
     if "pooler" in program.settings or pairs or whole != {False}:
         return program
-    origin = Origin("default", source=f"{family}'s recipe for {tasks[0].title}")
+    origin = Origin("default", source=f"{system}'s recipe for {tasks[0].title}")
     return program.with_settings({"pooler": Given(False, origin)})
 
 
-def _family(program: Program) -> Family:
+def _system(program: Program) -> System:
     given = program.settings.get("recipe")
-    family: Family = given.value if given else "bert"
-    return family
+    system: System = given.value if given else "bert"
+    return system
 
 
 def _tasks(objective: Given) -> list[Task]:
@@ -115,15 +116,15 @@ def _followed(
     own: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],
-    family: Family,
+    system: System,
     hidden: int,
     room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
     """The settings of a stage, completed from its recipe."""
-    source = f"{family}'s recipe for {tasks[0].title}"
+    source = f"{system}'s recipe for {tasks[0].title}"
     known = {**own, **forced}
-    theirs = recipe(family, hidden, tasks[0])
+    theirs = recipe(system, hidden, tasks[0])
     if room:
         theirs["seq"] = min(theirs["seq"], room)
     for name, value in theirs.items():

@@ -1,11 +1,10 @@
 """Remarks on valid settings that are likely slips."""
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.learning.objective import Sbo
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.terms.masked import Masked
+from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.masking import WordUnit
 from bertc.ir.vocabulary import Bytes, Words
 from bertc.passes.fixes import argument, note
@@ -74,16 +73,16 @@ def _tuned_from_nothing(first: StageSettings, diagnostics: Diagnostics) -> None:
 def _idle_terms(stage: StageSettings, program: Complete, diagnostics: Diagnostics) -> None:
     """Remark on terms that teach the exported network little or nothing."""
     for number, term in enumerate(stage.objective):
-        if isinstance(term.objective, Masked):
-            _nothing_hidden(stage, number, term.objective, diagnostics)
-            _one_token_words(stage, number, term.objective, diagnostics)
-        elif isinstance(term.objective, Sbo):
-            _learned_by_generator(stage, program, diagnostics)
+        if masks := term.objective.masks:
+            _nothing_hidden(stage, number, masks, diagnostics)
+            _one_token_words(stage, number, masks, diagnostics)
+        elif term.objective.predicts_masked:
+            _learned_by_generator(stage, term.name, program, diagnostics)
     _without_order(stage, diagnostics)
 
 
 def _nothing_hidden(
-    stage: StageSettings, number: int, term: Masked, diagnostics: Diagnostics
+    stage: StageSettings, number: int, term: MaskedTerm, diagnostics: Diagnostics
 ) -> None:
     if term.replace.keep == 100:
         origin = stage.origins["objective"]
@@ -97,7 +96,7 @@ def _nothing_hidden(
 
 
 def _one_token_words(
-    stage: StageSettings, number: int, term: Masked, diagnostics: Diagnostics
+    stage: StageSettings, number: int, term: MaskedTerm, diagnostics: Diagnostics
 ) -> None:
     """Remark on whole-word masking if every token is a word."""
     if isinstance(term.unit, WordUnit) and isinstance(stage.vocab, Bytes | Words):
@@ -113,15 +112,15 @@ def _one_token_words(
 
 
 def _learned_by_generator(
-    stage: StageSettings, program: Complete, diagnostics: Diagnostics
+    stage: StageSettings, name: str, program: Complete, diagnostics: Diagnostics
 ) -> None:
     kept = any(isinstance(each.grow, FromGenerator) for each in program.stages)
     if isinstance(stage.generator, GeneratorNetwork) and not kept:
         diagnostics.remark(
             "R106",
-            "sbo trains the generator only, which is discarded after training",
+            f"{name} trains the generator only, which is discarded after training",
             stage.span("objective"),
-            label="the encoder learns from rtd, and from weights that it shares with the generator",
+            label="the encoder learns from the other terms, and from weights shared with it",
             notes=note("the generator is set here", stage.span("generator")),
         )
 

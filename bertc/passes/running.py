@@ -42,8 +42,9 @@ def check_running(stage: StageSettings, diagnostics: Diagnostics) -> None:
         )
     if memory:
         _one_place(stage, diagnostics)
-    if running and (stage.translates or stage.mixing.kind == "batches"):
-        what = "tlm reads pairs" if stage.translates else "mixing = batches changes the language"
+    if running and (stage.translation_term or stage.mixing.kind == "batches"):
+        reader = stage.translation_term
+        what = f"{reader} reads pairs" if reader else "mixing = batches changes the language"
         diagnostics.error(
             "E221",
             f"{what}, but rows of a stream continue their own text",
@@ -73,7 +74,7 @@ def _one_place(stage: StageSettings, diagnostics: Diagnostics) -> None:
 
 def _reading_on(stage: StageSettings, near_alone: bool) -> str:
     """Settings that make memory possible, or memory=0 where none do."""
-    if asks_about_pairs(stage.objective) or stage.translates:
+    if asks_about_pairs(stage.objective) or stage.translation_term:
         return "memory=0"
     if near_alone and "memory" in stage.own:
         return "memory=0"  # a stage cannot set attention
@@ -114,8 +115,7 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             if own
             else fix_settings(stage, origin, "attention=relative"),
         )
-    kinds = [term.objective.kind for term in stage.objective]
-    ahead = next((kind for kind in kinds if kind not in ("plm", "clm")), None)
+    ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
     if stage.memory and ahead:
         diagnostics.error(
             "E226",

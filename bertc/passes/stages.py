@@ -56,7 +56,7 @@ def has_tasks(objective: tuple[Term, ...]) -> bool:
 
 def reads_on(objective: tuple[Term, ...]) -> bool:
     """True if a term predicts every next token, which needs a causal encoder."""
-    return any(term.objective.causal for term in objective)
+    return any(term.objective.order == "forward" for term in objective)
 
 
 def default_format(objective: tuple[Term, ...], pack: bool) -> Format:

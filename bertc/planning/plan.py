@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from bertc.diagnostics import MachineError
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved, Stage, TextStage
 from bertc.planning.world import ALONE, Layout, Strategy, World
 
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
@@ -196,6 +196,15 @@ def _without_kernels(machine: Machine) -> str:
     return why and f"dropout, norms and losses by torch's kernels, which takes longer: {why}"
 
 
+def batches_at_once(tokens: int, device: str) -> int:
+    """Number of batches, of ``tokens`` tokens each, that are fetched and corrupted in one call.
+
+    A call takes as long for few rows as for many. On a CPU they stay small in memory beside a small
+    model; on a GPU they keep it busy for longer than the call.
+    """
+    return max(1, (1 << 16 if device == "cpu" else 1 << 18) // tokens)
+
+
 def compiles(resolved: Resolved, device: DeviceKind) -> bool:
     """True if the step is compiled on this kind of device."""
     if resolved.run.compile == "auto":
@@ -206,7 +215,7 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
 
 def _pays_compiling(resolved: Resolved) -> bool:
     """True if a run is long enough: pretraining takes hours, fine-tuning may take minutes."""
-    if not all(stage.tasks for stage in resolved.stages):
+    if any(isinstance(stage, TextStage) for stage in resolved.stages):
         return True
     weights = sum(weight.numel for weight in model_weights(resolved))
     tokens = sum(stage.steps * stage.batch * stage.seq for stage in resolved.stages)

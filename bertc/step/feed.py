@@ -12,9 +12,10 @@ from torch import Tensor
 
 from bertc.data import RawBatch
 from bertc.host.parts import profiled_as
-from bertc.ir.program.resolved import Stage, batches_at_once
+from bertc.ir.program.resolved import Stage
 from bertc.nn.exact import WITHOUT_FP64, preparing
 from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key
+from bertc.planning.plan import batches_at_once
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...] | dict[str, Any])
 Made = TypeVar("Made")

@@ -2,7 +2,6 @@
 
 import time
 
-from bertc.data import AnyData, TaskData
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing, peak_memory_bytes
@@ -55,9 +54,9 @@ class Clock:
     there is another.
     """
 
-    def __init__(self, session: Session, stage: Stage, data: AnyData) -> None:
+    def __init__(self, session: Session, evaluated_tokens: int) -> None:
         self._session = session
-        self._evaluated = _evaluated_tokens(stage, data, session.resolved.run.eval_examples)
+        self._evaluated = evaluated_tokens
         self.evaluation_seconds: float | None = None
         """Seconds of the last evaluation; None before one was timed."""
         stages = session.resolved.stages
@@ -123,11 +122,3 @@ class Clock:
             seconds_left=left * seconds / max(1, progress.step - self._steps) + evaluations,
             memory_bytes=peak_memory_bytes(self._session.device.type),
         )
-
-
-def _evaluated_tokens(stage: Stage, data: AnyData, examples: int) -> int:
-    """Tokens that an evaluation on ``examples`` held-out examples reads; of text an upper bound."""
-    if not isinstance(data, TaskData):
-        return examples * stage.seq
-    parts = [rows for task_set in data.sets for _, rows in task_set.parts.values()]
-    return sum(len(rows.token_ids) for rows in parts)

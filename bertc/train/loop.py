@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from bertc.data import Silent, TaskData
+from bertc.data import Silent
 from bertc.diagnostics import DataError, StoppedError
 from bertc.distributed.process_group import join_group, world_here
 from bertc.evaluation.held_out import (
@@ -29,7 +29,7 @@ from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate
 from bertc.runs.folder import RunFolder, admit
 from bertc.runs.metrics import Sums
-from bertc.step.feed import Batch, Feed, to_inputs
+from bertc.step.feed import Batch, Feed
 from bertc.step.step import StepResult
 from bertc.step.task_feed import TaskFeed
 from bertc.storage.paths import cache_folder
@@ -37,7 +37,7 @@ from bertc.train.clock import Clock, Laps
 from bertc.train.finish import finish
 from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
-from bertc.train.phase import Phase, update_rule
+from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
 from bertc.train.rehearsal import rehearse
 from bertc.train.report import Report
@@ -103,17 +103,20 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
     session.enter(stage)
     if not stage.remembers(progress.step):
         session.remembered.memory = None
-    phase = Phase(session, index)
-    if session.plan.compile and progress.step < end and not stage.tasks:
-        _compile(session, phase)
+    phase = open_phase(session, index)
+    compiled = session.plan.compile and progress.step < end
+    inputs = phase.first_inputs(session) if compiled else None
+    if inputs is not None:
+        _compile(session, phase, inputs)
     elif session.ranks.is_distributed:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
-        _rehearse(session, phase)
+        phase.rehearse(session)
     with (
         phase.feed(session, progress.step - stage.first_step) as feed,
         profiled(session, profile) as recording,
     ):
-        clock = Clock(session, stage, phase.data)
+        evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
+        clock = Clock(session, evaluated)
         while True:
             _pause(session, phase, end, clock)
             if progress.step == end:
@@ -123,7 +126,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, feed, batch, learning_rate)
             progress.step += 1
-            progress.tokens += _tokens(session, stage, batch)
+            progress.tokens += phase.tokens(session, batch)
             progress.sums.add(result.loss, result.losses, result.grad_norm)
             progress.seconds += lap()
             if progress.step % session.resolved.run.log_every == 0 or progress.step == end:
@@ -220,16 +223,7 @@ def _naming_what_fits(session: Session, phase: Phase, inputs: Inputs | None) -> 
     raise out_of_memory(phase.stage, phase.microbatch, rehearse)
 
 
-def _rehearse(session: Session, phase: Phase) -> None:
-    """Run forward and backward of the first micro-batch, without an update."""
-    if isinstance(phase.data, TaskData):
-        with phase.feed(session, 0) as feed:
-            phase.step.try_out(feed.take().micro_batches[:1])
-    else:
-        phase.step.rehearse(_first_batch(session, phase), phase.microbatch)
-
-
-def _compile(session: Session, phase: Phase) -> None:
+def _compile(session: Session, phase: Phase, inputs: Inputs) -> None:
     """Warm up compilation (train step and evaluation) without updating weights.
 
     No signal is checked while the compiler runs, so the state is saved first.
@@ -238,26 +232,12 @@ def _compile(session: Session, phase: Phase) -> None:
         session.save()
     session.display.note("compiling the step ...")
     started = time.perf_counter()
-    inputs = _first_batch(session, phase)
     with session.ranks.stop.immediately(), _naming_what_fits(session, phase, inputs):
         phase.step.rehearse(inputs, phase.microbatch)
         phase.evaluate(session, 1, Silent())
         if isinstance(phase.stage.optimizer, Lamb) and session.device.type == "cpu":
             _compile_rule(session, phase)
     session.display.note(f"compiled in {time.perf_counter() - started:.0f} s")
-
-
-def _tokens(session: Session, stage: Stage, batch: Batch) -> int:
-    """Tokens of a step in all processes, padding included; of tasks an approximation."""
-    if not stage.tasks:
-        return stage.tokens_per_step
-    return session.ranks.world.size * sum(part.originals.numel() for part in batch.micro_batches)
-
-
-def _first_batch(session: Session, phase: Phase) -> Inputs:
-    assert not isinstance(phase.data, TaskData), "asked only of text"
-    rows = session.ranks.rows(phase.stage.batch)
-    return to_inputs(phase.data.train(0, rows), session.device)
 
 
 def _compile_rule(session: Session, phase: Phase) -> None:

@@ -1,10 +1,11 @@
 """A stage in progress: its data, objective, training step and evaluations."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from torch import Tensor
 
-from bertc.data import Progress, TaskData
+from bertc.data import Progress, TaskData, TextData
 from bertc.evaluation.held_out import (
     Evaluation,
     counted,
@@ -15,9 +16,10 @@ from bertc.evaluation.held_out import (
 from bertc.evaluation.tasks import evaluate_tasks
 from bertc.ir.program.model import model_weights, trained_names
 from bertc.ir.program.resolved import Stage
+from bertc.objectives import Inputs
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import Rule, make_rule
-from bertc.step.feed import Feed
+from bertc.step.feed import Batch, Feed, to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
@@ -25,60 +27,85 @@ from bertc.train.patience import require_dev_part
 from bertc.train.session import Session
 
 
-class Phase:
+class Phase(ABC):
     """A stage in progress: its data, objective and training step."""
 
-    def __init__(self, session: Session, index: int) -> None:
+    def __init__(self, session: Session, stage: Stage, microbatch: int) -> None:
         resolved, plan = session.resolved, session.plan
-        self.stage = resolved.stages[index]
-        self.data = session.corpus.stage(index)
-        self.microbatch = plan.microbatches[index]
-        if isinstance(self.data, TaskData):
-            require_dev_part(self.stage, self.data)
-            fitting, device = self.microbatch, session.device
-            self.microbatch = examples_at_once(self.data, self.stage, fitting, device)
+        self.stage, self.microbatch = stage, microbatch
+        index = resolved.stages.index(stage)
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
         self.objective = session.engine.wrap(
-            make_objective(self.model, self.stage, plan.compile),
-            trained_names(self.stage),
+            make_objective(self.model, stage, plan.compile),
+            trained_names(stage),
         )
         self.step = TrainStep(
             self.model,
-            self.stage,
+            stage,
             session.vocab,
-            update_rule(session, self.stage, session.engine.parameters, session.moments),
+            update_rule(session, stage, session.engine.parameters, session.moments),
             self.objective,
-            self.microbatch,
+            microbatch,
             resolved.run.seed,
             session.ranks,
             session.engine,
             session.copies,
             session.remembered,
         )
-        self.nats = unigram_nats(session.corpus.vocabulary, self.data.tokens, session.device)
+
+    @property
+    @abstractmethod
+    def has_heldout(self) -> bool:
+        """True if there is anything to evaluate on."""
+
+    @abstractmethod
+    def feed(self, session: Session, first: int) -> Feed | TaskFeed:
+        """This process's batches of the stage, from step ``first`` of the stage on."""
+
+    @abstractmethod
+    def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
+        """Evaluate on the held-out data, of text on about the first ``examples`` of it."""
+
+    @abstractmethod
+    def evaluated_tokens(self, examples: int) -> int:
+        """Tokens that such an evaluation reads, of text at most."""
+
+    @abstractmethod
+    def tokens(self, session: Session, batch: Batch) -> int:
+        """Tokens of a step in all processes, padding included."""
+
+    @abstractmethod
+    def first_inputs(self, session: Session) -> Inputs | None:
+        """This process's rows of the first batch, to compile the step with; None: not compiled."""
+
+    @abstractmethod
+    def rehearse(self, session: Session) -> None:
+        """Run forward and backward of the first micro-batch, without an update."""
+
+
+class TextPhase(Phase):
+    """A stage of text in progress."""
+
+    def __init__(self, session: Session, stage: Stage, data: TextData, microbatch: int) -> None:
+        super().__init__(session, stage, microbatch)
+        self.data = data
+        self.nats = unigram_nats(session.corpus.vocabulary, data.tokens, session.device)
 
     @property
     def has_heldout(self) -> bool:
-        """True if there is anything to evaluate on: a task may have training examples only."""
-        data = self.data
-        return not isinstance(data, TaskData) or any(task_set.parts for task_set in data.sets)
+        """True: some text is always held out."""
+        return True
 
-    def feed(self, session: Session, first: int) -> Feed | TaskFeed:
-        """This process's batches of the stage, from step ``first`` of the stage on."""
+    def feed(self, session: Session, first: int) -> Feed:
+        """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
-        if isinstance(self.data, TaskData):
-            at_once = self.microbatch * self.stage.rows_an_example
-            return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
         corrupt = self.step.corrupt
         return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
-        """Evaluate on about the first ``examples`` held-out examples; tasks on all of theirs."""
-        if isinstance(self.data, TaskData):
-            reading, stop = session.engine.wrap_for_inference, session.ranks.stop
-            return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
+        """Losses of each objective, on about ``examples`` held-out examples."""
         rows = heldout_rows(self.stage, self.microbatch, session.ranks)
         return evaluate(
             self.model,
@@ -91,6 +118,77 @@ class Phase:
             session.resolved.run.seed,
             session.ranks,
         )
+
+    def evaluated_tokens(self, examples: int) -> int:
+        """All rows have ``seq`` tokens, padding included."""
+        return examples * self.stage.seq
+
+    def tokens(self, session: Session, batch: Batch) -> int:
+        """The same in every step."""
+        return self.stage.tokens_per_step
+
+    def first_inputs(self, session: Session) -> Inputs:
+        """The rows of the stage's first step."""
+        rows = session.ranks.rows(self.stage.batch)
+        return to_inputs(self.data.train(0, rows), session.device)
+
+    def rehearse(self, session: Session) -> None:
+        """On the rows of the stage's first step."""
+        self.step.rehearse(self.first_inputs(session), self.microbatch)
+
+
+class TaskPhase(Phase):
+    """A stage of tasks in progress."""
+
+    def __init__(self, session: Session, stage: Stage, data: TaskData, fitting: int) -> None:
+        require_dev_part(stage, data)
+        super().__init__(session, stage, examples_at_once(data, stage, fitting, session.device))
+        self.data = data
+
+    @property
+    def has_heldout(self) -> bool:
+        """False if all tasks have training examples only."""
+        return any(task_set.parts for task_set in self.data.sets)
+
+    def feed(self, session: Session, first: int) -> TaskFeed:
+        """Batches in parts of rows of like length."""
+        rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
+        at_once = self.microbatch * self.stage.rows_an_example
+        return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
+
+    def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
+        """Scores on all held-out examples of every task."""
+        reading, stop = session.engine.wrap_for_inference, session.ranks.stop
+        return evaluate_tasks(self.model, self.stage, self.data, stop, reading, progress)
+
+    def evaluated_tokens(self, examples: int) -> int:
+        """All tokens of the parts with labels that are not trained on."""
+        parts = [rows for task_set in self.data.sets for _, rows in task_set.parts.values()]
+        return sum(len(rows.token_ids) for rows in parts)
+
+    def tokens(self, session: Session, batch: Batch) -> int:
+        """Tokens as if all processes had as many as this one, which is about right."""
+        own = sum(part.originals.numel() for part in batch.micro_batches)
+        return session.ranks.world.size * own
+
+    def first_inputs(self, session: Session) -> None:
+        """Nothing: parts of a layer are compiled when they are met."""
+        return
+
+    def rehearse(self, session: Session) -> None:
+        """On the first part of the first batch."""
+        with self.feed(session, 0) as feed:
+            self.step.try_out(feed.take().micro_batches[:1])
+
+
+def open_phase(session: Session, index: int) -> Phase:
+    """The stage of this index, by its data."""
+    stage, fitting = session.resolved.stages[index], session.plan.microbatches[index]
+    match session.corpus.stage(index):
+        case TaskData() as data:
+            return TaskPhase(session, stage, data, fitting)
+        case data:
+            return TextPhase(session, stage, data, fitting)
 
 
 def update_rule(

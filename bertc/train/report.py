@@ -12,6 +12,7 @@ from rich.table import Table
 from bertc.estimate.beside import PartBeside, beside_table
 from bertc.evaluation.held_out import Evaluation, always_lines
 from bertc.host.display import clock
+from bertc.ir.learning.objective import PRETRAINING
 
 LARGEST_SHOWN = 50.0
 """Nats above which a perplexity is shown as infinite."""
@@ -50,8 +51,9 @@ class Report:
                     console.print(_table(self.evaluation))
                 if self.evaluation.languages:
                     console.print(_by_language(self.evaluation))
-                if "clm" in self.evaluation.losses:
-                    console.print(_as_told(self.evaluation.losses["clm"]), markup=False)
+                for name, loss in self.evaluation.losses.items():
+                    if name in PRETRAINING and PRETRAINING[name].order == "forward":
+                        console.print(_as_told(loss), markup=False)
             if self.step:
                 line = f"{self.folder} after step {self.step:,} of {self.steps:,}"
                 console.print(

@@ -9,13 +9,14 @@ from bertc.diagnostics import Diagnostics, SpecError
 from bertc.external import network_of
 from bertc.ir.learning.answer import Conditioned, Plain
 from bertc.ir.learning.custom_task import Choose, Read
-from bertc.ir.learning.task import Family, Glue, Race, Squad, Tagging, Xnli
+from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import System
 from bertc.passes import resolve
 from bertc.passes.published import recipe
 from bertc.syntax import load
 
-FAMILIES = get_args(Family)
+SYSTEMS = get_args(System)
 RTE = 'task=glue(rte, data="glue/RTE", examples=2490)'
 
 
@@ -126,7 +127,7 @@ def test_a_run_is_tuned_as_the_system_that_it_is_most_like(name, family, tmp_pat
     assert network_of(tmp_path)["recipe"] == family
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SYSTEMS)
 def test_a_rate_alone_leaves_the_other_arguments_of_the_optimizer_to_the_recipe(family):
     theirs = bertc.resolve(f"recipe={family} {RTE}").stages[0].optimizer
     for text in (f"recipe={family} {RTE} optimizer=adamw(lr=1e-3)",
@@ -165,7 +166,7 @@ def test_pairs_in_an_order_drawn_anew_are_half_as_many_passes_of_both_orders():
     assert (stage.tasks[0].both_orders, stage.steps) == (True, 2 * 6400 // 32)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SYSTEMS)
 def test_every_family_knows_every_kind(family):
     for task in ('squad("a", version=2, examples=9)', 'race("a", examples=9)',
                  'classify("a", labels=["x", "y"], examples=9)',
@@ -174,7 +175,7 @@ def test_every_family_knows_every_kind(family):
         assert stage.steps >= 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", SYSTEMS)
 def test_a_layout_that_follows_from_the_recipe_is_not_dumped(family):
     resolved = bertc.resolve(f"recipe={family} {RTE}")
     assert resolved.run.layout == ("electra" if family == "electra" else "auto")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Parallel
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.resolved import Stage, TaskStage
 
 
 def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
@@ -14,7 +14,7 @@ def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:
     Parallel text is read in pairs if an objective needs them. Its sides are read on their own, as
     monolingual text, if none does, or if other objectives have no other monolingual text.
     """
-    if stage.tasks:
+    if isinstance(stage, TaskStage):
         return []
     translating = sum(term.objective.translations for term in stage.objective)
     others = len(stage.objective) > translating

@@ -183,6 +183,7 @@ ALBERT = Family(
         hf_class("AlbertForMaskedLM", "mlm"),
         hf_class("AlbertModel", "pooler"),
     ),
+    labels={"mlm": "labels", "sop": "sentence_order_label"},
     tasks=TaskHeads(
         bert_like.pooled_classes("Albert"), dropout="classifier_dropout_prob", default=0.1
     ),

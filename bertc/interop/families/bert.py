@@ -37,6 +37,7 @@ BERT = Family(
         hf_class("BertForNextSentencePrediction", "pooler", "nsp"),
         hf_class("BertModel", "pooler"),
     ),
+    labels={"mlm": "labels", "nsp": "next_sentence_label"},
     tasks=TaskHeads(bert_like.pooled_classes("Bert"), dropout="classifier_dropout"),
     says=bert_like.SAYS,
     claims=lambda candidate: True,

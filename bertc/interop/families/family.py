@@ -9,10 +9,10 @@ from bertc.interop.families.config import HfConfig
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Node
 from bertc.ir.learning import task
-from bertc.ir.learning.objective import Mlm, Objective
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.program.resolved import Resolved
+from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -223,12 +223,12 @@ class Family(Generic[C]):
     """bertc's settings of the network in a configuration."""
     config_of: Callable[[Encoder, Tokens], dict[str, Any]]
     """The configuration of an encoder, without class, model type and vocabulary size."""
-    recipe: task.Family
+    recipe: System
     """The system whose published recipes its tasks follow."""
     vocabulary: Callable[..., Vocabulary]
     """The kind of vocabulary created if a folder has none."""
-    untrained: Objective = field(default_factory=Mlm)
-    """The objective assumed for a folder without heads."""
+    labels: Mapping[str, str] = field(default_factory=lambda: {"mlm": "labels"})
+    """The argument of ``forward`` for the labels of each head; for a single head ``labels``."""
     head_activation: Activation | None = None
     """The activation of its masked-LM head, if it differs from the layers'."""
     unread: frozenset[str] = frozenset()

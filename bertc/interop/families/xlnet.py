@@ -5,6 +5,7 @@ layer's.
 """
 
 import math
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -29,8 +30,7 @@ from bertc.interop.families.family import (
     hf_class,
 )
 from bertc.interop.families.obstacle import Obstacle, first_of
-from bertc.ir.base import Width
-from bertc.ir.learning.objective import Plm
+from bertc.ir.base import Node, Width
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout, Encoder, LayerWidths
 from bertc.ir.network.ffn import Mlp
@@ -47,6 +47,17 @@ if TYPE_CHECKING:
 RELATIVE = "attention=relative(untie=true, segments=true)"
 INWARD = ("query.weight", "key.weight", "value.weight", "distance.weight")
 BY_HEAD = ("content_bias", "distance_bias", "segment_bias", "segment", "output.weight")
+SAYS: Mapping[type[Node], Collection[str]] = {
+    Encoder: bert_like.NETWORK,
+    WholeTable: (),
+    NoPositions: (),
+    RelativeAttention: ("untie", "segments", "clamp"),
+    Mlp: ("activation",),
+    PostNorm: ("eps", "embeddings"),
+    LayerWidths: ("heads", "head_dim", "ffn"),
+    Dropout: ("hidden", "attention", "ffn", "last"),
+    LinearHead: (),
+}
 
 
 class HfXlnet(HfConfig):
@@ -100,8 +111,7 @@ class HfXlnet(HfConfig):
 
 def _claims(candidate: Candidate) -> bool:
     """True for relative attention or two streams, which no other layout has."""
-    relative = isinstance(candidate.encoder.attention, RelativeAttention)
-    return relative or candidate.encoder.two_streams
+    return type(candidate.encoder.attention) in SAYS or candidate.encoder.two_streams
 
 
 def _obstacle(candidate: Candidate) -> Obstacle | None:
@@ -109,12 +119,12 @@ def _obstacle(candidate: Candidate) -> Obstacle | None:
     if general := bert_like.unlike_encoders(encoder):
         return general
     attention, differences = encoder.attention, _differences(candidate)
-    if not isinstance(attention, RelativeAttention):
+    if type(attention) not in SAYS:
         why = "only the XLNet layout has two streams"
         return first_of([Obstacle("objective=plm", why, RELATIVE), *differences])
     # Tasks hide no token from others.
     tells_unseen = encoder.two_streams or candidate.tuned
-    if not attention.untie or not attention.segments:
+    if attention.ties_biases or not attention.compares_segments:
         return Obstacle(
             "attention=relative",
             f"only the XLNet layout has it, as {RELATIVE.removeprefix('attention=')}",
@@ -260,24 +270,13 @@ XLNET = Family(
         default=0.1,
         summary={"summary_type": "last", "summary_activation": "tanh"},
     ),
-    says={
-        Encoder: bert_like.NETWORK,
-        WholeTable: (),
-        NoPositions: (),
-        RelativeAttention: ("untie", "segments", "clamp"),
-        Mlp: ("activation",),
-        PostNorm: ("eps", "embeddings"),
-        LayerWidths: ("heads", "head_dim", "ffn"),
-        Dropout: ("hidden", "attention", "ffn", "last"),
-        LinearHead: (),
-    },
+    says=SAYS,
     claims=_claims,
     obstacle=_obstacle,
     settings=_settings,
     config_of=_config_of,
     recipe="xlnet",
     vocabulary=Unigram,
-    untrained=Plm(),
     unread=frozenset({"mask_emb"}),
     # The class has an embedding that tasks do not use.
     unused=lambda encoder: {} if encoder.two_streams else {"mask_emb": (1, 1, encoder.hidden)},

@@ -1,6 +1,6 @@
 """Tasks on a user's own files, with named columns."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -189,3 +189,5 @@ AnyTask = Annotated[
     Field(discriminator="kind"),
 ]
 """The closed union of tasks."""
+TASKS = frozenset(str(each.model_fields["kind"].default) for each in get_args(get_args(AnyTask)[0]))
+"""The kinds of tasks."""

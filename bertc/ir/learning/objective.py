@@ -1,6 +1,7 @@
 """Closed unions of objectives, and the terms of a loss."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -15,10 +16,15 @@ from bertc.ir.terms.rtd import Rtd
 from bertc.ir.terms.sbo import Sbo
 
 __all__ = [
-    "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd", "Sbo", "Sop", "Term", "Tlm",
+    "PRETRAINING", "Clm", "Mlm", "Nsp", "Objective", "Plm", "Pretraining", "Rtd", "Sbo", "Sop",
+    "Term", "Tlm",
 ]  # fmt: skip
 Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd
 """Objectives learned from text alone."""
+PRETRAINING: Mapping[str, type[Pretraining]] = {
+    str(each.model_fields["kind"].default): each for each in get_args(Pretraining)
+}
+"""The classes of these objectives, by kind."""
 Objective = Annotated[
     Pretraining
     | (Glue | Xnli | Squad | Race | Tagging)

@@ -45,9 +45,6 @@ def _told_apart(names: tuple[str, ...]) -> tuple[str, ...]:
 Names = Annotated[tuple[str, ...], AfterValidator(_told_apart)]
 Metric = Literal["accuracy", "f1", "mcc", "pearson", "spearman", "span_f1", "em", "squad_f1"]
 
-Family = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
-"""The systems with published fine-tuning recipes."""
-
 UNKNOWN = ("?", "??")  # labels before the training file was read
 
 Sample = Annotated[int, Field(ge=0, exclude_if=lambda count: count == 0)]

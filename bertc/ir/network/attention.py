@@ -38,6 +38,11 @@ class RelativeAttention(AttentionNode):
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
     @property
+    def ties_biases(self) -> bool:
+        """True unless each layer has biases of its own."""
+        return not self.untie
+
+    @property
     def compares_segments(self) -> bool:
         """True if a score depends on whether query and key are in the same segment."""
         return self.segments

@@ -23,6 +23,11 @@ class AttentionNode(Node):
         return self
 
     @property
+    def ties_biases(self) -> bool:
+        """True if all layers add the same biases to their queries, until it is told ``untie``."""
+        return False
+
+    @property
     def compares_segments(self) -> bool:
         """True if it distinguishes any number of segments, without a table."""
         return False

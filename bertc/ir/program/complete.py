@@ -44,9 +44,9 @@ class StageSettings(CompleteSettings):
         return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
 
     @property
-    def translates(self) -> bool:
-        """True if some rows are translation pairs."""
-        return any(term.objective.translations for term in self.objective)
+    def translation_term(self) -> str:
+        """The name of the term that reads translation pairs, or ""."""
+        return next((t.name for t in self.objective if t.objective.translations), "")
 
 
 class Complete(CompleteSettings):

@@ -3,22 +3,23 @@
 import hashlib
 import json
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Discriminator, Field, Tag
 
 from bertc.ir.base import Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
-from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
-from bertc.ir.learning.task import Family, Task
+from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.network.growth import Growth, Init
+from bertc.ir.network.growth import Growth
 from bertc.ir.program.network import MAIN, Network, one_a_head
-from bertc.ir.terms.masked import Mlm, Tlm
+from bertc.ir.program.run import Run
+from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 from bertc.ir.vocabulary import Vocabulary
 
@@ -26,15 +27,6 @@ PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
 SHORTEST = 3
 """Length of the shortest example in a packed row: special tokens and one token."""
-
-
-def batches_at_once(tokens: int, device: str) -> int:
-    """Number of batches, of ``tokens`` tokens each, that are fetched and corrupted in one call.
-
-    A call takes as long for few rows as for many. On a CPU they stay small in memory beside a small
-    model; on a GPU they keep it busy for longer than the call.
-    """
-    return max(1, (1 << 16 if device == "cpu" else 1 << 18) // tokens)
 
 
 class Stage(Node):
@@ -74,6 +66,9 @@ class Stage(Node):
     counted_from: int
     freeze: int = 0
     patience: int = 0
+
+    rows_vary: ClassVar[bool] = False
+    """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
 
     @property
     def layers(self) -> int:
@@ -116,7 +111,7 @@ class Stage(Node):
         """The shape of its rows, as terms need it."""
         return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
 
-    def masked_terms(self) -> tuple[Mlm | Tlm, ...]:
+    def masked_terms(self) -> tuple[MaskedTerm, ...]:
         """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
         objectives = [term.objective for term in self.objective]
         own = tuple(masks for one in objectives if (masks := one.masks))
@@ -194,49 +189,35 @@ class Stage(Node):
         few = [number for number in each if number is not None]
         if len(few) < len(each):
             return None
-        read = max(few) if self.tasks else sum(few)  # a batch is of one task
+        read = max(few) if self.rows_vary else sum(few)  # a batch is of one task
         return read if read < self.seq + self.query_states() else None
 
 
-HfLayout = Literal["auto", "electra"]
-"""The Hugging Face layout of a network that fits several; auto: BERT's."""
+class TextStage(Stage):
+    """A stage that learns from text."""
 
 
-def layout_of(recipe: Family) -> HfLayout:
-    """The layout of networks fine-tuned with a recipe."""
-    return "electra" if recipe == "electra" else "auto"
+class TaskStage(Stage):
+    """A stage of fine-tuning on labelled examples; every batch is of one task."""
+
+    rows_vary = True
 
 
-class Run(Node):
-    """Settings of a whole run.
+def _sort(stage: object) -> str:
+    """The tag of a stage, or of one as dumped, whose terms are tasks or text, never both."""
+    match stage:
+        case TaskStage():
+            return "tasks"
+        case {"objective": [{"objective": {"kind": str(kind)}}, *_]}:
+            return "text" if kind not in TASKS else "tasks"
+        case _:
+            return "text"
 
-    A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
-    a setting read back unchanged and keep their fingerprints.
-    """
 
-    seed: int
-    init: Init
-    save_every: int
-    eval_every: int
-    log_every: int
-    eval_examples: int
-    keep: int
-    holdout: float
-    precision: Literal["auto", "fp32", "bf16"]
-    compile: Literal["auto", "on", "off"]
-    recompute: Literal["auto", "on", "off"]
-    device: Literal["auto", "cpu", "cuda", "mps"]
-    strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
-    recipe: Family = "bert"
-    layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
-    deterministic: Literal["yes", "no"] = "no"
-
-    @model_serializer(mode="wrap")
-    def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = dump(self)
-        if self.layout == layout_of(self.recipe):
-            found.pop("layout", None)
-        return found
+AnyStage = Annotated[
+    Annotated[TextStage, Tag("text")] | Annotated[TaskStage, Tag("tasks")], Discriminator(_sort)
+]
+"""The closed union of stages; both have the same fields, so that run folders stay readable."""
 
 
 class Resolved(Node):
@@ -246,7 +227,7 @@ class Resolved(Node):
     """
 
     name: str
-    stages: tuple[Stage, ...]
+    stages: tuple[AnyStage, ...]
     vocabulary: Vocabulary
     languages: tuple[str, ...]
     run: Run
@@ -275,14 +256,14 @@ class Resolved(Node):
                 first.setdefault(term.name, term)
         return tuple(first.values())
 
-    def stage_at(self, step: int) -> Stage:
+    def stage_at(self, step: int) -> AnyStage:
         """The stage of step ``step`` (from 0); the last one for later steps."""
         for stage in self.stages:
             if step < stage.first_step + stage.steps:
                 return stage
         return self.stages[-1]
 
-    def trained_at(self, step: int) -> Stage:
+    def trained_at(self, step: int) -> AnyStage:
         """The stage whose network the run has after ``step`` steps, before the next one starts."""
         return self.stage_at(max(0, step - 1))
 

@@ -12,7 +12,6 @@ from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
-from bertc.ir.learning.task import Family
 from bertc.ir.network.attention import Attention, FullAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation
@@ -23,7 +22,8 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.resolved import HfLayout
+from bertc.ir.program.run import HfLayout
+from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
@@ -128,7 +128,7 @@ class Settings(Node):
         "StackingBERT double.py",
         "initial weights of a network with more layers than before",
     )
-    recipe: Family = default(
+    recipe: System = default(
         "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
     layout: HfLayout = derived(

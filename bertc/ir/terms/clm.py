@@ -12,7 +12,7 @@ class Clm(LanguageModel):
     """
 
     kind: Literal["clm"] = "clm"
-    causal = True
+    order = "forward"
     fills = "end"
 
     def predictions(self, seq: int) -> int:

@@ -82,8 +82,13 @@ class Tlm(Masked):
 
     kind: Literal["tlm"] = "tlm"
     translations = True
+    system = "xlm"
 
     @property
     def masks(self) -> "Tlm":
         """The term itself."""
         return self
+
+
+MaskedTerm = Mlm | Tlm
+"""The closed union of terms that hide tokens."""

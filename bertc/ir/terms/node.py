@@ -1,12 +1,13 @@
 """The base of term nodes: all facts about a term except its tensors.
 
 The tensor side of a term is a class in ``objectives/``, joined to the node by
-``objectives.terms.tensors_of``. Apart from checks, recipes and interop no other code names a kind
-of objective.
+``objectives.terms.tensors_of``. Other code asks the node and names no kind of objective; only
+defaults and Hugging Face families list some.
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
@@ -14,7 +15,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
 if TYPE_CHECKING:
-    from bertc.ir.terms.masked import Mlm, Tlm
+    from bertc.ir.terms.masked import MaskedTerm
 
 LONG, FP32 = 8, 4
 """Bytes of an id or position, and of a weight."""
@@ -22,6 +23,10 @@ Scored = Literal["tokens", "binary", "examples"]
 """The unit of a loss's mean: predicted tokens, binary classifications, or labelled examples."""
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
+Order = Literal["none", "forward", "permuted"]
+"""The order in which tokens are predicted, each from those before it; none: all at once."""
+System = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
+"""The systems with published fine-tuning recipes."""
 
 
 class RowShape(NamedTuple):
@@ -43,9 +48,11 @@ class TermNode(Node):
     ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
     ``needs_replacements``: it needs a source of replaced tokens. ``pairs``: how its segment pairs
     are made. ``translations``: it reads translation pairs, and other terms do not read those rows.
-    ``causal``: it needs a causal encoder. ``output_rank`` orders the states that terms read of a
-    row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use
-    it for: masks, or the token after the end.
+    ``reads_spans``: it needs a term that masks spans. ``order``: that of its predictions; forward
+    needs a causal encoder, permuted two streams. ``output_rank`` orders the states that terms read
+    of a row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can
+    use it for: masks, or the token after the end. ``system``: the one that introduced it, by whose
+    recipes a network that learned it is fine-tuned.
     """
 
     scored: ClassVar[Scored]
@@ -53,9 +60,11 @@ class TermNode(Node):
     needs_replacements: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False
-    causal: ClassVar[bool] = False
+    reads_spans: ClassVar[bool] = False
+    order: ClassVar[Order] = "none"
     output_rank: ClassVar[int] = 3
     fills: ClassVar[Literal["", "masks", "end"]] = ""
+    system: ClassVar[System | None] = None
 
     @property
     @abstractmethod
@@ -73,13 +82,13 @@ class TermNode(Node):
         """The layers between states and scores."""
 
     @property
-    def masks(self) -> "Mlm | Tlm | None":
+    def masks(self) -> "MaskedTerm | None":
         """Its masking, if it masks tokens of the input."""
         return None
 
     @property
-    def masks_alone(self) -> "Mlm | Tlm | None":
-        """Its choice of tokens where no other term of the stage masks any."""
+    def masks_alone(self) -> "MaskedTerm | None":
+        """Its choice of tokens, by its own ``p``, where no other term of the stage masks any."""
         return None
 
     @property
@@ -94,6 +103,11 @@ class TermNode(Node):
 
     def predictions(self, seq: int) -> int:
         """Tokens per row that it predicts, or that are predicted for it."""
+        return 0
+
+    @property
+    def block_length(self) -> int:
+        """Length of the blocks that have to divide each part of a row; 0: it is one."""
         return 0
 
     def query_states(self, seq: int) -> int:
@@ -133,6 +147,15 @@ class TextTerm(TermNode):
     def title(self) -> str:
         """Its kind."""
         return self.kind
+
+    @classmethod
+    def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:
+        """The term of an imported head, from the shapes of weights by name.
+
+        Raises:
+            DataError: if no term has such a head.
+        """
+        return cls.model_validate({})
 
 
 class LanguageModel(TextTerm):

@@ -24,7 +24,14 @@ class Plm(LanguageModel):
     block: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     positional = ("k", "max")
     output_rank = 4
+    order = "permuted"
     fills = "masks"
+    system = "xlnet"
+
+    @property
+    def block_length(self) -> int:
+        """Each block has an order of its own."""
+        return self.block
 
     def predictions(self, seq: int) -> int:
         """Predictions per row: 85 of 512 tokens (XLNet README, --num_predict)."""

@@ -23,6 +23,7 @@ class Rtd(TextTerm):
     positional = ("over",)
     scored = "binary"
     needs_replacements = True
+    system = "electra"
 
     @property
     def head_node(self) -> DetectorHead:

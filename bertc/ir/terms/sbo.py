@@ -1,9 +1,11 @@
 """The span boundary objective (``sbo``)."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from bertc.diagnostics import DataError
 from bertc.ir.base import Width
 from bertc.ir.terms.heads import BoundaryHead
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
@@ -22,7 +24,22 @@ class Sbo(TextTerm):
     positional = ("max_targets",)
     scored = "tokens"
     predicts_masked = True
+    reads_spans = True
     output_rank = 1
+    system = "spanbert"
+
+    @classmethod
+    def of_head(cls, shapes: Mapping[str, tuple[int, ...]]) -> Self:
+        """With a table of places as large as the head's."""
+        shape = shapes.get("heads.sbo.position.weight", ())
+        try:
+            rows, width = shape
+            return cls(max_targets=rows, position_dim=width)
+        except ValueError:
+            raise DataError(
+                f"heads.sbo.position.weight has shape {list(shape)}",
+                help="a boundary head has at most 200 positions",
+            ) from None
 
     @property
     def head_node(self) -> BoundaryHead:

@@ -1,0 +1,99 @@
+"""Checks of the terms of an objective: compatible ones, and blocks that fill the row."""
+
+import math
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.learning.objective import Objective
+from bertc.ir.program.complete import StageSettings
+from bertc.ir.terms.masking import SpanUnit
+from bertc.passes.fixes import argument, fix, note, terms_written
+from bertc.planning.plan import largest_divisor
+
+
+def check_terms(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report terms that cannot be combined, or lack another that they need."""
+    _stand_together(stage, diagnostics)
+    _order_possible(stage, diagnostics)
+
+
+def _stand_together(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    terms, span = [term.objective for term in stage.objective], stage.span("objective")
+    kinds = [term.title for term in terms]
+    for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+        diagnostics.error(
+            "E207",
+            f"the objective has {kind} {kinds.count(kind)} times",
+            span,
+            label="each kind may occur once",
+        )
+    asking = {term.pairs: term.title for term in terms if term.pairs != "none"}
+    if len(asking) > 1:
+        one, other, *_ = sorted(asking.values())
+        diagnostics.error(
+            "E206",
+            f"{one} and {other} make pairs in different ways",
+            span,
+            label="a row is made in one way only",
+            help=f"objective=mlm+{other} or objective=mlm+{one}",
+        )
+    alone = next((term.title for term in terms if term.order == "forward"), "")
+    if alone and set(kinds) != {alone}:
+        other = next(kind for kind in kinds if kind != alone)
+        diagnostics.error(
+            "E217",
+            f"{alone} needs a causal encoder and unchanged text, which {other} does not allow",
+            span,
+            label=f"{alone} cannot be combined",
+            help=f"objective={alone} or objective={other}",
+            fix=fix(stage.origins["objective"], f"objective={alone}"),
+        )
+    spans = any(isinstance(term.masks.unit, SpanUnit) for term in terms if term.masks)
+    reads = next((term.title for term in terms if term.reads_spans), "")
+    if reads and not spans:
+        diagnostics.error(
+            "E205",
+            f"{reads} predicts masked spans, but no term masks spans",
+            span,
+            label="needs an mlm term with span units",
+            help=f"objective=span+{reads}",
+        )
+
+
+def _order_possible(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report terms that change the rows of a permutation, and blocks that do not divide them."""
+    terms = [term.objective for term in stage.objective]
+    span, seq = stage.span("objective"), stage.seq
+    found = next((term for term in terms if term.order == "permuted"), None)
+    if found is None:
+        return
+    others = [t.kind for t in terms if t.order != "permuted" and t.pairs == "none"]
+    generates = stage.generator.kind != "none"
+    if others:
+        diagnostics.error(
+            "E250",
+            f"{found.kind} needs unchanged rows, which {others[0]} does not allow",
+            span,
+            label="the other term may have a stage of its own",
+            help=f"objective={_as_written(stage, found)}" + " generator=none" * generates,
+        )
+    block = found.block_length
+    part = next((p for p in stage.parts if 0 < block < p and p % block), None)
+    if part is not None:
+        near = largest_divisor(math.gcd(*stage.parts), block)
+        rows = f"rows of {seq}" if part == seq else f"parts of {part}"
+        place = (terms.index(found), "objective")
+        diagnostics.error(
+            "E251",
+            f"block = {block} does not divide {rows} tokens",
+            span,
+            notes=note(f"seq = {seq}", stage.span("seq")),
+            label="without block the whole row is permuted",
+            **argument("objective", stage.origins["objective"], "block", str(near), place),
+        )
+
+
+def _as_written(stage: StageSettings, wanted: Objective) -> str:
+    """A term of the objective as written; its kind alone if the objective is not written."""
+    terms = stage.objective
+    own = terms_written(stage.origins["objective"], lambda i: terms[i].objective == wanted)
+    return own or wanted.kind
