@@ -57,7 +57,7 @@ RETIRED = {
     "go_back_to_best", "hand_back", "heed", "heeds", "in_one_order", "kept_memory",
     "note_beginning", "refuse_unjudged", "take_up", "tell_time",
     "Columns", "Moment", "NextTokens", "Questions", "Replacements", "Room", "Tables",
-    "judged_on", "judged_parts", "needs_replacements", "to_columns", "unlearned_tables",
+    "judged_on", "judged_parts", "judges_guesses", "to_columns", "unlearned_tables",
     "vocabulary_tables",
 }  # fmt: skip
 """Names that were in use before."""

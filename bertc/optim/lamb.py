@@ -118,10 +118,10 @@ def _move(
     # A list times a list of numbers on the device would be a kernel for each tensor.
     begins = [0, *accumulate(groups)][:-1]
     stacks = [
-        first[at].new_empty(count, first[at].numel())
+        first[at].new_empty(count, *first[at].shape)
         for at, count in zip(begins, groups, strict=True)
     ]
-    updates = [row for stack in stacks for row in stack.unbind()]
+    updates = [stack[i] for stack, count in zip(stacks, groups, strict=True) for i in range(count)]
     torch._foreach_copy_(updates, first)
     torch._foreach_div_(updates, divisors)
     if decayed:

@@ -168,8 +168,8 @@ class TaskPhase(Phase):
 
     def tokens(self, session: Session, batch: Batch) -> int:
         """Tokens as if all processes had as many as this one, which is about right."""
-        own = sum(part.originals.numel() for part in batch.micro_batches)
-        return session.ranks.world.size * own
+        tokens = sum(part.originals.numel() for part in batch.micro_batches)
+        return session.ranks.world.size * tokens
 
     def first_inputs(self, session: Session) -> None:
         """Nothing: parts of a layer are compiled when they are met."""
