@@ -15,7 +15,6 @@ from bertc.ir.learning.objective import Plm, Rtd, Sbo, Term, Tlm
 from bertc.ir.learning.task import Family, Tagging, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.growth import FromRun
-from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -85,49 +84,13 @@ def _of_config(folder: Path) -> dict[str, Any]:
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
     encoder = resolved.encoder
-    settings: dict[str, Any] = {
-        "layers": len(encoder.layers),
-        "hidden": encoder.hidden,
-        "heads": _one_or_all(encoder, "heads"),
-        "head_dim": encoder.layers[0].head_dim,
-        "ffn": _one_or_all(encoder, "ffn"),
-        "embedding": encoder.embedding,
-        "table": encoder.table,
-        "share": _sharing(encoder),
-        "attention": encoder.attention,
-        "activation": encoder.ffn.setting,
-        "norm": encoder.norm,
-        "positions": encoder.positions,
-        "segments": encoder.segments,
-        "head": encoder.head,
-        "dropout": encoder.dropout,
-        "initializer": encoder.initializer,
-        "recipe": _family(resolved),
-    }
+    settings = {**encoder.settings(), "recipe": _family(resolved)}
     if resolved.languages:
         settings |= {
             "languages": resolved.languages,
             "language_embeddings": bool(encoder.languages),
         }
     return settings
-
-
-def _one_or_all(encoder: Encoder, width: str) -> int | tuple[int, ...]:
-    found = tuple(getattr(layer, width) for layer in encoder.layers)
-    return found[0] if len(set(found)) == 1 else found
-
-
-def _sharing(encoder: Encoder) -> Sharing:
-    depth = len(encoder.layers)
-    owners = encoder.attention_owner, encoder.ffn_owner
-    for scheme in (ShareNone(), ShareAll()):
-        parts = (
-            tuple(scheme.owner(part, layer, depth) for layer in range(depth))
-            for part in ("attention", "ffn")
-        )
-        if owners == tuple(parts):
-            return scheme
-    return ShareMap(attention=owners[0], ffn=owners[1])
 
 
 def _family(resolved: Resolved) -> Family:
@@ -144,6 +107,8 @@ def _family(resolved: Resolved) -> Family:
         return "xlnet"
     if any(isinstance(objective, Sbo) for objective in objectives):
         return "spanbert"
+    if not isinstance(encoder, Encoder):
+        return resolved.run.recipe
     if encoder.norm.kind == "pre" and not encoder.norm.affine:
         return "stackingbert"
     alone = not encoder.segments and not encoder.causal and encoder.attention.kind == "full"

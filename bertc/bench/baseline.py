@@ -14,9 +14,10 @@ from torch import Tensor
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.families import family_for
+from bertc.interop.families.family import transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
 from bertc.objectives import MicroBatch, corrupt, mask_key
 from bertc.planning.cores import default_waiting
 from bertc.planning.plan import Plan
@@ -85,7 +86,8 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
             "transformers is not installed, and --against transformers runs it",
             help=f"pip install transformers; {OTHERWISE}",
         ) from None
-    return getattr(package, chosen.name), hf_config(family, resolved.encoder, vocabulary, chosen)
+    config = hf_config(family, transformer(resolved), vocabulary, chosen)
+    return getattr(package, chosen.name), config
 
 
 def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:
@@ -118,21 +120,22 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     also give an attention mask of ones, which could keep attention from the flash kernel; there is
     none here, because every row is full.
     """
-    stage = resolved.stages[0]
-    text = RandomText(stage, resolved.encoder.vocab_size)
+    stage, encoder = resolved.stages[0], transformer(resolved)
+    text = RandomText(stage, encoder.vocab_size)
     cpu = torch.device("cpu")
-    vocab = unlearned_vocab(resolved.encoder.vocab_size, cpu)
+    vocab = unlearned_vocab(encoder.vocab_size, cpu)
     kinds = [term.objective.kind for term in stage.objective]
+    key = mask_key(resolved.run.seed)
     return [
-        _arguments(stage, corrupt(stage, part, vocab, mask_key(resolved.run.seed)), kinds)
+        _arguments(encoder.segments, corrupt(stage, part, vocab, key), kinds)
         for part in split(to_inputs(text.train(0), cpu), rows)
     ]
 
 
-def _arguments(stage: Stage, micro_batch: MicroBatch, kinds: Sequence[str]) -> dict[str, Tensor]:
+def _arguments(segments: int, micro_batch: MicroBatch, kinds: Sequence[str]) -> dict[str, Tensor]:
     token_ids_bs = micro_batch.reading.token_ids
     given = {"input_ids": token_ids_bs}
-    if micro_batch.reading.segment_ids is not None and stage.encoder.segments:
+    if micro_batch.reading.segment_ids is not None and segments:
         given["token_type_ids"] = micro_batch.reading.segment_ids
     if micro_batch.reading.language_ids is not None:
         given["langs"] = micro_batch.reading.language_ids

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bertc.ir.network.body import Body
-from bertc.nn.embeddings import Embeddings
+from bertc.nn.embeddings import Tokens
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.memory import Memory
 
@@ -30,8 +30,12 @@ class BodyModule(nn.Module, ABC):
     """
 
     node: Body
-    embeddings: Embeddings
     recompute: bool = False
+
+    @property
+    @abstractmethod
+    def tokens(self) -> Tokens:
+        """The token table, or tables, which heads over the vocabulary read too."""
 
     @abstractmethod
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:

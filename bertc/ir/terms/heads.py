@@ -55,7 +55,7 @@ class BoundaryHead:
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
         out: tuple[Axis, int] = ("embedding", embedding)
-        norm = encoder.norm.head_function
+        norm = encoder.head_norm
         shape = (self.max_targets, self.position_dim)
         axes: tuple[Axis, Axis] = ("positions", "feature")
         return (
@@ -130,7 +130,7 @@ class ConditionedSpanHead:
         init = encoder.initializer
         dense = affine(f"{name}.answered.dense", inner, both, init, "head")
         answered = matrix(f"{name}.answered", one, inner, init, "head")
-        norm = encoder.norm.head_function
+        norm = encoder.head_norm
         return (
             *affine(f"{name}.start", one, hidden, init, "head"),
             *affine(f"{name}.end.dense", inner, both, init, "head"),
