@@ -145,7 +145,7 @@ class GruModule(BodyModule):
             x_bsh = gather_positions(x_bsh, inputs.output_positions)
         return Outputs(x_bsh)
 
-    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
+    def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
         raise ValueError("a gru has no pooler")
 
     def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:

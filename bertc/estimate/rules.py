@@ -172,6 +172,8 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
         flops=flops,
         train_flops=3 * flops,
         kept=kept * how.value_bytes,
+        # gradients of its inputs and states
+        transient=states * (width + recurrence.inner) * how.value_bytes,
         moved=3 * moved * how.value_bytes,
         starts=20 if fused else 12 * recurrence.steps,
     )

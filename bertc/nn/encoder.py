@@ -177,7 +177,9 @@ class Encoder(BodyModule):
     def _last_norm(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
 
-    def pool(self, first_h: Float[torch.Tensor, "*batch h"]) -> Float[torch.Tensor, "*batch h"]:
+    def pool(
+        self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
+    ) -> Float[torch.Tensor, "*batch h"]:
         """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")

@@ -7,10 +7,10 @@ from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import Masked
 from bertc.ir.terms.masking import SpanUnit
+from bertc.passes.bodies import check_body
 from bertc.passes.fixes import argument, fix, note
 from bertc.passes.languages import check_languages
-from bertc.passes.permutations import check_order
-from bertc.passes.running import check_running
+from bertc.passes.running import check_rows
 from bertc.passes.sharing import layer_values
 from bertc.passes.stages import reads_on
 from bertc.planning.plan import largest_divisor
@@ -30,10 +30,10 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     _causal_throughout(program, diagnostics)
     _clusters_fit(program, diagnostics)
     for stage in program.stages:
+        check_body(stage, diagnostics)
         _objective_possible(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
-        check_running(stage, diagnostics)
-        check_order(stage, diagnostics)
+        check_rows(stage, diagnostics)
         _row_fits_positions(stage, program, diagnostics)
         _batch_divides(stage, diagnostics)
         _warmup_fits(stage, program, diagnostics)

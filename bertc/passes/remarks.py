@@ -2,6 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Sbo
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.complete import Complete, StageSettings
@@ -129,7 +130,8 @@ def _learned_by_generator(
 def _without_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Remark on an encoder that cannot know the order of tokens."""
     if (
-        stage.positions.kind == "none"
+        isinstance(stage.body, Transformer)
+        and stage.positions.kind == "none"
         and not stage.attention.knows_distances
         and not reads_on(stage.objective)
     ):

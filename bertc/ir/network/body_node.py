@@ -30,7 +30,9 @@ class BodyNode(Node):
 
     ``body_kind`` is its kind as a setting. In a ``causal`` one no state depends on later tokens.
     Each of ``languages`` has a vector in a table of its own. ``unshaped`` names those of its
-    settings that change what is computed, and no weight's shape.
+    settings that change what is computed, and no weight's shape. ``packs``: a row may hold several
+    examples, each read by itself. ``compiles``: its functions can be compiled. ``pools_rows``: one
+    state of a row is made of all its states, not of the first alone.
     """
 
     vocab_size: Width
@@ -45,6 +47,9 @@ class BodyNode(Node):
 
     body_kind: ClassVar[str]
     unshaped: ClassVar[tuple[str, ...]] = ()
+    packs: ClassVar[bool] = False
+    compiles: ClassVar[bool] = False
+    pools_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -84,6 +89,10 @@ class BodyNode(Node):
     @abstractmethod
     def head_activation(self) -> Activation:
         """The activation of heads."""
+
+    def read_width(self, pooled: bool) -> int:
+        """Width of the states that a head reads, pooled or not."""
+        return self.hidden
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:

@@ -75,6 +75,7 @@ class Encoder(BodyNode):
     dropout: Dropout
 
     body_kind = "transformer"
+    packs = compiles = True
     unshaped = ("activation", "norm", "positions", "attention", "heads")
 
     @model_validator(mode="after")

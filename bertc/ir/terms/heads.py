@@ -27,19 +27,21 @@ class VocabularyHead:
 
 @dataclass(frozen=True)
 class Classifier:
-    """One linear layer (hidden -> labels)."""
+    """One linear layer (hidden -> labels) on states of tokens or on pooled states."""
 
     labels: int
+    pooled: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A matrix and a bias."""
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        hidden: tuple[Axis, int] = ("hidden", encoder.read_width(self.pooled))
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product, and log probabilities."""
         scores = rows * self.labels
-        return (op.Product(rows, encoder.hidden, self.labels), op.Loss(scores, kept=scores))
+        width = encoder.read_width(self.pooled)
+        return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
 
 
 @dataclass(frozen=True)
