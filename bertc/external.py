@@ -15,7 +15,6 @@ from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.growth import FromRun
-from bertc.ir.network.sharing import ShareAll, ShareMap, ShareNone, Sharing
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
@@ -87,49 +86,13 @@ def _of_config(folder: Path) -> dict[str, Any]:
 
 def _of_run(resolved: Resolved) -> dict[str, Any]:
     encoder = resolved.encoder
-    settings: dict[str, Any] = {
-        "layers": len(encoder.layers),
-        "hidden": encoder.hidden,
-        "heads": _one_or_all(encoder, "heads"),
-        "head_dim": encoder.layers[0].head_dim,
-        "ffn": _one_or_all(encoder, "ffn"),
-        "embedding": encoder.embedding,
-        "table": encoder.table,
-        "share": _sharing(encoder),
-        "attention": encoder.attention,
-        "activation": encoder.ffn.setting,
-        "norm": encoder.norm,
-        "positions": encoder.positions,
-        "segments": encoder.segments,
-        "head": encoder.head,
-        "dropout": encoder.dropout,
-        "initializer": encoder.initializer,
-        "recipe": _system(resolved),
-    }
+    settings = {**encoder.settings(), "recipe": _system(resolved)}
     if resolved.languages:
         settings |= {
             "languages": resolved.languages,
             "language_embeddings": bool(encoder.languages),
         }
     return settings
-
-
-def _one_or_all(encoder: Encoder, width: str) -> int | tuple[int, ...]:
-    found = tuple(getattr(layer, width) for layer in encoder.layers)
-    return found[0] if len(set(found)) == 1 else found
-
-
-def _sharing(encoder: Encoder) -> Sharing:
-    depth = len(encoder.layers)
-    owners = encoder.attention_owner, encoder.ffn_owner
-    for scheme in (ShareNone(), ShareAll()):
-        parts = (
-            tuple(scheme.owner(part, layer, depth) for layer in range(depth))
-            for part in ("attention", "ffn")
-        )
-        if owners == tuple(parts):
-            return scheme
-    return ShareMap(attention=owners[0], ffn=owners[1])
 
 
 def _system(resolved: Resolved) -> System:
@@ -143,6 +106,8 @@ def _system(resolved: Resolved) -> System:
     own = (objective for stage, objective in terms if stage.learner(objective).name == MAIN)
     if known := next((each.system for each in own if each.system), None):
         return known
+    if not isinstance(encoder, Encoder):
+        return recipe
     if encoder.norm.kind == "pre" and not encoder.norm.affine:
         return "stackingbert"
     alone = not encoder.segments and not encoder.causal and not encoder.attention.knows_distances

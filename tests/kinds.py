@@ -39,3 +39,5 @@ def kinds_of(union: object) -> set[str]:
 
 
 TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining), kinds_of(Format)
+PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
+"""Those of a transformer, in the order in which tables have them."""

@@ -29,6 +29,7 @@ ROOMS = (
     "planning",
     "storage",
     "tokenizer_files",
+    "passes.settings",
     "passes",
     "estimate.machines",
     "estimate",

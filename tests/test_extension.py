@@ -1,7 +1,6 @@
 """New ideas, each defined in this file alone: no other file of the house has to know of it."""
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,10 +8,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from bertc.api import points
-from bertc.diagnostics import DataError, StoppedError
-from bertc.estimate import estimate
-from bertc.inference.preview import preview
+from bertc.diagnostics import DataError
 from bertc.interop import families
 from bertc.interop.exporting import export_model
 from bertc.interop.families import bert_like, family_for
@@ -21,23 +17,14 @@ from bertc.interop.families.family import Candidate, Family, Reshape, TaskHeads,
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.importing import import_model
 from bertc.interop.loading import load
-from bertc.ir.base import Weight
 from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
-from bertc.ir.operation import Call, Forward
-from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.vocabulary import WordPiece
-from bertc.nn import EncoderInputs, build, model
-from bertc.nn.body import BodyModule, Outputs
-from bertc.nn.embeddings import Embeddings
-from bertc.nn.inputs import gather_positions
-from bertc.train import finish
-from bertc.train.loop import train
+from bertc.nn import build
 from tests.interop.programs import program, tensors, words
-from tests.net.programs import FARM, spec
-from tests.train.test_training import stop_after
 
 
 class HfToy(HfConfig):
@@ -230,93 +217,3 @@ def assert_refused(encoder: Encoder, setting: str) -> None:
     )
     assert isinstance(found, Obstacle)
     assert found.setting == setting
-
-
-class Bag(Encoder):
-    """A body that is no transformer: it adds the mean of a row to the vector of each token."""
-
-    kind: Literal["bag"] = "bag"
-
-    def weights(self) -> tuple[Weight, ...]:
-        return self.embedding_weights()
-
-    def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
-        yield self.weights(), 1, 1
-
-    def operations(self, call: Call) -> Forward:
-        return replace(super().operations(call), layers=())
-
-
-class BagModule(BodyModule):
-    def __init__(self, node: Bag) -> None:
-        super().__init__()
-        self.node = node
-        self.embeddings = Embeddings({weight.name: weight for weight in node.weights()}, node)
-
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
-        x_bsh = self.embeddings(inputs._replace(output_positions=None), dtype)
-        x_bsh = x_bsh + x_bsh.mean(dim=1, keepdim=True)
-        if inputs.output_positions is not None:
-            x_bsh = gather_positions(x_bsh, inputs.output_positions)
-        return Outputs(x_bsh)
-
-    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
-        raise ValueError("a bag has no pooler")
-
-    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
-        raise ValueError("a bag shares nothing")
-
-    def shard_units(self) -> Iterable[torch.nn.Module]:
-        return ()
-
-    def compile_regions(self, *, any_shape: bool = False) -> None:
-        pass
-
-
-@pytest.fixture
-def bag(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolved]:
-    """A tiny program of that body: it is in the union, and in the one match."""
-
-    def build_body(node: Encoder, others: Any = model.build_body) -> BodyModule:
-        return BagModule(node) if isinstance(node, Bag) else others(node)
-
-    def rebuild() -> None:
-        for node in (TextStage, TaskStage, Resolved):
-            node.model_rebuild(force=True)
-
-    monkeypatch.chdir(FARM)
-    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
-    monkeypatch.setattr(model, "build_body", build_body)
-    monkeypatch.setattr(TextStage.model_fields["encoder"], "annotation", Bag | Encoder)
-    rebuild()
-    (resolved,) = points(spec("mlm"))
-    (stage,) = resolved.stages
-    body = Bag(**dict(stage.encoder), kind="bag")
-    yield resolved.model_copy(update={"stages": (stage.model_copy(update={"encoder": body}),)})
-    monkeypatch.undo()
-    rebuild()
-
-
-def test_a_new_body_is_counted_trained_resumed_and_shown(
-    bag: Resolved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    again = Resolved.model_validate_json(bag.model_dump_json())
-    assert again.fingerprint() == bag.fingerprint()
-    assert again.encoder == bag.encoder
-    built = sum(parameter.numel() for parameter in build(bag).parameters())
-    assert estimate(bag, "h200").parameters.total == built
-    cache = tmp_path / "cache"
-    train(bag, tmp_path / "straight", cache=cache, quiet=True)
-    with pytest.raises(StoppedError):
-        stop_after(monkeypatch, 2, lambda: train(bag, tmp_path / "run", cache=cache, quiet=True))
-    train(bag, tmp_path / "run", cache=cache, quiet=True, resume=True)
-    one, other = (load(tmp_path / name).state_dict() for name in ("straight", "run"))
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert "mlm" in preview(bag, 1, color=False, cache=cache)
-
-
-def test_a_new_body_is_refused_with_a_reason(bag: Resolved, tmp_path: Path) -> None:
-    with pytest.raises(DataError) as refused:
-        export_model(bag, tensors(bag), words(), tmp_path / "m", strict=True)
-    assert refused.value.message.startswith("kind=bag stands in the way: ")

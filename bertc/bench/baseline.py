@@ -14,7 +14,7 @@ from torch import Tensor
 from bertc.bench.contender import Contender, Precision, Step
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.interop.families import family_for
-from bertc.interop.families.family import Family
+from bertc.interop.families.family import Family, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
 from bertc.ir.program.resolved import Resolved, Stage
@@ -85,7 +85,8 @@ def described(resolved: Resolved) -> tuple[Any, dict[str, Any]]:
             "transformers is not installed, and --against transformers runs it",
             help=f"pip install transformers; {OTHERWISE}",
         ) from None
-    return getattr(package, chosen.name), hf_config(family, resolved.encoder, vocabulary, chosen)
+    config = hf_config(family, transformer(resolved), vocabulary, chosen)
+    return getattr(package, chosen.name), config
 
 
 def _step(resolved: Resolved, plan: Plan, model: Any, precision: Precision, compiled: bool) -> Step:
@@ -118,23 +119,24 @@ def arguments(resolved: Resolved, rows: int) -> list[dict[str, Tensor]]:
     also give an attention mask of ones, which could keep attention from the flash kernel; there is
     none here, because every row is full.
     """
-    stage = resolved.stages[0]
-    text = RandomText(stage, resolved.encoder.vocab_size)
+    stage, encoder = resolved.stages[0], transformer(resolved)
+    text = RandomText(stage, encoder.vocab_size)
     cpu = torch.device("cpu")
-    vocab = unlearned_vocab(resolved.encoder.vocab_size, cpu)
+    vocab = unlearned_vocab(encoder.vocab_size, cpu)
     family = family_for(resolved, Unlearned(resolved).pad)
     assert isinstance(family, Family), "as described"
+    key, labels = mask_key(resolved.run.seed), family.labels
     return [
-        _arguments(stage, corrupt(stage, part, vocab, mask_key(resolved.run.seed)), family.labels)
+        _arguments(stage, encoder.segments, corrupt(stage, part, vocab, key), labels)
         for part in split(to_inputs(text.train(0), cpu), rows)
     ]
 
 
 def _arguments(
-    stage: Stage, micro_batch: MicroBatch, labels: Mapping[str, str]
+    stage: Stage, segments: int, micro_batch: MicroBatch, labels: Mapping[str, str]
 ) -> dict[str, Tensor]:
     given = {"input_ids": micro_batch.reading.token_ids}
-    if micro_batch.reading.segment_ids is not None and stage.encoder.segments:
+    if micro_batch.reading.segment_ids is not None and segments:
         given["token_type_ids"] = micro_batch.reading.segment_ids
     if micro_batch.reading.language_ids is not None:
         given["langs"] = micro_batch.reading.language_ids

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from bertc.compress.grow import OWNERS, WeightMap, weight_map
+from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
 from bertc.ir.learning.answer import Answer, alike
 from bertc.ir.learning.task import Task
@@ -30,6 +30,9 @@ def fit(
     absent, its heads may have other shapes or labels; these are then not copied. Its encoder has to
     be used completely, and the new encoder has to come from it.
     """
+    kinds = old.encoder.body_kind, new.encoder.body_kind
+    if kinds[0] != kinds[1]:
+        return WeightMap({}), (f"it is a {kinds[0]}, and this network a {kinds[1]}",)
     depths = old.encoder.depth, new.encoder.depth
     if depths[0] > depths[1]:
         return WeightMap({}), (f"it has {depths[0]} layers, but this network {depths[1]}",)
@@ -89,8 +92,8 @@ def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     before, after = old.encoder.depth, new.encoder.depth
     if not isinstance(growth, Identity) or before == after:
         return []
-    owners = (*new.encoder.attention_owner[before:], *new.encoder.ffn_owner[before:])
-    if new.encoder.norm.kind != "pre" or min(owners) < before:
+    owners = [owner for part in new.encoder.owners.values() for owner in part[before:]]
+    if not new.encoder.passes_through or min(owners) < before:
         return ["grow=identity needs norm=pre, and new layers with weights of their own"]
     return []
 
@@ -98,8 +101,8 @@ def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
 def _sharing_split(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     """Reasons from sharing: layers that share weights have to start from layers that do too."""
     reasons = []
-    for part, name in OWNERS.items():
-        before, after = (getattr(each.encoder, name) for each in (old, new))
+    for part, after in new.encoder.owners.items():
+        before = old.encoder.owners[part]
         layer = parted(growth, before, after)
         if layer is not None and not isinstance(growth, Identity):
             there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))

@@ -13,8 +13,6 @@ from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
-OWNERS = {"attention": "attention_owner", "ffn": "ffn_owner"}
-"""Parts that exist once a layer, and the field of ``Encoder`` with their owners."""
 OUTPUTS = ("output", "outer")
 """Names of the projections back to the residual stream, in attention and feed-forward."""
 
@@ -65,14 +63,13 @@ def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
     """The name of the old weight; empty for a weight of a new layer."""
     network, part, *rest = name.split(".")
     before, after = _body(old, network), _body(new, network)
-    if before is None or after is None or part not in OWNERS:
+    if before is None or after is None or part not in before.owners:
         return name
     layer, *leaf = rest
-    source = growth.source(int(layer), len(before.layers), len(after.layers))
+    source = growth.source(int(layer), before.depth, after.depth)
     if source is None:
         return ""
-    owner: int = getattr(before, OWNERS[part])[source]
-    return ".".join((network, part, str(owner), *leaf))
+    return ".".join((network, part, str(before.owners[part][source]), *leaf))
 
 
 def _body(resolved: Resolved, name: str) -> Body | None:

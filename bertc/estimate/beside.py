@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from bertc.estimate.figures import PartCost
 from bertc.estimate.units import bytes_text, duration_text
-from bertc.estimate.where import LABEL, PARTS, TITLES
+from bertc.estimate.where import LABEL, TITLES
 
 COLUMN = 18
-WITHIN_LAYERS = ("attention", "ffn")
 COMPILED = ("embeddings", "layers", "head", "optimiser", "loader")
 """The rows where a layer was compiled as one: its parts cannot be distinguished."""
 
@@ -42,9 +41,10 @@ def beside(
     a step without one, where it is known.
     """
     factor = (step_seconds or measured.step_seconds) / measured.step_seconds
-    rows = []
-    for part in COMPILED if "layers" in measured.seconds else PARTS:
-        names = (part, *WITHIN_LAYERS) if part == "layers" else (part,)
+    rows, parts = [], tuple(cost.part for cost in where)
+    within_layers = (part for part in parts if part not in COMPILED)
+    for part in COMPILED if "layers" in measured.seconds else parts:
+        names = (part, *within_layers) if part == "layers" else (part,)
         costs = [cost for cost in where if cost.part in names]
         rows.append(
             PartBeside(

@@ -10,7 +10,7 @@ from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
-from bertc.passes.stages import reads_pooler
+from bertc.passes.settings.stages import reads_pooler
 from bertc.planning.world import Strategy
 
 

@@ -6,6 +6,10 @@ element as below; the vocabulary head runs on 80 of 512 positions and the head t
 tokens on all. Other objectives are not counted, and every encoder has two token types.
 """
 
+from bertc.estimate.execution import ANY
+from bertc.estimate.rules import cost
+from bertc.ir import operation as op
+from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.program.network import Network
 
@@ -16,7 +20,10 @@ SEGMENTS = 2
 
 
 def network_flops(network: Network, seq: int) -> int:
-    """Forward pass of a network and of its heads over one example."""
+    """Forward pass of a network and of its heads over one example.
+
+    The counter knows transformers alone: of the layers of another body the products are counted.
+    """
     forward = body_flops(network.body, seq)
     objectives = [term.objective for term in network.terms]
     if not objectives or any(objective.masks for objective in objectives):
@@ -26,13 +33,16 @@ def network_flops(network: Network, seq: int) -> int:
     return forward
 
 
-def body_flops(encoder: Encoder, seq: int) -> int:
+def body_flops(body: Body, seq: int) -> int:
     """Forward pass of embeddings and layers over one example."""
-    layers = sum(_layer(encoder, widths, seq) for widths in encoder.layers)
-    return seq * (_embeddings(encoder, seq) + layers)
+    if not isinstance(body, Encoder):
+        passed = body.operations(op.Call(rows=1, tokens=seq, queries=seq))
+        return sum(cost(each, ANY).flops for each in passed.operations())
+    layers = sum(_layer(body, widths, seq) for widths in body.layers)
+    return seq * (_embeddings(body, seq) + layers)
 
 
-def mlm_head_flops(encoder: Encoder, seq: int) -> int:
+def mlm_head_flops(encoder: Body, seq: int) -> int:
     """Forward pass of the vocabulary head over one example."""
     hidden, embedding, vocab = encoder.hidden, encoder.embedding, encoder.vocab_size
     transform = 2 * hidden * embedding + embedding + (ACTIVATION + LAYER_NORM) * embedding
@@ -40,7 +50,7 @@ def mlm_head_flops(encoder: Encoder, seq: int) -> int:
     return seq * PREDICTED * (transform + project) // OF_POSITIONS
 
 
-def binary_head_flops(encoder: Encoder, seq: int) -> int:
+def binary_head_flops(encoder: Body, seq: int) -> int:
     """Forward pass of a two-class head on every token, and of classification."""
     hidden = encoder.hidden
     return seq * (2 * hidden * hidden + hidden + ACTIVATION * hidden + 2 * hidden)

@@ -25,3 +25,7 @@ class Execution(NamedTuple):
         if self.device != "cpu":
             return 1
         return self.value_bytes if self.compiled else 0
+
+
+ANY = Execution("cpu", "fp32", compiled=False)
+"""Settings for counting FLOPs, which do not depend on them."""

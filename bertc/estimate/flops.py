@@ -5,13 +5,10 @@ from typing import NamedTuple, assert_never
 
 from bertc.estimate import electra
 from bertc.estimate.blocks import call_of
-from bertc.estimate.execution import Execution
+from bertc.estimate.execution import ANY
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
 from bertc.ir.program.resolved import Stage
-
-ANY = Execution("cpu", "fp32", compiled=False)
-"""Any settings do, since FLOPs do not depend on them."""
 
 
 class Executed(NamedTuple):

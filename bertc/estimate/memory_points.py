@@ -19,7 +19,7 @@ from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Parameters
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
-from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.resolved import Stage
 
@@ -58,7 +58,7 @@ class NetworkPass:
     recompute: bool
 
     @property
-    def encoder(self) -> Encoder:
+    def encoder(self) -> Body:
         """The network's body."""
         return self.network.body
 

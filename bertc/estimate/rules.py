@@ -11,6 +11,8 @@ from typing import assert_never
 from bertc.estimate.execution import FP32, Execution
 from bertc.ir import operation as op
 
+OF_LSTM = 4
+"""Gates of an LSTM, which oneDNN and cuDNN have whole."""
 FLASH_BLOCK, FLASH_WIDTH = 128, 32
 """Block size in tokens, and multiple of the head width, to which FlashAttention's backward rounds
 up (FlashAttention 2, flash_api.cpp)."""
@@ -45,6 +47,8 @@ def cost(operation: op.Operation, how: Execution) -> Cost:
             return _product(operation, how)
         case op.Attention():
             return _attention(operation, how)
+        case op.Recurrence():
+            return _recurrence(operation, how)
         case op.Norm():
             return _norm(operation, how)
         case op.Pointwise(function, elements, kept):
@@ -149,6 +153,30 @@ def _attention(attention: op.Attention, how: Execution) -> Cost:
         if attention.sequences and not end_to_end:  # mask of packed rows
             kept += rows * queries * keys * how.value_bytes
     return replace(found, kept=kept, transient=transient)
+
+
+def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
+    """Each step reads the weights again; an LSTM is one kernel with a workspace of its own."""
+    rows, width, gates = recurrence.rows, recurrence.width, recurrence.gates
+    states = rows * recurrence.steps
+    flops = 2 * states * width * gates * width
+    kept = states * width * (3 * gates + 1)
+    fused = gates == OF_LSTM
+    if fused and how.device == "cpu":  # as allocated: oneDNN keeps sums in fp32 beside values
+        own, wider = (10, 6) if how.precision == "fp32" else (12, 10)
+        kept = states * (own * width + wider * max(width, recurrence.inner))
+    elif fused:
+        kept = states * width * (gates + 2)
+    moved = kept + recurrence.steps * gates * width * width
+    return Cost(
+        flops=flops,
+        train_flops=3 * flops,
+        kept=kept * how.value_bytes,
+        # gradients of its inputs and states
+        transient=states * (width + recurrence.inner) * how.value_bytes,
+        moved=3 * moved * how.value_bytes,
+        starts=20 if fused else 12 * recurrence.steps,
+    )
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:

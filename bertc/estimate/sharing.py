@@ -90,7 +90,9 @@ def _held(stage: Stage, parameters: Parameters, budget: DeviceBudget, layout: La
     of_layers = stage.encoder.unshared
     shared = parameters.layers - sum(of_layers)
     # Other networks are sharded too; the two gathered layers are assumed to be the main encoder's.
-    cut = sum(parameters.by_part.get(part, 0) for part in ("attention", "ffn", "norm")) - shared
+    outside = ("embeddings", "pooler", "head")
+    inside = (count for part, count in parameters.by_part.items() if part not in outside)
+    cut = sum(inside) - shared
     gathered = budget.execution.value_bytes * min(cut, 2 * max(of_layers))
     weights = FP32 * (total // layout.shards + total - cut) + gathered
     moments = MOMENTS_BYTES * (total // layout.shards)

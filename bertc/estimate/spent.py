@@ -27,6 +27,8 @@ NORM_BYTES = FP32
 """Bytes read per weight for the gradient norm."""
 UPDATE_BYTES = {"adam": 7 * FP32, "lamb": 18 * FP32}
 """Bytes moved per weight: Adam reads four numbers and writes three; LAMB also computes norms."""
+OUTSIDE_LAYERS = ("embeddings", "head")
+"""Parts outside the layers, which are never recomputed."""
 LOADED_TOKENS = 20e6
 """Tokens per second that one core fetches and masks (docs/performance.md)."""
 
@@ -78,7 +80,7 @@ def microbatch_spent(
                 spent = _spent(each, how, device)
                 again = _forward_alone(each, spent, how)
                 found[part] += spent if learns else again
-                if learns and recompute and part in ("attention", "ffn"):
+                if learns and recompute and part not in OUTSIDE_LAYERS:
                     found[part] += again
             found[part] += _of_weights(weights, how, device, learns, accumulating)
         starts = STARTS_OF_A_LOSS * device.seconds_a_start
@@ -153,6 +155,9 @@ def _arithmetic(operation: op.Operation, found: Cost, how: Execution, device: De
     match operation:
         case op.Product():
             widths = sorted((operation.inner, operation.columns))
+            return found.train_flops / rate_at(rates.products[how.precision], *widths)
+        case op.Recurrence():
+            widths = sorted((operation.width, operation.rows))
             return found.train_flops / rate_at(rates.products[how.precision], *widths)
         case op.Attention():
             alone = is_fused(operation, how) and operation.mask != "scores"

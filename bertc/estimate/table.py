@@ -11,7 +11,7 @@ from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
 LABEL, COLUMN = 22, 16
-PARTS = ("embeddings", "attention", "ffn", "norm", "pooler", "head")
+PARTS = ("embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head")
 
 
 def as_json(estimates: Sequence[Estimate], *, where: bool = False) -> str:

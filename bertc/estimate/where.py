@@ -11,7 +11,6 @@ from bertc.estimate.memory_points import MOMENTS_BYTES, Step
 from bertc.estimate.spent import Spent
 from bertc.estimate.units import bytes_text, duration_text
 
-PARTS = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 TITLES = {"ffn": "feed-forward", "loader": "loader and masking"}
 LABEL, COLUMN = 20, 13
 LEGEND = (
@@ -31,7 +30,7 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
     states["head"] = 2 * FP32 * (total - sum(weights.values()))
     states["optimiser"] = MOMENTS_BYTES * total
     found = []
-    for part in PARTS:
+    for part in ("embeddings", *_inside(step), "head", "optimiser", "loader"):
         spent = time.parts.get(part, Spent())
         found.append(
             PartCost(
@@ -45,6 +44,12 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
             )
         )
     return tuple(found)
+
+
+def _inside(step: Step) -> tuple[str, ...]:
+    """The parts of layers, in the order in which they are met."""
+    layers = (layer for one in step.passes for layer in one.forward.layers)
+    return tuple(dict.fromkeys(block.part for layer in layers for block in layer))
 
 
 def _kept(step: Step) -> Counter[str]:

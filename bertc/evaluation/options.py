@@ -44,9 +44,7 @@ class Manner:
         memory = stage.memory if self.memory is None else self.memory
         self._refuse(stage, memory)
         if self.clamp:
-            node = model.encoder.node
-            attention = node.attention.model_copy(update={"clamp": self.clamp})
-            model.encoder.node = node.model_copy(update={"attention": attention})
+            model.encoder.node = model.encoder.node.clamped(self.clamp)
         model.same_length = self.same_length
         return stage.model_copy(update={"seq": self.seq or stage.seq, "memory": memory})
 
@@ -79,14 +77,15 @@ class Manner:
         if (self.seq or self.memory is not None) and stage.format.kind != "stream":
             what = f"{stage.format.kind} rows have a fixed length"
             raise UsageError(f"{what}: seq and memory apply only to text read as a stream")
-        if self.clamp and not encoder.attention.clamps:
-            kind = encoder.attention.kind
+        if self.clamp and not encoder.clamps:
+            attention = encoder.settings().get("attention")
+            kind = attention.kind if attention else encoder.body_kind
             raise UsageError(f"clamp needs attention with relative distances, not {kind}")
         if self.same_length and not memory:
             raise UsageError("same-length needs a memory", help="--memory 640")
         if self.sliding and not (encoder.causal and stage.format.kind == "stream"):
             raise UsageError("sliding needs text read as a stream")
-        room = encoder.positions.room
+        room = encoder.room
         if room is not None and max(self.seq, self.sliding) > room:
             raise UsageError(f"the encoder has {room} positions", help=f"at most {room}")
 

@@ -22,6 +22,7 @@ from bertc.host.speed import finish
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
+from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Model
 from bertc.nn.exact import exact
@@ -34,6 +35,7 @@ from bertc.objectives.answers import (
     answer_scores,
     span_scores,
 )
+from bertc.objectives.terms import joined, states_of
 from bertc.step.task_feed import to_micro_batch
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.spans import Decoded, Window, decode_conditioned, decode_plain
@@ -160,7 +162,10 @@ def outputs(
 ) -> tuple[Tensor | SpanScores, TermLoss]:
     """Scores of a task's head for a batch, and its loss."""
     tensors, head, own = TaskTensors(task), model.heads[task.title], micro_batch.terms[task.title]
-    states = tensors.features(model.read(micro_batch.reading), model.encoder)
+    network = stage.network(MAIN)
+    reading = micro_batch.read_by(network)
+    by_head = states_of(joined([task]), micro_batch, reading, model.read(reading), network.body)
+    states = tensors.features(by_head[task.head_name][0], model.encoder, reading)
     loss = tensors.loss(answer_losses(task.answer, own, states, head), own)
     if not isinstance(task.answer, Span):
         return answer_scores(task.answer, states, head), loss

@@ -6,7 +6,9 @@ from typing import Any, Literal, get_args
 import torch
 from torch.autograd import profiler
 
-PartName = Literal["embeddings", "attention", "ffn", "layers", "head", "optimiser", "loader"]
+PartName = Literal[
+    "embeddings", "attention", "ffn", "recurrence", "layers", "head", "optimiser", "loader"
+]
 """``layers``: attention and feed-forward parts that were compiled as one."""
 PROFILED_PARTS: tuple[str, ...] = get_args(PartName)
 

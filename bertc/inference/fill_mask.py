@@ -184,7 +184,7 @@ class _Reader:
     def room(self, ids: list[int]) -> int:
         """Number of tokens of the text that fit in a row."""
         around = len(self.first) + len(self.last)
-        most = self.model.resolved.encoder.positions.room or LONGEST_ROW
+        most = self.model.resolved.encoder.room or LONGEST_ROW
         return min(most, len(ids) + around) - around
 
     @torch.inference_mode()

@@ -41,7 +41,7 @@ class Tokenizer:
     def __init__(self, vocabulary: Vocabulary, resolved: Resolved) -> None:
         self.vocabulary = vocabulary
         self._segments = resolved.encoder.kinds_of_segments
-        self.longest = resolved.encoder.positions.room or LONGEST
+        self.longest = resolved.encoder.room or LONGEST
         """Maximum row length in tokens, special tokens included."""
 
     def __call__(self, texts: Text | Sequence[Text]) -> dict[str, Tensor]:

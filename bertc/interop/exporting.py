@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertc.diagnostics import DataError
-from bertc.interop.families.family import Tokens
+from bertc.interop.families.family import Tokens, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.folder import replacing
 from bertc.interop.hf_config import as_it_came, hf_config
@@ -79,7 +79,7 @@ def export_model(
         if isinstance(target, Obstacle):
             return _write_own(resolved, tensors, vocabulary, fresh, target).at(folder)
         own = tensors_alone(resolved, tensors)
-        written = _write_hf(resolved.encoder, own, vocabulary, fresh, target, kept or {})
+        written = _write_hf(transformer(resolved), own, vocabulary, fresh, target, kept or {})
         written = written.at(folder)
         for name in names_beside(resolved):
             program, own = alone(resolved, name), tensors_alone(resolved, tensors, name)
@@ -88,7 +88,7 @@ def export_model(
             if isinstance(target, Obstacle):
                 other = _write_own(program, own, vocabulary, fresh / name, target)
             else:
-                other = _write_hf(program.encoder, own, vocabulary, fresh / name, target, {})
+                other = _write_hf(transformer(program), own, vocabulary, fresh / name, target, {})
             first = other.at(folder / name).summary().splitlines()[0]
             notes = (*written.notes, f"the {name}: {first}", *other.notes)
             written = replace(written, notes=notes)

@@ -47,7 +47,7 @@ def padding(resolved: Resolved) -> int:
         case WordPiece() | Unigram() | Words() | Bytes():
             return 0
         case TokenizerFile():
-            return max(0, resolved.encoder.positions.offset - 1)
+            return max(0, resolved.encoder.first_position - 1)
         case unreachable:
             assert_never(unreachable)
 

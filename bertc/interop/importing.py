@@ -13,7 +13,7 @@ from bertc.interop.config import read_config
 from bertc.interop.exporting import BESIDE
 from bertc.interop.families import family_named
 from bertc.interop.families.config import HfConfig
-from bertc.interop.families.family import Family
+from bertc.interop.families.family import Family, transformer
 from bertc.interop.keys import BUFFERS, keys, part_of, parts_of, plain
 from bertc.interop.networks import GENERATOR, alone, joined
 from bertc.interop.program import to_program
@@ -85,7 +85,7 @@ def import_model(folder: Path, tokenizer: Path | None = None) -> Imported:
 
 def _with_generator(encoder: Imported, generator: Imported, folder: Path) -> Imported:
     """Combine both networks into one program, tying tables that are equal."""
-    other, mine, theirs = generator.resolved.encoder, encoder.tensors, generator.tensors
+    other, mine, theirs = transformer(generator.resolved), encoder.tensors, generator.tensors
     tables = [name for name in mine if name.startswith("encoder.embeddings.")]
     same = {n for n in tables if n in theirs and torch.equal(mine[n], theirs[n])}
     whole = {n for n in tables if not n.startswith("encoder.embeddings.project.")} <= same
@@ -134,13 +134,13 @@ def _import_network(folder: Path, tokenizer: Path | None) -> Imported:
     table = {w.name: w.shape for w in model_weights(resolved) if part_of(w.name) not in fresh}
 
     own = [name for name in table if name not in beside]
-    placed = keys(family, resolved.encoder, own, named)
+    placed = keys(family, transformer(resolved), own, named)
     check_names(folder / BESIDE, set(beside), set(table) - set(placed))
     unread = _unread(main, family, placed.values()) if tuned else frozenset()
     found = set(main.stored) - set(copies) - unread
     check_names(main.path, found, set(placed.values()), main.stored)
     for name, key in placed.items():
-        shape = family.reshape.shape(resolved.encoder, name, table[name])
+        shape = family.reshape.shape(transformer(resolved), name, table[name])
         check_entry(main.path, main.stored[key], main.entry(key), shape)
     for name, entry in beside.items():
         check_entry(folder / BESIDE, name, entry, table[name])

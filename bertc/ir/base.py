@@ -7,6 +7,7 @@ The axes used by every weight table, once for the whole project:
     hidden      width of the residual stream    heads       attention width, heads x head_dim
     ffn         inner width of the FFN          labels      classes of a classification head
     languages   rows of the language table      feature     input of a head of several vectors
+    gates       gates of a recurrent layer, side by side
 """
 
 from dataclasses import dataclass
@@ -15,10 +16,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Axis = Literal[
-    "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "labels",
-    "feature",
+    "vocab", "positions", "segments", "languages", "embedding", "hidden", "heads", "ffn", "gates",
+    "labels", "feature",
 ]  # fmt: skip
-Part = Literal["embeddings", "attention", "ffn", "norm", "pooler", "head"]
+Part = Literal["embeddings", "attention", "ffn", "recurrence", "norm", "pooler", "head"]
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Role = Literal["matrix", "table", "bias", "norm"]
 

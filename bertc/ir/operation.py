@@ -113,6 +113,20 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """``gates`` of a state of ``width`` from the one before it, step after step, in one direction.
+
+    ``rows`` take a step at once; the products of what they read, ``inner`` wide, stand beside it.
+    """
+
+    rows: int
+    steps: int
+    width: int
+    inner: int
+    gates: int
+
+
+@dataclass(frozen=True)
 class Lookup:
     """``rows`` vectors looked up in a table (table_rows, width), or added to earlier ones."""
 
@@ -179,7 +193,18 @@ class Loss:
     kept: int
 
 
-Operation = Product | Attention | Lookup | Norm | Pointwise | Dropout | Copy | VocabularyLoss | Loss
+Operation = (
+    Product
+    | Attention
+    | Recurrence
+    | Lookup
+    | Norm
+    | Pointwise
+    | Dropout
+    | Copy
+    | VocabularyLoss
+    | Loss
+)
 """The closed union of operations."""
 Operations = tuple[Operation, ...]
 

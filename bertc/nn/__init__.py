@@ -1,8 +1,7 @@
 """Modules for the kinds of the IR."""
 
 from bertc.nn.dropout import dropout
-from bertc.nn.inputs import EncoderInputs, PermutationMask, gather_positions
-from bertc.nn.memory import Memory
+from bertc.nn.inputs import EncoderInputs, Memory, PermutationMask, gather_positions
 from bertc.nn.model import Model, build
 from bertc.nn.positions import restarting_positions
 

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from bertc.ir.network.body import Body
-from bertc.nn.embeddings import Embeddings
-from bertc.nn.inputs import EncoderInputs
-from bertc.nn.memory import Memory
+from bertc.nn.embeddings import Tokens
+from bertc.nn.inputs import EncoderInputs, Memory
 
 
 class Outputs(NamedTuple):
@@ -30,16 +29,23 @@ class BodyModule(nn.Module, ABC):
     """
 
     node: Body
-    embeddings: Embeddings
     recompute: bool = False
+
+    @property
+    @abstractmethod
+    def tokens(self) -> Tokens:
+        """The token table, or tables, which heads over the vocabulary read too."""
 
     @abstractmethod
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
         """States of the last layer, followed by those of the query stream: (b, s + u, h)."""
 
     @abstractmethod
-    def pool(self, first_h: torch.Tensor) -> torch.Tensor:
-        """The pooled first token (..., h), from its states (..., h)."""
+    def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
+        """Pooled states of first tokens (..., h), from their states (..., h).
+
+        A body that pools rows makes one state a row (b, 1, p) of all states and their inputs.
+        """
 
     @abstractmethod
     def borrow(self, lender: "BodyModule", names: Iterable[str]) -> None:

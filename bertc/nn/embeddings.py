@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import nn
 
+from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.table import AdaptiveTable, Cluster
 from bertc.nn.dropout import dropout
@@ -56,17 +57,23 @@ class AdaptiveEmbedding(nn.ModuleList):
         return found
 
 
+Tokens = Embedding | AdaptiveEmbedding
+"""The modules of token tables."""
+
+
+def build_tokens(table: Table, node: Body) -> Tokens:
+    """The module of a body's token tables."""
+    if isinstance(node.table, AdaptiveTable) and node.table.narrows:
+        return AdaptiveEmbedding(table, "embeddings.token", node.clusters)
+    return Embedding(table, "embeddings.token")
+
+
 class Embeddings(nn.Module):
     """dropout(norm(token + position + segment + language)), projected from width E to hidden."""
 
     def __init__(self, table: Table, node: Encoder) -> None:
         super().__init__()
-        self.token: Embedding | AdaptiveEmbedding
-        if isinstance(node.table, AdaptiveTable) and node.table.narrows:
-            clusters = node.table.clusters(node.vocab_size, node.embedding)
-            self.token = AdaptiveEmbedding(table, "embeddings.token", clusters)
-        else:
-            self.token = Embedding(table, "embeddings.token")
+        self.token = build_tokens(table, node)
         self.scale = math.sqrt(node.hidden) if node.table.scaled else 1.0
         self.position = build_positions(table, "embeddings.position", node.positions)
         self.segment = Embedding(table, "embeddings.segment") if node.segments else None

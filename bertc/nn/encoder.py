@@ -18,7 +18,7 @@ from bertc.nn.attention import build_attention
 from bertc.nn.attention_part import AttentionPart, Context
 from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.dropout import dropout
-from bertc.nn.embeddings import Embeddings
+from bertc.nn.embeddings import Embeddings, Tokens
 from bertc.nn.ffn import FeedForward, build_ffn
 from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
@@ -58,6 +58,8 @@ class Encoder(BodyModule):
     same dropout.
     """
 
+    node: EncoderNode
+
     def __init__(self, node: EncoderNode) -> None:
         super().__init__()
         table = {weight.name: weight for weight in node.weights()}
@@ -87,6 +89,11 @@ class Encoder(BodyModule):
         self.pooler = Linear(table, "pooler") if node.pooler else None
         self.recompute = False
         self._regions = self._plain()
+
+    @property
+    def tokens(self) -> Tokens:
+        """The token table of the embeddings."""
+        return self.embeddings.token
 
     def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
@@ -170,7 +177,9 @@ class Encoder(BodyModule):
     def _last_norm(self, x_bsh: Float[torch.Tensor, "b s h"]) -> torch.Tensor:
         return x_bsh if self.norm is None else self.norm(x_bsh)
 
-    def pool(self, first_h: Float[torch.Tensor, "*batch h"]) -> Float[torch.Tensor, "*batch h"]:
+    def pool(
+        self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
+    ) -> Float[torch.Tensor, "*batch h"]:
         """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")

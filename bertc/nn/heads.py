@@ -55,7 +55,7 @@ class TokenHead(nn.Module):
             self.activation = node.head_activation
         self.dense = Linear(table, f"{name}.dense") if f"{name}.dense.weight" in table else None
         normed = f"{name}.norm.weight" in table
-        self.norm = build_norm(table, f"{name}.norm", node.norm.head_function) if normed else None
+        self.norm = build_norm(table, f"{name}.norm", node.head_norm) if normed else None
         bias = table.get(f"{name}.bias")
         self.bias = None if bias is None else parameter(bias)
 
@@ -98,9 +98,9 @@ class Boundary(nn.Module):
         self.activation = node.head_activation
         self.position = Embedding(table, f"{name}.position")
         self.first = Linear(table, f"{name}.first")
-        self.first_norm = build_norm(table, f"{name}.first_norm", node.norm.head_function)
+        self.first_norm = build_norm(table, f"{name}.first_norm", node.head_norm)
         self.second = Linear(table, f"{name}.second")
-        self.second_norm = build_norm(table, f"{name}.second_norm", node.norm.head_function)
+        self.second_norm = build_norm(table, f"{name}.second_norm", node.head_norm)
         self.bias = parameter(table[f"{name}.bias"])
 
     def forward(
@@ -138,9 +138,7 @@ class Ends(Linear):
         super().__init__(table, name)
         self.activation = head.activation
         self.dense = Linear(table, f"{name}.dense")
-        self.norm = (
-            build_norm(table, f"{name}.norm", node.norm.head_function) if head.normed else None
-        )
+        self.norm = build_norm(table, f"{name}.norm", node.head_norm) if head.normed else None
 
     def scores(
         self, x_bsh: Float[torch.Tensor, "b s h"], begun_bph: Float[torch.Tensor, "b p h"]

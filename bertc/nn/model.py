@@ -5,11 +5,13 @@ from typing import assert_never
 import torch
 from torch import nn
 
+from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
+from bertc.nn.bilstm import BiLstm
 from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Heads
@@ -113,6 +115,8 @@ def build_body(node: Body) -> BodyModule:
     match node:
         case EncoderNode():
             return Encoder(node)
+        case BiLstmBody():
+            return BiLstm(node)
         case unreachable:
             assert_never(unreachable)
 

@@ -10,18 +10,14 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 
-from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.table import Cluster
-from bertc.nn.embeddings import AdaptiveEmbedding
+from bertc.ir.network.body import Body
+from bertc.nn.embeddings import AdaptiveEmbedding, Tokens
 from bertc.nn.heads import AdaptiveTokenHead
-from bertc.nn.weights import Embedding
 from bertc.objectives.cross_entropy import vocabulary_loss
-
-Tokens = Embedding | AdaptiveEmbedding
 
 
 def adaptive_loss(
-    encoder: Encoder,
+    encoder: Body,
     hidden_nh: Float[torch.Tensor, "n h"],
     targets_n: Int[torch.Tensor, "n"],
     head: AdaptiveTokenHead,
@@ -36,7 +32,7 @@ def adaptive_loss(
     then scores only the states whose target it holds (Grave et al. 2017, section 4). How many those
     are depends on the data, so this synchronises, once.
     """
-    clusters = _clusters(encoder)
+    clusters = encoder.clusters
     scorer = _Scorer(encoder, head, tokens, hidden_nh.dtype)
     cluster_n = torch.stack([targets_n >= cluster.low for cluster in clusters[1:]]).sum(0)
     first_n = torch.where(cluster_n > 0, clusters[0].high + cluster_n - 1, targets_n)
@@ -61,10 +57,10 @@ def members(cluster_n: Int[torch.Tensor, "n"], clusters: int) -> list[Int[torch.
 
 
 def adaptive_logits(
-    encoder: Encoder, hidden_nh: Float[torch.Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
+    encoder: Body, hidden_nh: Float[torch.Tensor, "n h"], head: AdaptiveTokenHead, tokens: Tokens
 ) -> Float[torch.Tensor, "n v"]:
     """log p of every token (n, v), in nats."""
-    clusters, scorer = _clusters(encoder), _Scorer(encoder, head, tokens, hidden_nh.dtype)
+    clusters, scorer = encoder.clusters, _Scorer(encoder, head, tokens, hidden_nh.dtype)
     size = clusters[0].size
     all_n = F.linear(scorer.narrow(hidden_nh, 0), *scorer.first()).log_softmax(1)
     found = [all_n[:, :size]]
@@ -74,17 +70,13 @@ def adaptive_logits(
     return torch.cat(found, dim=1)
 
 
-def _clusters(encoder: Encoder) -> tuple[Cluster, ...]:
-    return encoder.table.clusters(encoder.vocab_size, encoder.embedding)
-
-
 class _Scorer:
     """Weights of the clusters, cast to the dtype of the states."""
 
     def __init__(
-        self, encoder: Encoder, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
+        self, encoder: Body, head: AdaptiveTokenHead, tokens: Tokens, dtype: torch.dtype
     ) -> None:
-        self._clusters = _clusters(encoder)
+        self._clusters = encoder.clusters
         self._head, self._tokens, self._dtype = head, tokens, dtype
 
     def narrow(

@@ -52,7 +52,10 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         return None if isinstance(self.node.answer, Span) else (own.positions,)
 
     def features(
-        self, states: Float[torch.Tensor, "b k h"], network: BodyModule
+        self,
+        states: Float[torch.Tensor, "b k h"],
+        network: BodyModule,
+        reading: EncoderInputs,
     ) -> Float[torch.Tensor, "b k h"]:
         """States (b, k, h) that the head reads: pooled if there is a pooler, with dropout.
 
@@ -60,8 +63,9 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         """
         if isinstance(self.node.answer, Span):
             return states
-        if network.node.pooler and not isinstance(self.node.answer, Tags):
-            states = network.pool(states)
+        pools = network.node.pooler or network.node.pools_rows
+        if pools and not isinstance(self.node.answer, Tags):
+            states = network.pool(states, reading)
         return dropout(states, self.node.dropout, network.training)
 
     def score(
@@ -74,7 +78,8 @@ class TaskTensors(TermTensors[Task, TaskTargets, nn.Module]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Losses and hits (n,) of examples, words or windows."""
-        return answer_losses(self.node.answer, own, self.features(states[0], network), head)
+        features = self.features(states[0], network, batch.reading)
+        return answer_losses(self.node.answer, own, features, head)
 
     def weights(self, own: TaskTargets) -> torch.Tensor:
         """1 for labelled examples, else 0; of choices one per example."""

@@ -33,7 +33,8 @@ class Losses:
         ``hidden`` (b, s or k, h) are the network's states, at all positions or at the output
         positions. A sampled network also returns its guesses, even without training.
         """
-        states = states_of(self._scored, batch, batch.read_by(self._node), hidden)
+        reading = batch.read_by(self._node)
+        states = states_of(self._scored, batch, reading, hidden, self._node.body)
         chances = self._chances(batch)
         predicted: dict[str, Predicted] = {}
         for name, head, tensors in self._scored:

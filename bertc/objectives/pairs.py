@@ -38,7 +38,7 @@ class PairTensors(TermTensors[PairTerm, PairTargets, Linear]):
         chances: torch.Tensor | None,
     ) -> Predicted:
         """Linear scores of the pooled states."""
-        pooled_bmh = network.pool(states[0])
+        pooled_bmh = network.pool(states[0], batch.reading)
         logits_n2 = head(pooled_bmh.reshape(-1, pooled_bmh.shape[-1])).float()
         labels_n = own.labels.reshape(-1)
         losses_n = F.cross_entropy(logits_n2, labels_n, reduction="none")

@@ -117,7 +117,7 @@ class MicroBatch(NamedTuple):
         """Inputs of a network."""
         found = self.masked if network.role == "sampled" else self.reading
         assert found is not None, "a sampled network has inputs of its own"
-        return found
+        return found._replace(output_positions=None) if network.body.pools_rows else found
 
     def with_reading(self, network: Network, reading: EncoderInputs) -> "MicroBatch":
         """The same with other inputs for a network."""

@@ -11,6 +11,7 @@ import torch
 
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
+from bertc.ir.network.body import Body
 from bertc.ir.program.resolved import Stage
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.masked import Mlm, Tlm
@@ -71,7 +72,7 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
     for network in stage.networks():
         if network.num_outputs is None:
             continue
-        each = _positions(joined(network.scored), batch).values()
+        each = _positions(joined(network.scored), batch, network.body).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
         reading = batch.read_by(network)._replace(output_positions=asked_bk)
         batch = batch.with_reading(network, reading)
@@ -79,10 +80,14 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
 
 
 def states_of(
-    scored: tuple[Joined, ...], batch: MicroBatch, reading: EncoderInputs, hidden: torch.Tensor
+    scored: tuple[Joined, ...],
+    batch: MicroBatch,
+    reading: EncoderInputs,
+    hidden: torch.Tensor,
+    body: Body,
 ) -> dict[str, tuple[torch.Tensor, ...]]:
     """Split a network's states (b, ..., h) by head: head name to the states it reads."""
-    each = _positions(scored, batch)
+    each = _positions(scored, batch, body)
     if reading.output_positions is None:
         return {
             name: (hidden,)
@@ -101,11 +106,13 @@ def states_of(
 
 
 def _positions(
-    scored: tuple[Joined, ...], batch: MicroBatch
+    scored: tuple[Joined, ...], batch: MicroBatch, body: Body
 ) -> dict[str, tuple[torch.Tensor, ...] | None]:
-    """Positions that each head reads, if the batch has targets for it."""
+    """Positions that each head reads, if the batch has targets for it; None: all of them."""
     return {
-        one.head: one.tensors.positions(batch.terms[one.name], batch)
+        one.head: None
+        if body.pools_rows and one.tensors.node.pooled
+        else one.tensors.positions(batch.terms[one.name], batch)
         for one in scored
         if one.name in batch.terms
     }

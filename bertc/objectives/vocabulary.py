@@ -26,7 +26,7 @@ def token_losses(
     states_nh = states_bkh.flatten(0, 1)
     if isinstance(head, AdaptiveTokenHead):
         assert chances_bk is None, "an adaptive head samples no guesses"
-        token = network.embeddings.token
+        token = network.tokens
         return Predicted(
             *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
         )
@@ -55,12 +55,12 @@ def token_logits(
 ) -> Float[torch.Tensor, "n v"]:
     """Scores (n, v) of every token; log p for an adaptive head."""
     if isinstance(head, AdaptiveTokenHead):
-        return adaptive_logits(network.node, states_nh, head, network.embeddings.token)
+        return adaptive_logits(network.node, states_nh, head, network.tokens)
     assert isinstance(head, TokenHead), "the head of a language model"
     return head.scores(states_nh, _table(network))
 
 
 def _table(network: BodyModule) -> Float[torch.Tensor, "v e"]:
-    token = network.embeddings.token
+    token = network.tokens
     assert isinstance(token, Embedding), "the checks allow one table only"
     return token.weight

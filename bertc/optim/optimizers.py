@@ -16,7 +16,7 @@ from bertc.distributed.engines import local_shards
 from bertc.host.parts import profiled_as
 from bertc.ir.base import Weight
 from bertc.ir.learning.optimizer import Adam, Lamb, Optimizer
-from bertc.ir.network.encoder import layer_of
+from bertc.ir.network.body_node import layer_of
 from bertc.optim.lamb import Add, ForeachRule, Moments
 
 

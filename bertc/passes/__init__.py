@@ -5,6 +5,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
+from bertc.passes.bodies import bodies
 from bertc.passes.checks import checks
 from bertc.passes.defaults import defaults
 from bertc.passes.dimensions import dimensions
@@ -22,6 +23,7 @@ FILLING = (
     extends,  # first, since settings of the base count as written
     recipes,  # before the defaults, which would hide what a recipe may set
     defaults,
+    bodies,  # after the defaults, which are of transformers
     vocabulary,  # reads files; after the defaults, since init has a vocabulary of its own
     generator_widths,  # derived from the encoder's widths, which have defaults
 )

@@ -1,6 +1,9 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.data import FULL, PAIRED
+from bertc.ir.learning.task import Task
+from bertc.ir.network.body import Body
+from bertc.ir.network.body_setting import Shared, Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
@@ -9,8 +12,8 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import AnyStage, Resolved, TaskStage, TextStage
 from bertc.ir.program.run import Run
 from bertc.ir.terms.node import Pairs
+from bertc.passes.settings.stages import has_tasks, reads_on
 from bertc.passes.sharing import layer_values, owners
-from bertc.passes.stages import has_tasks, reads_on
 
 
 def assemble(program: Complete) -> Resolved:
@@ -63,6 +66,31 @@ def _encoder(stage: StageSettings, causal: bool, two_streams: bool) -> Encoder:
     )
 
 
+def _texts(program: Complete) -> int:
+    """Texts of a row that a pooled state compares: two where any stage asks about pairs."""
+    terms = [term.objective for stage in program.stages for term in stage.objective]
+    pairs = any(term.pairs != "none" for term in terms)
+    tasks = [set(term.reads) for term in terms if isinstance(term, Task) and term.pooled]
+    return 2 if pairs or any(reads & {"pair", "choices"} for reads in tasks) else 1
+
+
+def _body(stage: StageSettings, causal: bool, two_streams: bool, texts: int) -> Body:
+    if isinstance(stage.body, Transformer):
+        return _encoder(stage, causal, two_streams)
+    shared = Shared(
+        vocab_size=stage.vocab.size,
+        embedding=stage.embedding,
+        table=stage.table,
+        causal=causal,
+        pooler=stage.pooler,
+        head=stage.head,
+        dropout=stage.dropout,
+        initializer=stage.initializer,
+        texts=texts,
+    )
+    return stage.body.network(shared)
+
+
 def _generator(stage: StageSettings) -> Encoder | None:
     """Like the encoder except for widths, and for depth if one is written.
 
@@ -84,8 +112,9 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
     first, counted_from, stages = 0, 0, list[AnyStage]()
     # The checks ensure that all stages agree.
     causal, two_streams = reads_on(program.stages[0].objective), _permutes(program)
+    texts = _texts(program)
     for stage in program.stages:
-        networks = _encoder(stage, causal, two_streams), _generator(stage)
+        networks = _body(stage, causal, two_streams, texts), _generator(stage)
         begins = isinstance(stage.init, FromRun)
         if stages:
             # A task stage begins with a new optimiser.
@@ -100,7 +129,7 @@ def _stages(program: Complete) -> tuple[AnyStage, ...]:
 
 def _stage(
     stage: StageSettings,
-    networks: tuple[Encoder, Encoder | None],
+    networks: tuple[Body, Body | None],
     begins: bool,
     first: int,
     total: int,

@@ -5,11 +5,12 @@ from bertc.ir.data import FILLED, PAIRED
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
-from bertc.passes.fixes import argument, fix, note
+from bertc.passes.bodies import check_body
 from bertc.passes.languages import check_languages
 from bertc.passes.running import check_running
+from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.stages import reads_on
 from bertc.passes.sharing import layer_values
-from bertc.passes.stages import reads_on
 from bertc.passes.terms import check_terms
 from bertc.planning.plan import largest_divisor
 
@@ -28,6 +29,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     _causal_throughout(program, diagnostics)
     _clusters_fit(program, diagnostics)
     for stage in program.stages:
+        check_body(stage, diagnostics)
         check_terms(stage, diagnostics)
         _objective_fits_format(stage, diagnostics)
         check_running(stage, diagnostics)

@@ -10,7 +10,8 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.run import layout_of
 from bertc.ir.program.settings import default_source
 from bertc.ir.program.written import Given, Origin, Program
-from bertc.passes.stages import default_format, has_tasks, reads_on, reads_pooler, typed
+from bertc.passes.bodies import printed
+from bertc.passes.settings.stages import default_format, has_tasks, reads_on, reads_pooler, typed
 
 
 def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
@@ -23,7 +24,8 @@ def dimensions(program: Program, diagnostics: Diagnostics) -> Complete:
             origin = Origin("derived", source=default_source(setting))
             given = Given(compute(typed(program)), origin)
             program = program.with_settings({setting: given})
-    return typed(program)
+    complete = typed(program)
+    return complete.model_copy(update={"program": printed(complete)})
 
 
 def languages(program: Complete) -> tuple[str, ...]:

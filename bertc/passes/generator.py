@@ -6,7 +6,7 @@ from bertc.ir.network.generator import Generator, GeneratorNetwork, NoGenerator
 from bertc.ir.network.sharing import ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Given, Program
-from bertc.passes.fixes import argument, fix, fix_argument, note
+from bertc.passes.settings.fixes import argument, fix, fix_argument, note
 
 WIDEST = 16.0
 """The largest ``size`` that a spec may give."""

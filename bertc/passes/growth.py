@@ -9,7 +9,7 @@ from bertc.ir.network.growth import FromGenerator, FromRun, Identity, Interleave
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
-from bertc.passes.fixes import fix, fix_kind, note, written
+from bertc.passes.settings.fixes import fix, fix_kind, note, written
 from bertc.passes.sharing import layer_values, owners
 
 

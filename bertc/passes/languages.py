@@ -4,8 +4,8 @@ from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.data import Parallel
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.settings import Settings
-from bertc.passes.fixes import fix, note, terms_written
-from bertc.passes.stages import has_tasks
+from bertc.passes.settings.fixes import fix, note, terms_written
+from bertc.passes.settings.stages import has_tasks
 
 
 def check_languages(program: Complete, diagnostics: Diagnostics) -> None:

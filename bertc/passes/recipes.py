@@ -11,9 +11,9 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.node import System
-from bertc.passes.fixes import fix
 from bertc.passes.published import recipe, task_arguments
-from bertc.passes.stages import asks_about_pairs
+from bertc.passes.settings.fixes import fix
+from bertc.passes.settings.stages import asks_about_pairs
 
 
 def as_published(program: Program) -> Program:

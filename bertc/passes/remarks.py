@@ -1,14 +1,15 @@
 """Remarks on valid settings that are likely slips."""
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.masking import WordUnit
 from bertc.ir.vocabulary import Bytes, Words
-from bertc.passes.fixes import argument, note
-from bertc.passes.stages import has_tasks, reads_on
+from bertc.passes.settings.fixes import argument, note
+from bertc.passes.settings.stages import has_tasks, reads_on
 
 HEAD_WIDTH = 64
 """Head width of every release of BERT; the default number of heads is derived from it."""
@@ -128,7 +129,8 @@ def _learned_by_generator(
 def _without_order(stage: StageSettings, diagnostics: Diagnostics) -> None:
     """Remark on an encoder that cannot know the order of tokens."""
     if (
-        stage.positions.kind == "none"
+        isinstance(stage.body, Transformer)
+        and stage.positions.kind == "none"
         and not stage.attention.knows_distances
         and not reads_on(stage.objective)
     ):

@@ -3,8 +3,8 @@
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.program.complete import StageSettings
-from bertc.passes.fixes import fix, fix_settings, note, written
-from bertc.passes.stages import asks_about_pairs, has_tasks
+from bertc.passes.settings.fixes import fix, fix_settings, note, written
+from bertc.passes.settings.stages import asks_about_pairs, has_tasks
 
 SHORTEST = 5
 """Minimum tokens of two segments: one each, a separator after each, and [CLS]."""

@@ -6,8 +6,8 @@ from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
-from bertc.passes.fixes import fix, note, written
-from bertc.passes.stages import has_tasks
+from bertc.passes.settings.fixes import fix, note, written
+from bertc.passes.settings.stages import has_tasks
 
 OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
 """Settings of text, which a stage of tasks does not read."""

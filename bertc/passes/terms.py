@@ -6,7 +6,7 @@ from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Objective
 from bertc.ir.program.complete import StageSettings
 from bertc.ir.terms.masking import SpanUnit
-from bertc.passes.fixes import argument, fix, note, terms_written
+from bertc.passes.settings.fixes import argument, fix, note, terms_written
 from bertc.planning.plan import largest_divisor
 
 

@@ -164,6 +164,14 @@ def _refuse_on_mps(resolved: Resolved) -> None:
 def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
     """Decide whether the step is compiled, with the reason if the spec left it open."""
     setting = resolved.run.compile
+    if not _can_compile(resolved):
+        kind = resolved.encoder.body_kind
+        if setting == "on":
+            raise MachineError(
+                f"compile=on: a {kind} is one kernel of a library, which no compiler looks into",
+                help="compile=auto",
+            )
+        return False, f"compile=off: a {kind} is one kernel of a library already"
     compiled = compiles(resolved, machine.device)
     if setting != "auto":
         return compiled, ""
@@ -207,10 +215,16 @@ def batches_at_once(tokens: int, device: str) -> int:
 
 def compiles(resolved: Resolved, device: DeviceKind) -> bool:
     """True if the step is compiled on this kind of device."""
+    if not _can_compile(resolved):
+        return False
     if resolved.run.compile == "auto":
         # On a CPU the step's own dropout and losses are as fast or faster (docs/performance.md).
         return device == "cuda" and _pays_compiling(resolved)
     return resolved.run.compile == "on"
+
+
+def _can_compile(resolved: Resolved) -> bool:
+    return all(network.body.compiles for network in resolved.allocated)
 
 
 def _pays_compiling(resolved: Resolved) -> bool:

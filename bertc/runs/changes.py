@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertc.diagnostics import ResumeRefusedError
-from bertc.ir.network.encoder import LayerWidths
-from bertc.ir.network.sharing import ShareMap
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
@@ -137,15 +135,12 @@ def changed(old: Resolved, new: Resolved) -> list[Change]:
 def of_the_run(resolved: Resolved) -> dict[str, Any]:
     """The values of the settings that are not of single stages."""
     encoder, run = resolved.encoder, resolved.run
+    network = encoder.settings()
     return {
-        **{n: getattr(encoder, n) for n in type(encoder).model_fields if n not in STAGE_SETTINGS},
-        **{
-            name: _one([getattr(layer, name) for layer in encoder.layers])
-            for name in LayerWidths.model_fields
-        },
+        **{name: value for name, value in network.items() if name not in STAGE_SETTINGS},
         **{name: getattr(run, name) for name in Run.model_fields if name not in ABOUT_MEMORY},
-        "share": ShareMap(attention=encoder.attention_owner, ffn=encoder.ffn_owner),
-        "activation": encoder.ffn.setting,
+        "pooler": encoder.pooler,
+        "languages": encoder.languages,
         "vocab": resolved.vocabulary,
         "generator": resolved.stages[-1].replacements,
     }
@@ -183,7 +178,7 @@ def _shared_out(old: Resolved, new: Resolved) -> bool:
 
 def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
     """True if a value differs only because another setting does."""
-    if change.setting == "share" and len(old.encoder.layers) != len(new.encoder.layers):
+    if change.setting == "share" and old.encoder.depth != new.encoder.depth:
         return True
     return origin(change.setting, old) == origin(change.setting, new) == "derived"
 
@@ -191,11 +186,6 @@ def _follows(change: Change, old: Resolved, new: Resolved) -> bool:
 def origin(setting: str, resolved: Resolved) -> str:
     """The kind of origin of a setting's value, such as ``set`` or ``derived``."""
     return resolved.origins.get(setting, "").partition(":")[0]
-
-
-def _one(values: list[int]) -> int | tuple[int, ...]:
-    """A single number if all layers agree, else one per layer."""
-    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def written(setting: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.program.resolved import Stage
 from bertc.nn import Memory, Model
-from bertc.nn.memory import nothing
+from bertc.nn.inputs import nothing
 
 STATES, FILLED = "states", "filled"
 Shapes = dict[str, tuple[int, ...]]

@@ -115,7 +115,7 @@ class Unlearned:
 
     def __init__(self, resolved: Resolved) -> None:
         # RoBERTa's positions start after the padding id (fairseq, LearnedPositionalEmbedding).
-        self.pad = max(0, resolved.encoder.positions.offset - 1)
+        self.pad = max(0, resolved.encoder.first_position - 1)
 
     def save(self, folder: Path) -> None:
         """Write nothing."""

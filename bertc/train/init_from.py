@@ -84,15 +84,10 @@ def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> Non
 
 def _differences(old: Resolved, new: Resolved) -> list[str]:
     """Warnings about settings that differ between the networks without changing shapes."""
-    settings = {
-        "activation": (old.encoder.ffn.setting, new.encoder.ffn.setting),
-        "norm": (old.encoder.norm, new.encoder.norm),
-        "positions": (old.encoder.positions, new.encoder.positions),
-        "attention": (old.encoder.attention, new.encoder.attention),
-        "heads": (old.encoder.layers[0].heads, new.encoder.layers[0].heads),
-    }
     notes = []
-    for name, pair in settings.items():
+    before, after = old.encoder.settings(), new.encoder.settings()
+    for name in new.encoder.unshaped:
+        pair = before[name], after[name]
         there, here = (show_value(value, setting_shape(name), full=True) for value in pair)
         if there != here:
             notes.append(f"warning: {name} is {there} there, but {here} here")

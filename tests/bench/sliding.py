@@ -15,7 +15,7 @@ import torch
 
 from bertc.api import resolve
 from bertc.nn import EncoderInputs, Model, build
-from bertc.nn.memory import nothing
+from bertc.nn.inputs import nothing
 
 SPEC = (
     "extends transformer-xl layers=6 hidden=256 heads=4 vocab=bytes table=whole(scaled=true) "

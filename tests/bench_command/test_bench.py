@@ -18,10 +18,10 @@ from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
 from bertc.diagnostics import DataError, MissingInputError, UsageError
-from bertc.estimate.where import PARTS
 from bertc.host.machine import SUMS, make_plan
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
+from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 TOY = "layers=2 hidden=32 heads=2 seq=16 batch=4 microbatch=2 vocab=wordpiece(200) steps=10 "
 TOY += "compile=off device=cpu precision=fp32 "

@@ -15,7 +15,6 @@ from bertc.estimate import as_json, as_table, device_named, estimate, where_tabl
 from bertc.estimate.machines import devices
 from bertc.estimate.machines.devices import NAMES
 from bertc.estimate.units import duration_text
-from bertc.estimate.where import PARTS
 
 FLOPS = {
     "convention", "forward_per_example", "train_per_example", "train_per_step", "train_total",
@@ -53,7 +52,8 @@ def test_where_a_step_goes_adds_up() -> None:
     found = estimate(resolve("bert-base"), "a100")
     shown = json.loads(as_json([found], where=True))["stages"]
     for stage, plain in zip(found.stages, shown, strict=True):
-        assert [part["part"] for part in plain["where"]] == list(PARTS)
+        parts = " ".join(part["part"] for part in plain["where"])
+        assert parts == "embeddings attention ffn head optimiser loader"
         whole = sum(part.seconds for part in stage.where)
         assert whole == pytest.approx(stage.time.seconds_per_step)
         bounds = (p.arithmetic_seconds + p.memory_seconds + p.start_seconds for p in stage.where)

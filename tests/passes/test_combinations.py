@@ -7,7 +7,7 @@ import pytest
 from bertc import passes, syntax
 from bertc.api import points, resolve
 from bertc.compress.fit import fit
-from bertc.compress.grow import OWNERS, weight_map
+from bertc.compress.grow import weight_map
 from bertc.diagnostics import Diagnostic, Diagnostics, MissingInputError
 from bertc.ir.network.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
@@ -115,13 +115,12 @@ def test_a_grown_layer_computes_as_the_layer_it_is_a_copy_of(growth: Stack | Int
         agree = all(
             copies[f"encoder.{part}.{owner}.norm.weight"]
             == f"encoder.{part}.{there[growth.source(layer, before, after)]}.norm.weight"
-            for part, name in OWNERS.items()
-            for there in [getattr(old.encoder, name)]
-            for layer, owner in enumerate(getattr(new.encoder, name))
+            for part, there in old.encoder.owners.items()
+            for layer, owner in enumerate(new.encoder.owners[part])
         )
         assert agree == all(
-            parted(growth, getattr(old.encoder, name), getattr(new.encoder, name)) is None
-            for name in OWNERS.values()
+            parted(growth, there, new.encoder.owners[part]) is None
+            for part, there in old.encoder.owners.items()
         )
         assert agree == (not any("share their" in reason for reason in misfits))
         refused += not agree

@@ -28,7 +28,7 @@ def refusal(old, new):
         (SMALL, "layers=3", "layers: 2 -> 3"),
         (SMALL, "heads=4", "heads: 1 -> 4"),
         (SMALL, "ffn=[64, 96]", "ffn: 256 -> [64, 96]"),
-        (SMALL, "share=all", "share: map([0, 1], ffn=[0, 1]) -> map([0, 0], ffn=[0, 0])"),
+        (SMALL, "share=all", "share: none -> all"),
         (SMALL, "activation=relu", "activation: gelu -> relu"),
         (SMALL, "vocab=2000", "vocab: wordpiece(size=1000) -> wordpiece(size=2000)"),
         (SMALL, "seed=1", "seed: 0 -> 1"),

@@ -15,10 +15,10 @@ from bertc.cli import main
 from bertc.diagnostics import CannotWriteError
 from bertc.estimate import estimate
 from bertc.estimate.beside import beside
-from bertc.estimate.where import PARTS
 from bertc.host.machine import make_plan
 from bertc.host.profile import PROFILED_STEPS, _write, profiling
 from bertc.train.loop import train
+from tests.kinds import PARTS_OF_A_STEP as PARTS
 
 
 def test_a_run_with_a_profile_is_the_same_run(tiny, tmp_path, same_run):

@@ -68,11 +68,15 @@ class TaskBatch:
 
 @dataclass(frozen=True, eq=False)
 class TaskSet:
-    """A task with its training rows, and the parts to score on by name."""
+    """A task with its training rows, and the parts to score on by name.
+
+    ``apart``: every example has a row of its own.
+    """
 
     task: AnyTask
     train: TaskRows
     parts: Mapping[str, tuple[Sequence[Example], TaskRows]]
+    apart: bool = False
 
     @property
     def rows_an_example(self) -> int:
@@ -82,7 +86,7 @@ class TaskSet:
     @property
     def packs(self) -> bool:
         """True if examples may share rows; choices never do."""
-        return self.task.answer.kind != "choice"
+        return self.task.answer.kind != "choice" and not self.apart
 
     @property
     def units(self) -> int:

@@ -99,6 +99,7 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
                 part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
                 for part, examples in parts.items()
             },
+            apart=not stage.encoder.packs,
         )
         progress.end()
         for note in (*_sampled(all_parts, parts), *_notes(task_set, len(learned), stage)):

@@ -34,6 +34,8 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
 
     ``prefer`` is the family that the network was imported from.
     """
+    if not isinstance(resolved.encoder, Encoder):
+        return Obstacle(f"body={resolved.encoder.body_kind}", "all layouts are of transformers")
     candidate = Candidate(resolved, pad)
     systems = {prefer or "", resolved.run.layout if candidate.tuned else ""}
     candidate = Candidate(resolved, pad, frozenset(systems))

@@ -142,6 +142,13 @@ class Tokens(Protocol):
         ...
 
 
+def transformer(resolved: Resolved) -> Encoder:
+    """The main network of a program that some family says, or that came from one."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "no family has another body"
+    return encoder
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A program to export, and the padding id of its vocabulary.
@@ -156,7 +163,7 @@ class Candidate:
     @property
     def encoder(self) -> Encoder:
         """The encoder of the main network."""
-        return self.resolved.encoder
+        return transformer(self.resolved)
 
     @property
     def tuned(self) -> bool:

@@ -137,7 +137,7 @@ def answer_head(answer: Answer) -> Classifier | ConditionedSpanHead:
         return ConditionedSpanHead(
             head.width, head.activation, head.normed, answered=answer.unanswerable
         )
-    return Classifier(answer.width)
+    return Classifier(answer.width, pooled=isinstance(answer, Labels | Score | Choice))
 
 
 def answer_rows(answer: Answer, texts: int, seq: int) -> int:

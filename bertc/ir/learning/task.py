@@ -115,7 +115,7 @@ class Task(TermNode):
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of its head, and dropout on its input."""
-        dropped = op.Dropout(examples * self.head_rows(rows), encoder.hidden)
+        dropped = op.Dropout(examples * self.head_rows(rows), encoder.read_width(self.pooled))
         return (dropped, *super().operations(encoder, rows, examples))
 
 

@@ -24,7 +24,7 @@ class AttentionNode(Node):
 
     @property
     def ties_biases(self) -> bool:
-        """True if all layers add the same biases to their queries: it has ``untie``, and it is off."""
+        """True if all layers add the same biases to their queries."""
         return False
 
     @property

@@ -1,6 +1,14 @@
-"""The closed union of bodies: the main part of a network, below its heads."""
+"""The closed unions of bodies: as settings, and with every dimension known."""
 
+from typing import Annotated
+
+from pydantic import Field
+
+from bertc.ir.network.bilstm import BiLstm, BiLstmBody
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Encoder
 
-Body = Encoder
-"""The closed union of bodies; the transformer is its only member."""
+BodyKind = Annotated[Transformer | BiLstm, Field(discriminator="kind")]
+"""The setting."""
+Body = Encoder | BiLstmBody
+"""The body of a network, below its heads."""

@@ -1,8 +1,7 @@
 """A transformer encoder with every dimension resolved, and its weight table."""
 
-import re
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -18,22 +17,14 @@ from bertc.ir.base import (
     unstated,
 )
 from bertc.ir.network.attention import Attention
+from bertc.ir.network.body_node import BodyNode
+from bertc.ir.network.encoder_settings import settings_of
 from bertc.ir.network.ffn import Activation, Ffn
 from bertc.ir.network.forward import forward
-from bertc.ir.network.head import AdaptiveHead, Head
-from bertc.ir.network.norm import Norm
+from bertc.ir.network.norm import Norm, NormFunction
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.table import AdaptiveTable, TokenTable
+from bertc.ir.network.table import AdaptiveTable
 from bertc.ir.operation import Widths
-
-_LAYER = re.compile(r"(?:^|\.)(?:attention|ffn)\.(\d+)\.")
-
-
-def layer_of(name: str) -> int | None:
-    """The depth of a weight by its name: 0 for embeddings, i + 1 for layer i, else None."""
-    if found := _LAYER.search(name):
-        return int(found[1]) + 1
-    return 0 if re.search(r"(?:^|\.)embeddings\.", name) else None
 
 
 def _table(name: str, rows: tuple[Axis, int], width: tuple[Axis, int], init: Initializer) -> Weight:
@@ -63,7 +54,7 @@ class LayerWidths(Node):
     ffn: Width
 
 
-class Encoder(Node):
+class Encoder(BodyNode):
     """Token ids (batch, seq) to hidden states (batch, seq, hidden).
 
     ``languages`` have embeddings in a table of their own (XLM). ``attention_owner[l]`` and
@@ -72,25 +63,20 @@ class Encoder(Node):
     2.3).
     """
 
-    vocab_size: Width
-    embedding: Width
-    hidden: Width
-    table: TokenTable
     positions: Positions
     segments: Annotated[int, Field(ge=0, le=1000)]
-    languages: tuple[str, ...] = ()
     attention: Attention
     ffn: Ffn
     norm: Norm
     layers: tuple[LayerWidths, ...]
     attention_owner: tuple[int, ...]
     ffn_owner: tuple[int, ...]
-    causal: bool
     two_streams: bool
-    pooler: bool
-    head: Head
     dropout: Dropout
-    initializer: Initializer
+
+    body_kind = "transformer"
+    packs = compiles = True
+    unshaped = ("activation", "norm", "positions", "attention", "heads")
 
     @model_validator(mode="after")
     def _owners_fit(self) -> "Encoder":
@@ -110,14 +96,39 @@ class Encoder(Node):
         return self.norm.kind == "post" and self.norm.embeddings
 
     @property
+    def head_norm(self) -> NormFunction:
+        """The norm function within heads."""
+        return self.norm.head_function
+
+    @property
     def head_activation(self) -> Activation:
-        """The activation of heads."""
+        """The activation of the feed-forward parts."""
         return self.ffn.head_activation
 
     @property
     def kinds_of_segments(self) -> int:
         """Number of segments of a row that it distinguishes; 256 if any number can be compared."""
         return 256 if self.attention.compares_segments else self.segments
+
+    @property
+    def room(self) -> int | None:
+        """Number of positions."""
+        return self.positions.room
+
+    @property
+    def first_position(self) -> int:
+        """The offset of the positions."""
+        return self.positions.offset
+
+    @property
+    def clamps(self) -> bool:
+        """True for attention with a ``clamp``."""
+        return self.attention.clamps
+
+    def clamped(self, distance: int) -> "Encoder":
+        """The same encoder with that ``clamp`` in its attention."""
+        attention = self.attention.model_copy(update={"clamp": distance})
+        return self.model_copy(update={"attention": attention})
 
     @property
     def depth(self) -> int:
@@ -136,6 +147,20 @@ class Encoder(Node):
                 if owners.count(owner) == 1:
                     found[layer] += sum(weight.numel for weight in weights(owner))
         return tuple(found)
+
+    @property
+    def owners(self) -> Mapping[str, tuple[int, ...]]:
+        """Owners of attention and of the feed-forward part."""
+        return {"attention": self.attention_owner, "ffn": self.ffn_owner}
+
+    @property
+    def passes_through(self) -> bool:
+        """True with pre-norm."""
+        return self.norm.kind == "pre"
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of the encoder, by name."""
+        return settings_of(self)
 
     def operations(self, call: op.Call) -> op.Forward:
         """Operations of one forward pass; the last layer computes only the queries of ``call``."""
@@ -157,14 +182,9 @@ class Encoder(Node):
                 yield weights(same[0]), len({*same}), len(same)
 
     def unread_weights(self, pooled: bool, query_stream: bool) -> tuple[str, ...]:
-        """Names of weights without a gradient, if the pooler or the query stream is not used."""
-        pooler = () if pooled else ("pooler.weight", "pooler.bias")
+        """Names of weights without a gradient: the pooler, and the query stream's embedding."""
+        pooler = super().unread_weights(pooled, query_stream)
         return pooler if query_stream else (*pooler, "embeddings.unseen")
-
-    def is_below(self, name: str, layers: int) -> bool:
-        """True if a weight belongs to the embeddings or to the ``layers`` lowest layers."""
-        layer = layer_of(name)
-        return layer is not None and layer <= layers
 
     def embedding_weights(self) -> tuple[Weight, ...]:
         """Tables, their norm, and the projection to the hidden width if the two differ."""
@@ -222,6 +242,10 @@ class Encoder(Node):
         hidden: tuple[Axis, int] = ("hidden", self.hidden)
         return affine("pooler", hidden, hidden, self.initializer, "pooler")
 
+    def pooled_operations(self, rows: int) -> op.Operations:
+        """Its tanh."""
+        return (op.Pointwise("tanh", rows * self.hidden, kept=2 * rows * self.hidden),)
+
     def final_weights(self) -> tuple[Weight, ...]:
         """The norm after the last layer, which only pre-norm has."""
         return self.norm_weights("norm") if self.norm.kind == "pre" else ()
@@ -229,47 +253,6 @@ class Encoder(Node):
     def norm_weights(self, name: str) -> tuple[Weight, ...]:
         """Weights of a norm over the hidden width, if it has any."""
         return self.norm.function.weights(name, "hidden", self.hidden)
-
-    def head_weights(self, name: str) -> tuple[Weight, ...]:
-        """Weights of the vocabulary head, without the tied table."""
-        if isinstance(self.head, AdaptiveHead):
-            return self.head.weights(
-                name, self.hidden, self.vocab_size, self._adaptive, self.initializer
-            )
-        return self.head.weights(
-            name,
-            self.hidden,
-            self.embedding,
-            self.vocab_size,
-            self.norm.head_function,
-            self.initializer,
-        )
-
-    def head_operations(self, rows: int) -> op.Operations:
-        """Operations of the vocabulary head on ``rows`` states."""
-        if isinstance(self.head, AdaptiveHead):
-            return self.head.operations(self.hidden, self.vocab_size, self._adaptive, rows)
-        return self.head.operations(self.hidden, self.embedding, self.vocab_size, rows)
-
-    @property
-    def _adaptive(self) -> AdaptiveTable:
-        assert isinstance(self.table, AdaptiveTable), "the checks see to that"
-        return self.table
-
-    @property
-    def table_elements(self) -> int:
-        """Number of elements of the token tables."""
-        clusters = self.table.clusters(self.vocab_size, self.embedding)
-        return sum(cluster.size * cluster.width for cluster in clusters)
-
-    def scores(self, rows: int) -> int:
-        """Number of vocabulary scores for ``rows`` states."""
-        if isinstance(self.head, AdaptiveHead):
-            first, *rarer = self.table.clusters(self.vocab_size, self.embedding)
-            scored = self.head.rows(self.vocab_size, self._adaptive, rows)
-            of_rarer = sum(own * c.size for own, c in zip(scored, rarer, strict=True))
-            return rows * (first.size + len(rarer)) + of_rarer
-        return rows * self.vocab_size
 
     def weights(self) -> tuple[Weight, ...]:
         """Every trainable tensor, shared ones once, in the order of the forward pass."""

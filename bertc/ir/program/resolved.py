@@ -175,7 +175,7 @@ class Stage(Node):
                         terms=terms,
                         scored=scored,
                         rows=self.row,
-                        num_outputs=self._outputs(scored),
+                        num_outputs=None if network.body.pools_rows else self._outputs(scored),
                         query_states=self.query_states() if main else 0,
                         directions=self.directions,
                         memory=self.memory if main else 0,

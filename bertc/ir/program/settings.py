@@ -13,6 +13,8 @@ from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
+from bertc.ir.network.body import BodyKind
+from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.generator import Generator, NoGenerator
@@ -48,6 +50,7 @@ class Settings(Node):
     """All settings of a spec, complete."""
 
     # the encoder
+    body: BodyKind = default(Transformer(), BERT, "what the states are computed with")
     layers: Annotated[int, Field(ge=1, le=1000)] = default(12, BERT, "number of layers", "L")
     hidden: Width = default(768, BERT, "width of the residual stream", "H")
     heads: Heads | Annotated[tuple[Heads, ...], Field(min_length=1)] = derived(

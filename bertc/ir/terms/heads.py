@@ -27,19 +27,21 @@ class VocabularyHead:
 
 @dataclass(frozen=True)
 class Classifier:
-    """One linear layer (hidden -> labels)."""
+    """One linear layer (hidden -> labels) on states of tokens or on pooled states."""
 
     labels: int
+    pooled: bool = False
 
     def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
         """A matrix and a bias."""
-        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        hidden: tuple[Axis, int] = ("hidden", encoder.read_width(self.pooled))
         return affine(name, ("labels", self.labels), hidden, encoder.initializer, "head")
 
     def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
         """One product, and log probabilities."""
         scores = rows * self.labels
-        return (op.Product(rows, encoder.hidden, self.labels), op.Loss(scores, kept=scores))
+        width = encoder.read_width(self.pooled)
+        return (op.Product(rows, width, self.labels), op.Loss(scores, kept=scores))
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class BoundaryHead:
         hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
         feature: tuple[Axis, int] = ("feature", 2 * encoder.hidden + self.position_dim)
         out: tuple[Axis, int] = ("embedding", embedding)
-        norm = encoder.norm.head_function
+        norm = encoder.head_norm
         shape = (self.max_targets, self.position_dim)
         axes: tuple[Axis, Axis] = ("positions", "feature")
         return (
@@ -130,7 +132,7 @@ class ConditionedSpanHead:
         init = encoder.initializer
         dense = affine(f"{name}.answered.dense", inner, both, init, "head")
         answered = matrix(f"{name}.answered", one, inner, init, "head")
-        norm = encoder.norm.head_function
+        norm = encoder.head_norm
         return (
             *affine(f"{name}.start", one, hidden, init, "head"),
             *affine(f"{name}.end.dense", inner, both, init, "head"),

@@ -133,7 +133,7 @@ class TermNode(Node):
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """Operations of its head on ``examples`` examples, after the pooler's activation."""
         states = examples * self.head_rows(rows)
-        pooled = (op.Pointwise("tanh", states * encoder.hidden, kept=2 * states * encoder.hidden),)
+        pooled = encoder.pooled_operations(states)
         head = self.head_node.operations(encoder, states, examples)
         return (*(pooled if self.pooled else ()), *head)
 

@@ -16,7 +16,7 @@ class PairTerm(TextTerm):
     @property
     def head_node(self) -> Classifier:
         """One linear layer."""
-        return Classifier(2)
+        return Classifier(2, pooled=True)
 
     @property
     def pooled(self) -> bool:

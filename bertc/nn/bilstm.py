@@ -1,0 +1,211 @@
+"""A bidirectional LSTM as a module: each direction of a layer is one kernel, oneDNN's or cuDNN's.
+
+Padding comes last in both directions, for a text is turned within its length before it is read
+backward. So it changes no state of a real token, and no length has to reach the host.
+
+Axes: b batch, s sequence, t texts of a row, n = b*t, i inputs of a layer, h states of a direction,
+d both directions, p pooled.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, assert_never
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from bertc.host.parts import profiled_as
+from bertc.ir.network.bilstm import BiLstmBody
+from bertc.nn.body import BodyModule, Outputs
+from bertc.nn.dropout import dropout
+from bertc.nn.embeddings import Tokens, build_tokens
+from bertc.nn.inputs import EncoderInputs, gather_positions
+from bertc.nn.weights import Linear, Table
+
+lstm: Any = torch._VF.lstm
+
+
+class TextSpans(NamedTuple):
+    """The texts of each row, one after the other, in a row of ``seq`` tokens."""
+
+    begins: Int[torch.Tensor, "b t"]
+    lengths: Int[torch.Tensor, "b t"]
+    seq: int
+
+    @property
+    def last(self) -> Int[torch.Tensor, "b t"]:
+        """The position of the last token of each."""
+        return self.begins + self.lengths - 1
+
+    def read(self, backward: bool) -> Int[torch.Tensor, "b ts"]:
+        """Positions in the order in which the texts are read, each with its padding."""
+        lane_s = torch.arange(self.seq, device=self.begins.device)
+        at_bts = self.last[..., None] - lane_s if backward else self.begins[..., None] + lane_s
+        return at_bts.clamp(0, self.seq - 1).flatten(1)
+
+    def back(self, backward: bool) -> Int[torch.Tensor, "b s"]:
+        """The place of each token in that order; of padding any."""
+        lane_s = torch.arange(self.seq, device=self.begins.device)
+        text_bs = (self.within().long() * self._numbers()[:, None]).sum(1)
+        first_bs, last_bs = self.begins.gather(1, text_bs), self.last.gather(1, text_bs)
+        step_bs = last_bs - lane_s if backward else lane_s - first_bs
+        return text_bs * self.seq + step_bs.clamp(0, self.seq - 1)
+
+    def within(self) -> Bool[torch.Tensor, "b t s"]:
+        """True at the positions of each text."""
+        lane_s = torch.arange(self.seq, device=self.begins.device)
+        return (lane_s >= self.begins[..., None]) & (lane_s <= self.last[..., None])
+
+    def _numbers(self) -> Int[torch.Tensor, "t"]:
+        return torch.arange(self.begins.shape[1], device=self.begins.device)
+
+
+def text_spans(inputs: EncoderInputs, most: int) -> TextSpans:
+    """One text a row, or two of unlike segments, the second of which may be empty."""
+    ids_bs, mask_bs = inputs.token_ids, inputs.attention_mask
+    real_bs = torch.ones_like(ids_bs, dtype=torch.bool) if mask_bs is None else mask_bs.bool()
+    if most == 1:
+        lengths_bt = real_bs.sum(1, keepdim=True)
+    else:
+        segments_bs = inputs.segment_ids
+        segments_bs = torch.zeros_like(ids_bs) if segments_bs is None else segments_bs
+        second_bs = real_bs & (segments_bs > 0)
+        lengths_bt = torch.stack([(real_bs & ~second_bs).sum(1), second_bs.sum(1)], dim=1)
+    return TextSpans(lengths_bt.cumsum(1) - lengths_bt, lengths_bt, ids_bs.shape[1])
+
+
+class Direction(nn.Module):
+    """One direction of a layer, with the equations and the two biases of torch.nn.LSTM."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.input = Linear(table, f"{name}.input")
+        self.state = Linear(table, f"{name}.state")
+
+    def forward(self, x_nsi: Float[torch.Tensor, "n s i"]) -> Float[torch.Tensor, "n s h"]:
+        """The state after each step, from zeros."""
+        maps = [self.input.weight, self.state.weight, self.input.bias, self.state.bias]
+        begin_1nh = x_nsi.new_zeros(1, len(x_nsi), self.state.weight.shape[1])
+        # biases, layers, dropout, whether backward follows, both directions, batch first
+        arguments = (True, 1, 0.0, torch.is_grad_enabled(), False, True)
+        weights = side_by_side(maps, x_nsi.dtype)
+        y_nsh: torch.Tensor = lstm(x_nsi, (begin_1nh, begin_1nh), weights, *arguments)[0]
+        return y_nsh
+
+
+def side_by_side(maps: Iterable[torch.Tensor | None], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Weights in ``dtype`` as parts of one tensor, which cuDNN would else copy at every call."""
+    weights = [each for each in maps if each is not None]
+    whole = torch.cat([weight.reshape(-1).to(dtype) for weight in weights])
+    parts = torch.split(whole, [weight.numel() for weight in weights])
+    return [part.view(weight.shape) for part, weight in zip(parts, weights, strict=True)]
+
+
+class Layer(nn.Module):
+    """Both directions of a layer."""
+
+    def __init__(self, table: Table, name: str) -> None:
+        super().__init__()
+        self.right = Direction(table, f"{name}.right")
+        self.left = Direction(table, f"{name}.left")
+
+    def forward(
+        self, x_bsi: Float[torch.Tensor, "b s i"], texts: TextSpans
+    ) -> Float[torch.Tensor, "b s d"]:
+        """States of every token, from the tokens of its own text."""
+        b, s, inner = x_bsi.shape
+        found = []
+        for direction, backward in ((self.right, False), (self.left, True)):
+            x_nsi = gather_positions(x_bsi, texts.read(backward)).view(-1, s, inner)
+            y_nsh = direction(x_nsi)
+            y_bmh = y_nsh.reshape(b, -1, y_nsh.shape[2])  # m = t*s
+            found.append(gather_positions(y_bmh, texts.back(backward)))
+        return torch.cat(found, dim=2)
+
+
+class BiLstm(BodyModule):
+    """Token ids (b, s) to states (b, s, d), and those of a row to one vector (b, 1, p)."""
+
+    node: BiLstmBody
+
+    def __init__(self, node: BiLstmBody) -> None:
+        super().__init__()
+        table = {weight.name: weight for weight in node.weights()}
+        self.node = node
+        self.embeddings = nn.ModuleDict({"token": build_tokens(table, node)})
+        if node.lstm.project:
+            self.embeddings["project"] = Linear(table, "embeddings.project")
+        layers = (Layer(table, f"recurrence.{number}") for number in range(node.depth))
+        self.recurrence = nn.ModuleList(layers)
+        self.pooler = Linear(table, "pooler") if node.pooler else None
+
+    @property
+    def tokens(self) -> Tokens:
+        """The one table."""
+        token = self.embeddings["token"]
+        assert isinstance(token, Tokens), "it is made so"
+        return token
+
+    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+        """States of the last layer (b, s, d), or at output positions (b, o, d)."""
+        rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
+        with profiled_as("embeddings"):
+            x_bsi = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
+            if self.node.lstm.project:
+                x_bsi = self.embeddings["project"](x_bsi)
+        for number, layer in enumerate(self.recurrence):
+            with profiled_as("recurrence"):
+                x_bsi = dropout(x_bsi, rate.hidden, self.training) if number else x_bsi
+                if self.recompute and torch.is_grad_enabled():
+                    x_bsi = checkpoint(layer, x_bsi, texts, use_reentrant=False)
+                else:
+                    x_bsi = layer(x_bsi, texts)
+        x_bsd = dropout(x_bsi, rate.last, self.training)
+        if inputs.output_positions is not None:
+            x_bsd = gather_positions(x_bsd, inputs.output_positions)
+        return Outputs(x_bsd)
+
+    def pool(
+        self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None
+    ) -> Float[torch.Tensor, "b 1 p"]:
+        """One vector a row, of all its states (Tang et al. 2019, 3.1)."""
+        assert inputs is not None, "the states of a row are of its texts"
+        texts = text_spans(inputs, self.node.texts)
+        each_btd = self._of_texts(first_h, texts) * (texts.lengths > 0)[..., None]
+        row_bd = each_btd[:, 0]
+        if self.node.texts > 1:
+            u_bd, v_bd = each_btd.unbind(1)
+            row_bd = torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
+        pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
+        return pooled_bp[:, None]
+
+    def _of_texts(
+        self, states_bsd: Float[torch.Tensor, "b s d"], texts: TextSpans
+    ) -> Float[torch.Tensor, "b t d"]:
+        within_bts1, half = texts.within()[..., None], self.node.lstm.hidden
+        match self.node.lstm.pool:
+            case "ends":
+                last_bt, begin_bt = texts.last.clamp(min=0), texts.begins.clamp(max=texts.seq - 1)
+                right_bth = gather_positions(states_bsd[..., :half], last_bt)
+                left_bth = gather_positions(states_bsd[..., half:], begin_bt)
+                return torch.cat([right_bth, left_bth], dim=2)
+            case "max":
+                lowest = torch.finfo(states_bsd.dtype).min
+                return states_bsd[:, None].masked_fill(~within_bts1, lowest).amax(2)
+            case "mean":
+                counts_bt1 = texts.lengths.clamp(min=1)[..., None]
+                return (states_bsd[:, None] * within_bts1).sum(2) / counts_bt1
+            case unreachable:
+                assert_never(unreachable)
+
+    def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
+        """Nothing is tied to it: only a transformer's generator shares tables."""
+        raise ValueError("a bilstm shares no weights with another network")
+
+    def shard_units(self) -> Iterable[nn.Module]:
+        """Every layer."""
+        return self.recurrence
+
+    def compile_regions(self, *, any_shape: bool = False) -> None:
+        """Nothing: the plan compiles no LSTM."""

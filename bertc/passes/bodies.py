@@ -1,0 +1,92 @@
+"""The pass for bodies other than the transformer: settings they have no use for, and abilities."""
+
+from typing import Any
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.network.body_setting import Ability, BodySetting
+from bertc.ir.network.positions import NoPositions
+from bertc.ir.program.complete import Complete, StageSettings
+from bertc.ir.program.written import Given, Origin, Program
+from bertc.passes.settings.fixes import fix, note, written
+from bertc.passes.settings.stages import reads_on
+
+
+def bodies(program: Program, diagnostics: Diagnostics) -> Program:
+    """Refuse settings of transformers beside another body, and give them values that follow.
+
+    ``body=bilstm(150)`` becomes ``body=bilstm(150) hidden=300 layers=1 segments=2 positions=none``;
+    ``body=bilstm heads=4`` is E228.
+    """
+    given = program.settings["body"]
+    body = given.value
+    if not isinstance(body, BodySetting):
+        return program
+    for settings in (program.settings, *(stage.settings for stage in program.stages)):
+        for name in body.unread:
+            origin = settings[name].origin if name in settings else None
+            if origin and origin.kind in ("written", "set", "extends"):
+                diagnostics.error(
+                    "E228",
+                    f"{name} is of transformers, and body = {body.kind}",
+                    origin.span,
+                    notes=note(f"body = {body.kind} is set here", given.origin.span),
+                    help=f"remove {name}, or body=transformer",
+                    fix=fix(origin, ""),
+                )
+    origin = Origin("default", source=f"body = {body.kind}")
+    return program.with_settings({n: Given(v, origin) for n, v in _implied(body).items()})
+
+
+def _implied(body: BodySetting) -> dict[str, Any]:
+    """Depth, width and positions, as passes and checks ask for them."""
+    return {
+        "layers": body.depth,
+        "hidden": body.width,
+        "heads": 1,
+        "head_dim": body.width,
+        "ffn": body.width,
+        "positions": NoPositions(),
+        "segments": body.segments,
+    }
+
+
+def printed(program: Complete) -> Program:
+    """The program without the settings that its body has no use for."""
+    settings = program.program.settings
+    kept = {name: given for name, given in settings.items() if name not in program.body.unread}
+    return Program(program.program.name, kept, program.program.stages, program.program.base)
+
+
+def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report objectives and row formats that a stage's body cannot do."""
+    for ability, setting, why in _wanted(stage):
+        if ability in stage.body.able:
+            continue
+        diagnostics.error(
+            "E229",
+            f"{why}, which body = {stage.body.kind} cannot do",
+            stage.span(setting),
+            notes=note(f"body = {stage.body.kind} is set here", stage.span("body")),
+            help="body=transformer",
+            fix=fix(stage.origins["body"], "body=transformer")
+            if written(stage.origins["body"])
+            else None,
+        )
+        return
+
+
+def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:
+    """Abilities that a stage needs, each with the setting that says so, and why."""
+    permuted = any(term.objective.query_states(stage.seq) for term in stage.objective)
+    backward = stage.format.kind == "stream-pair"
+    wanted: tuple[tuple[bool, Ability, str, str], ...] = (
+        (reads_on(stage.objective), "causal", "objective",
+         "clm needs states that depend on no later token"),
+        (permuted, "permuted", "objective", "plm predicts tokens in a random order"),
+        (stage.pack, "packed", "pack", "pack = true reads several examples of a row apart"),
+        (stage.memory > 0, "remembering", "memory", "memory keeps the inputs of layers"),
+        (backward, "backward", "format", "stream-pair rows go on from rows before"),
+        (stage.generator.kind == "network", "generating", "generator",
+         "a generator is cut from the encoder"),
+    )  # fmt: skip
+    return [(ability, setting, why) for applies, ability, setting, why in wanted if applies]

@@ -1,0 +1,1 @@
+"""Questions that passes ask of written settings, and edits that they suggest."""

@@ -1,0 +1,279 @@
+"""The bidirectional LSTM: torch's own equations, padding and pairs, counts, runs, refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils.flop_counter import FlopCounterMode
+
+from bertc.api import points, resolve
+from bertc.diagnostics import DataError, MachineError, SpecError, StoppedError
+from bertc.estimate import estimate
+from bertc.estimate.execution import ANY
+from bertc.estimate.rules import cost
+from bertc.external import begun_from, network_of
+from bertc.interop.exporting import export_model
+from bertc.interop.loading import load
+from bertc.ir import operation as op
+from bertc.nn import EncoderInputs, build
+from bertc.nn.bilstm import BiLstm
+from bertc.planning.plan import Fit, Machine, plan
+from bertc.runs.changes import changed
+from bertc.train import finish
+from bertc.train.loop import train
+from tests.bench.memory import allocated_bytes
+from tests.interop.programs import tensors, words
+from tests.net.programs import FARM, PROGRAMS, TOY
+from tests.train.test_training import stop_after
+
+LENGTHS = (11, 7, 1)
+CASES = [
+    "bilstm(20)",
+    "bilstm(20, layers=2)",
+    "bilstm(20, layers=2, project=9, pool=max)",
+    "bilstm(20, pool=mean)",
+]
+
+
+def body_of(setting: str, objective: str = "mlm") -> BiLstm:
+    resolved = resolve(
+        f"body={setting} vocab=wordpiece(100) embedding=12 seq=32 steps=5 batch=4 dropout=0 "
+        f"objective={objective}"
+    )
+    body = build(resolved).encoder.eval()
+    assert isinstance(body, BiLstm)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in body.parameters():
+            parameter.uniform_(-0.4, 0.4, generator=generator)
+    return body
+
+
+def torchs_own(body: BiLstm) -> torch.nn.LSTM:
+    """torch.nn.LSTM with the same weights."""
+    node = body.node
+    reference = torch.nn.LSTM(
+        node.inner, node.lstm.hidden, node.depth, batch_first=True, bidirectional=True
+    )
+    with torch.no_grad():
+        for number, layer in enumerate(body.recurrence):
+            for direction, suffix in ((layer.right, ""), (layer.left, "_reverse")):
+                for ours, theirs in (("input", "ih"), ("state", "hh")):
+                    for leaf in ("weight", "bias"):
+                        name = f"{leaf}_{theirs}_l{number}{suffix}"
+                        own = direction.get_parameter(f"{ours}.{leaf}")
+                        reference.get_parameter(name).copy_(own)
+    return reference
+
+
+def rows(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    ids_bs = torch.randint(5, 100, (len(LENGTHS), max(LENGTHS)), generator=generator)
+    return ids_bs, torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+
+
+@pytest.mark.parametrize("setting", CASES)
+def test_states_and_gradients_are_those_of_torch(setting: str) -> None:
+    body = body_of(setting)
+    reference = torchs_own(body)
+    ids_bs, real_bs = rows()
+    ours = body(EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs), torch.float32).last
+    x_bsi = body.tokens(ids_bs)
+    if body.node.lstm.project:
+        x_bsi = body.embeddings["project"](x_bsi)
+    packed = pack_padded_sequence(x_bsi, torch.tensor(LENGTHS), batch_first=True)
+    theirs, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
+    assert torch.allclose(ours[real_bs], theirs[real_bs], atol=1e-6)
+    ours[real_bs].square().sum().backward()
+    table = body.tokens.weight.grad
+    body.tokens.weight.grad = None
+    theirs[real_bs].square().sum().backward()
+    assert torch.allclose(table, body.tokens.weight.grad, atol=1e-5)
+    for number, layer in enumerate(body.recurrence):
+        wanted = reference.get_parameter(f"weight_hh_l{number}_reverse").grad
+        assert torch.allclose(layer.left.state.weight.grad, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("setting", CASES)
+def test_padding_changes_nothing(setting: str) -> None:
+    body = body_of(setting)
+    ids_bs, real_bs = rows()
+    inputs = EncoderInputs(ids_bs, torch.zeros_like(ids_bs), real_bs)
+    states_bsd = body(inputs, torch.float32).last
+    pooled_b1p = body.pool(states_bsd, inputs)
+    for row, length in enumerate(LENGTHS):
+        alone = EncoderInputs(ids_bs[row : row + 1, :length])
+        own = body(alone, torch.float32).last
+        assert torch.allclose(states_bsd[row, :length], own[0], atol=1e-6)
+        assert torch.allclose(pooled_b1p[row], body.pool(own, alone)[0], atol=1e-6)
+
+
+def test_a_row_is_the_last_state_of_each_direction() -> None:
+    body = body_of("bilstm(20, units=7)", "nsp")
+    ids_bs, real_bs = rows()
+    body.node = body.node.model_copy(update={"texts": 1})
+    body.pooler = None
+    inputs = EncoderInputs(ids_bs, None, real_bs)
+    packed = pack_padded_sequence(body.tokens(ids_bs), torch.tensor(LENGTHS), batch_first=True)
+    last_2bh = torchs_own(body)(packed)[1][0]
+    wanted_bd = last_2bh.permute(1, 0, 2).flatten(1)
+    found_b1d = body.pool(body(inputs, torch.float32).last, inputs)
+    assert torch.allclose(found_b1d[:, 0], wanted_bd, atol=1e-6)
+
+
+@pytest.mark.parametrize("pool", ["ends", "max", "mean"])
+def test_texts_of_a_pair_are_read_apart_and_compared(pool: str) -> None:
+    body = body_of(f"bilstm(20, pool={pool}, units=7)", "nsp")
+    ids_bs, real_bs = rows()
+    second_bs = (torch.arange(max(LENGTHS)) >= 4).long().expand_as(ids_bs)
+    inputs = EncoderInputs(ids_bs, second_bs, real_bs)
+    states_bsd = body(inputs, torch.float32).last
+    pooled_b1p = body.pool(states_bsd, inputs)
+    single = body_of(f"bilstm(20, pool={pool})")
+    single.load_state_dict(body.state_dict(), strict=False)
+    for row, length in enumerate(LENGTHS):
+        each = []
+        for begin, end in ((0, min(4, length)), (4, length)):
+            if end <= begin:
+                each.append(torch.zeros(40))
+                continue
+            alone = EncoderInputs(ids_bs[row : row + 1, begin:end])
+            own = single(alone, torch.float32).last
+            assert torch.allclose(states_bsd[row, begin:end], own[0], atol=1e-6)
+            each.append(single.pool(own, alone)[0, 0])
+        u, v = each
+        assert body.pooler is not None
+        wanted = torch.relu(body.pooler(torch.cat([u, v, u * v, (u - v).abs()])))
+        assert torch.allclose(pooled_b1p[row, 0], wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["mlm", "mlm+nsp"])
+@pytest.mark.parametrize("setting", [*CASES, "bilstm(20, pairs=joined)"])
+def test_what_is_counted_is_what_is_built_and_computed(setting: str, objective: str) -> None:
+    resolved = resolve(f"body={setting} vocab=wordpiece(100) embedding=12 seq=32 "
+                       f"objective={objective}")  # fmt: skip
+    model = build(resolved, device="meta")
+    told = estimate(resolved, "cpu")
+    assert told.parameters.total == sum(each.numel() for each in model.parameters())
+    assert [part.part for part in told.stages[0].where][:2] == ["embeddings", "recurrence"]
+    with FlopCounterMode(display=False) as counter:
+        model.read(EncoderInputs(torch.zeros(4, 32, dtype=torch.long, device="meta")))
+    call = op.Call(rows=4, tokens=32, queries=32)
+    stated = resolved.encoder.operations(call).operations()
+    assert counter.get_total_flops() == sum(cost(each, ANY).flops for each in stated)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "body=bilstm(64) embedding=64 precision=fp32",
+        "body=bilstm(64, layers=2) embedding=64 precision=fp32 dropout=0",
+        "body=bilstm(150) embedding=300 precision=fp32",
+        "body=bilstm(64) embedding=64 precision=bf16",
+        "body=bilstm(64) embedding=64 precision=fp32 objective=mlm+nsp",
+    ],
+)
+def test_the_peak_is_what_the_allocator_gave_out(settings: str) -> None:
+    fixed = "vocab=2k seq=64 batch=16 steps=100 compile=off device=cpu"
+    resolved = resolve(f"{settings} {fixed}", ["microbatch=16"])
+    estimated = estimate(resolved, "cpu").memory.peak_bytes
+    assert estimated == pytest.approx(allocated_bytes(resolved), rel=0.1)
+
+
+def spec(name: str, body: str, **beside: str) -> str:
+    """The text of a tiny program of that body."""
+    settings = {**TOY, **PROGRAMS[name], **beside, "body": body}
+    of_transformers = ("layers", "hidden", "heads", "ffn", "share")
+    return " ".join(f"{k}={v}" for k, v in settings.items() if v and k not in of_transformers)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("mlm", "bilstm(16, layers=2)"),
+        ("nsp", "bilstm(16)"),
+        ("classify", "bilstm(16, pool=max)"),
+        ("glue", "bilstm(16)"),
+        ("tagging", "bilstm(16)"),
+        ("race", "bilstm(16, pool=mean)"),
+    ],
+)
+def test_it_learns_and_goes_on_to_the_bit(
+    name: str, body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+    (resolved,) = points(spec(name, body, dropout="0.1"))
+    cache = tmp_path / "cache"
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        )
+    train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
+    one, other = (load(tmp_path / each).state_dict() for each in ("straight", "run"))
+    assert all(torch.equal(one[each], other[each]) for each in one)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["loss"] < 10 for line in lines)
+    assert network_of(tmp_path / "run")["body"] == resolved.encoder.settings()["body"]
+    again = resolve(f'init="{tmp_path / "run"}" objective=mlm steps=3')
+    assert again.encoder.settings()["body"] == resolved.encoder.settings()["body"]
+
+
+def test_another_body_is_neither_begun_from_nor_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(FARM)
+    (lstm,) = points(spec("mlm", "bilstm(16)"))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "resolved.json").write_text(lstm.model_dump_json())
+    other = resolve(f'init="{folder}" body=transformer layers=1 hidden=32 vocab=wordpiece(120)')
+    with pytest.raises(DataError) as refused:
+        begun_from(other)
+    assert "it is a bilstm, and this network a transformer" in refused.value.message
+    (wider,) = points(spec("mlm", "bilstm(16, units=9)"))
+    assert [str(each) for each in changed(lstm, wider)][:1] == [
+        "body: bilstm(hidden=16) -> bilstm(hidden=16, units=9)"
+    ]
+
+
+def test_the_plan_says_that_it_runs_eager() -> None:
+    resolved = resolve("body=bilstm vocab=wordpiece(100) seq=32 steps=5 batch=4")
+    machine = Machine("cuda", "a card", 2**34, fast_bf16=True, cores=8)
+    found = plan(resolved, machine, (Fit(4, 4, recompute=False),))
+    assert not found.compile
+    assert "compile=off: a bilstm is one kernel of a library already" in found.reasons
+    with pytest.raises(MachineError):
+        plan(
+            resolve("body=bilstm vocab=wordpiece(100) compile=on"),
+            machine,
+            (Fit(4, 4, recompute=False),),
+        )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("heads=4", "E228"),
+        ("norm=pre", "E228"),
+        ("objective=clm", "E229"),
+        ("objective=plm", "E229"),
+        ("pack=true", "E229"),
+        ("objective=rtd*50+mlm generator=0.5", "E229"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(wrong: str, code: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        resolve(f"body=bilstm {wrong}")
+    assert code in {each.code for each in refused.value.diagnostics}
+
+
+def test_no_hugging_face_layout_has_it(tmp_path: Path) -> None:
+    resolved: Any = resolve("body=bilstm(16) vocab=wordpiece(100) embedding=8 seq=32")
+    with pytest.raises(DataError) as refused:
+        export_model(resolved, tensors(resolved), words(), tmp_path / "m", strict=True)
+    assert refused.value.message.startswith("body=bilstm stands in the way: ")
