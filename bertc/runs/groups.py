@@ -115,7 +115,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     """The rows of a table, in the order of their first runs."""
     cells = _cells([run.resolved for run in runs])
     differ = [name for name in cells if len(set(cells[name])) > 1]
-    if "layers" in differ and _follows("share", "layers", cells):
+    if {"layers", "share"} <= {*differ} and _follows("share", "layers", cells):
         differ.remove("share")
     chosen = [n for n in differ if any(_is_chosen(n, run.resolved) for run in runs)]
     names = chosen if _tells_apart(chosen, cells, runs) else differ

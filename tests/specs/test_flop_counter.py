@@ -5,6 +5,8 @@ The gradient of the vocabulary's bias, a sum over rows, is run as a product with
 that is fast; it is no product of the model, and taken off what torch counts.
 """
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -12,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from bertc.api import points
 from bertc.estimate import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
-from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.table import Cluster, share_by_zipf
+from bertc.ir.network.table import share_by_zipf
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
@@ -81,24 +82,14 @@ def remembered(stage: Stage) -> Memory | None:
     return Memory(torch.zeros(shape), torch.zeros((), dtype=torch.long), stage.parts[0])
 
 
-@pytest.fixture(autouse=True)
-def as_zipf_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_zipf_says(stage: Stage) -> Callable[[torch.Tensor, int], list[torch.Tensor]]:
     """Without values nobody knows which cluster a target is in; Zipf's law says how many are."""
-    vocab = 267_735
-
-    clusters: list[Cluster] = []
-    clusters_of = adaptive._clusters
-
-    def noted(encoder: Encoder) -> tuple[Cluster, ...]:
-        clusters[:] = clusters_of(encoder)
-        return tuple(clusters)
+    shares = [share_by_zipf(c, stage.encoder.vocab_size) for c in stage.encoder.clusters]
 
     def members(cluster_n: torch.Tensor, _: int) -> list[torch.Tensor]:
-        count = len(cluster_n)
-        return [torch.arange(round(count * share_by_zipf(c, vocab))) for c in clusters]
+        return [torch.arange(round(len(cluster_n) * share)) for share in shares]
 
-    monkeypatch.setattr(adaptive, "_clusters", noted)
-    monkeypatch.setattr(adaptive, "members", members)
+    return members
 
 
 def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
@@ -119,9 +110,10 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", shipped_specs())
-def test_torch_counts_the_same(name: str) -> None:
+def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = points(name, [f"batch={BATCH}", f"microbatch={BATCH}"])[0]
     for stage, found in zip(resolved.stages, estimate(resolved).stages, strict=True):
+        monkeypatch.setattr(adaptive, "members", as_zipf_says(stage))
         forward, train = counted_by_torch(resolved, stage)
         assert found.flops.forward_per_example == pytest.approx(forward, rel=1e-4)
         assert found.flops.train_per_example == pytest.approx(train, rel=1e-4)

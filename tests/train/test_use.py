@@ -35,7 +35,7 @@ def test_eval_refuses_other_text(run, tmp_path, corpus_file):
     before = corpus_file.read_text()
     corpus_file.write_text(before + "\nOne more.\n")
     try:
-        with pytest.raises(DataError, match="not the one"):
+        with pytest.raises(DataError, match="text files have changed"):
             evaluate_run(run, cache=tmp_path / "cache", quiet=True)
     finally:
         corpus_file.write_text(before)
