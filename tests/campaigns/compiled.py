@@ -193,11 +193,16 @@ def steps(case: Case) -> tuple[TrainStep, TrainStep, TrainStep, list[MicroBatch]
     if resolved.run.precision == "bf16" or stage.encoder.dropout.hidden:
         # Rounding, and a weight that is moved, would let guesses fall otherwise: a loss that jumps
         # has no finite difference. The lowest chance is the first token's.
-        micro_batches = [
-            part._replace(rtd=part.rtd and part.rtd._replace(chances=part.rtd.chances * 0))
-            for part in micro_batches
-        ]
+        micro_batches = [_with_first_guess(part) for part in micro_batches]
     return compiled, eager, reference, micro_batches
+
+
+def _with_first_guess(batch: MicroBatch) -> MicroBatch:
+    replaced = batch.terms.get("rtd")
+    if replaced is None:
+        return batch
+    always = replaced._replace(chances=replaced.chances * 0)
+    return batch._replace(terms={**batch.terms, "rtd": always})
 
 
 def _in_fp32(resolved: Resolved) -> Resolved:
