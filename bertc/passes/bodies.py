@@ -15,7 +15,7 @@ def bodies(program: Program, diagnostics: Diagnostics) -> Program:
     """Refuse settings of transformers beside another body, and give them values that follow.
 
     ``body=bilstm(150)`` becomes ``body=bilstm(150) hidden=300 layers=1 segments=2 positions=none``;
-    ``body=bilstm heads=4`` is E228.
+    ``body=bilstm heads=4`` is E228; what an extended spec says of its transformer is dropped.
     """
     given = program.settings["body"]
     body = given.value
@@ -24,10 +24,10 @@ def bodies(program: Program, diagnostics: Diagnostics) -> Program:
     for settings in (program.settings, *(stage.settings for stage in program.stages)):
         for name in body.unread:
             origin = settings[name].origin if name in settings else None
-            if origin and origin.kind in ("written", "set", "extends"):
+            if origin and origin.kind in ("written", "set"):
                 diagnostics.error(
                     "E228",
-                    f"{name} is of transformers, and body = {body.kind}",
+                    f"{name} is a setting of transformers, but body = {body.kind}",
                     origin.span,
                     notes=note(f"body = {body.kind} is set here", given.origin.span),
                     help=f"remove {name}, or body=transformer",

@@ -234,3 +234,9 @@ def test_the_largest_divisor_is_found_quickly_and_truly(batch: int) -> None:
         slowly = max(n for n in range(1, min(limit, batch) + 1) if batch % n == 0)
         assert largest_divisor(batch, limit) == slowly
     assert largest_divisor(10**30 - 1, 8) == 7
+
+
+def test_another_body_drops_what_an_extended_spec_says_of_its_transformer() -> None:
+    (stage,) = resolve("extends bert-mini body=bilstm(8) objective=mlm seq=32 steps=4").stages
+    assert stage.encoder.kind == "bilstm"
+    assert stage.encoder.hidden == 16
