@@ -45,6 +45,7 @@ ROOMS = (
     "interop.families",
     "interop",
     "objectives.sampling",
+    "objectives.softmax",
     "objectives",
     "tasks",
     "runs",

@@ -26,11 +26,12 @@ from bertc.ir.network.attention import FullAttention
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions, SinusoidalPositions
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.operation import Call, Forward
 from bertc.ir.program.resolved import Resolved, Stage
 from bertc.ir.vocabulary import WordPiece
 from bertc.nn import EncoderInputs, build, model
-from bertc.nn.body import BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs
 from bertc.nn.embeddings import Embeddings
 from bertc.nn.inputs import gather_positions
 from bertc.train import finish
@@ -253,7 +254,9 @@ class BagModule(BodyModule):
         self.node = node
         self.embeddings = Embeddings({weight.name: weight for weight in node.weights()}, node)
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
         x_bsh = self.embeddings(inputs._replace(output_positions=None), dtype)
         x_bsh = x_bsh + x_bsh.mean(dim=1, keepdim=True)
         if inputs.output_positions is not None:

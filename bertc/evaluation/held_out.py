@@ -176,7 +176,7 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
     return Evaluation(
         loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
-        accuracy={name: hits[name] for name in losses},
+        accuracy={name: hits[name] for name in losses if scored[name] != "likeness"},
         examples=examples,
         unigram_loss=whole[4][told].sum().item() / asked if asked else None,
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},

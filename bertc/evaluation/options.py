@@ -16,6 +16,7 @@ from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
 from bertc.ir.program.resolved import Stage
 from bertc.nn import EncoderInputs, Model
+from bertc.nn.body import Outputs
 from bertc.objectives import Losses, MicroBatch, NextTokenTargets
 
 
@@ -116,7 +117,7 @@ def slide(
     try:
         for micro_batch in _windows(data, window, tokens, rows, next(model.parameters()).device):
             hidden_b1h = model.read(micro_batch.reading)
-            found = losses(micro_batch, hidden_b1h)["clm"]
+            found = losses(micro_batch, Outputs(hidden_b1h))["clm"]
             guessed = nats_v[micro_batch.terms["clm"].targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))

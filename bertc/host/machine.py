@@ -19,7 +19,8 @@ from bertc.estimate import Estimate, estimate, largest_microbatches, layout
 from bertc.estimate.machines.accelerators import accelerator_called
 from bertc.estimate.machines.devices import this_cpu
 from bertc.host.speed import device_here
-from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import Run
 from bertc.native import missing
 from bertc.planning.cores import available_cores
 from bertc.planning.plan import Machine, Plan, plan

@@ -13,6 +13,8 @@ from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.program.resolved import Stage
 from bertc.ir.terms.clm import Clm
+from bertc.ir.terms.kd import KdLogits
+from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
@@ -21,6 +23,8 @@ from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
+from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
+from bertc.objectives.kd_states import KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import PairTensors
 from bertc.objectives.plm import PlmTensors
@@ -49,21 +53,35 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return RtdTensors(objective)
         case Task():
             return TaskTensors(objective)
+        case KdLogits(labels=0):
+            return KdLogitsTensors(objective)
+        case KdLogits():
+            return KdAnswersTensors(objective)
+        case KdHidden() | KdEmbeddings() | KdCls():
+            return KdStatesTensors(objective)
         case unreachable:
             assert_never(unreachable)
 
 
 class Joined(NamedTuple):
-    """An objective's tensors with the names of its loss and of its head."""
+    """An objective's tensors with the names of its loss, its head and the last states it reads."""
 
     name: str
     head: str
+    states: str
     tensors: AnyTensors
+
+    @property
+    def scores(self) -> str:
+        """The name of its scores: its head's, unless it is taught and has its own."""
+        return self.name if self.tensors.node.taught else self.head
 
 
 def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
     """Join objectives to their tensors, in order."""
-    return tuple(Joined(one.title, one.head_name, tensors_of(one)) for one in objectives)
+    return tuple(
+        Joined(one.title, one.head_name, one.states_name, tensors_of(one)) for one in objectives
+    )
 
 
 def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
@@ -73,15 +91,14 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
             continue
         each = _positions(joined(network.scored), batch).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        reading = batch.read_by(network)._replace(output_positions=asked_bk)
-        batch = batch.with_reading(network, reading)
+        batch = batch.with_positions(network, asked_bk)
     return batch
 
 
 def states_of(
     scored: tuple[Joined, ...], batch: MicroBatch, reading: EncoderInputs, hidden: torch.Tensor
 ) -> dict[str, tuple[torch.Tensor, ...]]:
-    """Split a network's states (b, ..., h) by head: head name to the states it reads."""
+    """Split a network's states (b, ..., h) by the name of the states that terms read."""
     each = _positions(scored, batch)
     if reading.output_positions is None:
         return {
@@ -103,9 +120,9 @@ def states_of(
 def _positions(
     scored: tuple[Joined, ...], batch: MicroBatch
 ) -> dict[str, tuple[torch.Tensor, ...] | None]:
-    """Positions that each head reads, if the batch has targets for it."""
+    """Positions of the last states that terms read, if the batch has targets for them."""
     return {
-        one.head: one.tensors.positions(batch.terms[one.name], batch)
+        one.states: one.tensors.positions(batch.terms[one.name], batch)
         for one in scored
         if one.name in batch.terms
     }

@@ -7,10 +7,12 @@ from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.resolved import Resolved, Run, Stage
+from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.run import Run
 from bertc.ir.terms.node import Pairs
 from bertc.passes.sharing import layer_values, owners
 from bertc.passes.stages import has_tasks, reads_on
+from bertc.passes.teachers import taught_terms
 
 
 def assemble(program: Complete) -> Resolved:
@@ -121,7 +123,8 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         microbatch=stage.microbatch,
-        objective=stage.objective,
+        objective=taught_terms(stage),
+        teacher=stage.teacher,
         data=stage.data,
         smoothing=stage.smoothing,
         mixing=stage.mixing,

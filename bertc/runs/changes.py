@@ -11,7 +11,8 @@ from typing import Any
 from bertc.diagnostics import ResumeRefusedError
 from bertc.ir.network.encoder import LayerWidths
 from bertc.ir.network.sharing import ShareMap
-from bertc.ir.program.resolved import Resolved, Run
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.run import Run
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
 from bertc.runs.longer import longer, why_not_longer
 from bertc.storage.paths import is_file

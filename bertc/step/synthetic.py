@@ -19,6 +19,7 @@ from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning.plan import Plan
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
+from bertc.step.teachers import frozen_networks
 from bertc.step.vocabulary import cumulative
 
 SPECIALS = 5
@@ -34,10 +35,11 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
         network.recompute = plan.recompute[0]
     table, moments = model_weights(resolved), zero_moments(weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
-    objective = make_objective(model, stage, plan.compile)
+    microbatch, seed = plan.microbatches[0], resolved.run.seed
+    frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
+    objective = make_objective(model, stage, plan.compile, frozen)
     device = preparing(torch.device(plan.device))
     vocab = unlearned_vocab(resolved.encoder.vocab_size, device)
-    microbatch, seed = plan.microbatches[0], resolved.run.seed
     return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
 
 

@@ -21,6 +21,7 @@ from bertc.step.feed import Feed
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
+from bertc.step.teachers import frozen_networks
 from bertc.train.patience import require_dev_part
 from bertc.train.session import Session
 
@@ -40,8 +41,10 @@ class Phase:
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
+        dtype, seed = self.model.compute_dtype, resolved.run.seed
+        frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(
-            make_objective(self.model, self.stage, plan.compile),
+            make_objective(self.model, self.stage, plan.compile, frozen),
             trained_names(self.stage),
         )
         self.step = TrainStep(
@@ -70,7 +73,8 @@ class Phase:
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         if isinstance(self.data, TaskData):
             at_once = self.microbatch * self.stage.rows_an_example
-            return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
+            steps, device = self.stage.steps, session.device
+            return TaskFeed(self.data, first, steps, device, at_once, rows, self.stage)
         corrupt = self.step.corrupt
         return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
 

@@ -22,9 +22,9 @@ from bertc.objectives import (
     PairTargets,
     Predictions,
     ReplacedTokens,
-    adaptive,
     with_output_positions,
 )
+from bertc.objectives.softmax import adaptive
 from bertc.resources import shipped_specs
 from bertc.step.objective import make_objective
 

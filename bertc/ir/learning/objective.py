@@ -8,6 +8,8 @@ from bertc.ir.base import Node
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.terms.clm import Clm
+from bertc.ir.terms.kd import KdLogits
+from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
@@ -19,8 +21,11 @@ __all__ = [
 ]  # fmt: skip
 Pretraining = Mlm | Tlm | Clm | Plm | Sbo | Nsp | Sop | Rtd
 """Objectives learned from text alone."""
+Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls
+"""Objectives learned from teachers."""
 Objective = Annotated[
     Pretraining
+    | Distillation
     | (Glue | Xnli | Squad | Race | Tagging)
     | (Classify | Regress | Choose | Tag | Read),
     Field(discriminator="kind"),

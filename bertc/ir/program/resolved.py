@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from bertc.ir.base import Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair
@@ -13,11 +14,20 @@ from bertc.ir.learning.answer import Choice
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
-from bertc.ir.learning.task import Family, Task
+from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.network.growth import Growth, Init
-from bertc.ir.program.network import MAIN, Network, one_a_head
+from bertc.ir.network.growth import Growth
+from bertc.ir.program.network import (
+    MAIN,
+    READ_IN_ORDER,
+    Network,
+    one_a_head,
+    teacher_name,
+    wanted_by,
+)
+from bertc.ir.program.run import Run
+from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.node import Pairs, RowShape, TermNode
 from bertc.ir.vocabulary import Vocabulary
@@ -40,8 +50,8 @@ def batches_at_once(tokens: int, device: str) -> int:
 class Stage(Node):
     """One phase of a run and the networks it trains; ``first_step`` counts from the run's start.
 
-    ``encoder`` and ``generator`` are the bodies of its networks, which ``allocated`` lists with
-    their roles. ``replacements`` is the source of replaced tokens.
+    ``encoder``, ``generator`` and those of ``teacher`` are the bodies of its networks, which
+    ``allocated`` lists with their roles. ``replacements`` is the source of replaced tokens.
 
     The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
     whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
@@ -74,6 +84,7 @@ class Stage(Node):
     counted_from: int
     freeze: int = 0
     patience: int = 0
+    teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
 
     @property
     def layers(self) -> int:
@@ -146,7 +157,16 @@ class Stage(Node):
         found = [Network(MAIN, self.encoder, "trained")]
         if self.generator is not None and isinstance(self.replacements, GeneratorNetwork):
             found.append(Network("generator", self.generator, "sampled", self.replacements.ties))
+        for number, each in enumerate(self.teacher):
+            if each.shape:
+                name = teacher_name(number)
+                found.append(Network(name, each.shape.body, "frozen", share=each.weight))
         return tuple(found)
+
+    @property
+    def learned(self) -> tuple[Network, ...]:
+        """Networks that the run changes, saves and exports."""
+        return tuple(each for each in self.allocated if each.learned)
 
     def network(self, name: str) -> Network:
         """The network of this name."""
@@ -164,15 +184,13 @@ class Stage(Node):
 
     def networks(self) -> tuple[Network, ...]:
         """Networks in use, in the order of their forward passes."""
-        uses_guesses = any(term.objective.needs_replacements for term in self.objective)
         found = []
-        for network in sorted(self.allocated, key=lambda each: each.role != "sampled"):
+        for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
             terms = tuple(
                 t for t in self.objective if self.learner(t.objective).name == network.name
             )
-            if terms or (network.role == "sampled" and uses_guesses):
-                objectives: list[Objective] = [term.objective for term in terms]
-                scored = one_a_head(objectives or self.masked_terms(), self.row)
+            scored = self._scored(network, terms)
+            if scored:
                 main = network.role == "trained"
                 found.append(
                     replace(
@@ -181,6 +199,7 @@ class Stage(Node):
                         scored=scored,
                         rows=self.row,
                         num_outputs=self._outputs(scored),
+                        wanted=wanted_by(scored, network),
                         query_states=self.query_states() if main else 0,
                         directions=self.directions,
                         memory=self.memory if main else 0,
@@ -188,55 +207,24 @@ class Stage(Node):
                 )
         return tuple(found)
 
+    def _scored(self, network: Network, terms: tuple[Term, ...]) -> tuple[Objective, ...]:
+        """The objectives that a network is at work for: its own, or those of networks after it."""
+        every = [term.objective for term in self.objective]
+        own: Sequence[Objective] = [term.objective for term in terms]
+        if network.role == "frozen":
+            own = [one for one in every if one.taught]
+        elif network.role == "sampled" and any(one.needs_replacements for one in every):
+            own = own or self.masked_terms()
+        return one_a_head(own, self.row)
+
     def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
         """Number of states per row that these objectives read; None: all."""
-        each = [one.outputs(self.row) for one in scored]
+        each = list({one.states_name: one.outputs(self.row) for one in scored}.values())
         few = [number for number in each if number is not None]
         if len(few) < len(each):
             return None
         read = max(few) if self.tasks else sum(few)  # a batch is of one task
         return read if read < self.seq + self.query_states() else None
-
-
-HfLayout = Literal["auto", "electra"]
-"""The Hugging Face layout of a network that fits several; auto: BERT's."""
-
-
-def layout_of(recipe: Family) -> HfLayout:
-    """The layout of networks fine-tuned with a recipe."""
-    return "electra" if recipe == "electra" else "auto"
-
-
-class Run(Node):
-    """Settings of a whole run.
-
-    A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
-    a setting read back unchanged and keep their fingerprints.
-    """
-
-    seed: int
-    init: Init
-    save_every: int
-    eval_every: int
-    log_every: int
-    eval_examples: int
-    keep: int
-    holdout: float
-    precision: Literal["auto", "fp32", "bf16"]
-    compile: Literal["auto", "on", "off"]
-    recompute: Literal["auto", "on", "off"]
-    device: Literal["auto", "cpu", "cuda", "mps"]
-    strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
-    recipe: Family = "bert"
-    layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
-    deterministic: Literal["yes", "no"] = "no"
-
-    @model_serializer(mode="wrap")
-    def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = dump(self)
-        if self.layout == layout_of(self.recipe):
-            found.pop("layout", None)
-        return found
 
 
 class Resolved(Node):
@@ -258,9 +246,9 @@ class Resolved(Node):
         return self.stages[-1].encoder
 
     @property
-    def allocated(self) -> tuple[Network, ...]:
-        """All networks after the last stage."""
-        return self.stages[-1].allocated
+    def learned(self) -> tuple[Network, ...]:
+        """Networks that the run changes, saves and exports, after the last stage."""
+        return self.stages[-1].learned
 
     @property
     def steps(self) -> int:

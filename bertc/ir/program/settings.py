@@ -23,7 +23,8 @@ from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
-from bertc.ir.program.resolved import HfLayout
+from bertc.ir.program.run import HfLayout
+from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
 BERT = "BERT-base, Devlin et al. 2019, section 3"
@@ -128,6 +129,9 @@ class Settings(Node):
         "StackingBERT double.py",
         "initial weights of a network with more layers than before",
     )
+    teacher: tuple[Teacher, ...] = default(
+        NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
+    )
     recipe: Family = default(
         "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
@@ -185,7 +189,7 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
-    "objective", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+    "objective", "teacher", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
 from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 LONG, FP32 = 8, 4
 """Bytes of an id or position, and of a weight."""
-Scored = Literal["tokens", "binary", "examples"]
-"""The unit of a loss's mean: predicted tokens, binary classifications, or labelled examples."""
+Scored = Literal["tokens", "binary", "examples", "likeness"]
+"""The unit of a loss's mean: tokens, binary classifications, examples, or comparisons.
+
+Comparisons with a teacher (``likeness``) are neither right nor wrong.
+"""
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
 
@@ -41,16 +45,18 @@ class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
     ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
-    ``needs_replacements``: it needs a source of replaced tokens. ``pairs``: how its segment pairs
-    are made. ``translations``: it reads translation pairs, and other terms do not read those rows.
-    ``causal``: it needs a causal encoder. ``output_rank`` orders the states that terms read of a
-    row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use
-    it for: masks, or the token after the end.
+    ``needs_replacements``: it needs a source of replaced tokens. ``taught``: its targets are
+    outputs of frozen networks. ``pairs``: how its segment pairs are made. ``translations``: it
+    reads translation pairs, and other terms do not read those rows. ``causal``: it needs a causal
+    encoder. ``output_rank`` orders the states that terms read of a row; dropout depends on that
+    order, so it never changes. ``fills``: what ``bertc fill`` can use it for: masks, or the token
+    after the end.
     """
 
     scored: ClassVar[Scored]
     predicts_masked: ClassVar[bool] = False
     needs_replacements: ClassVar[bool] = False
+    taught: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False
     causal: ClassVar[bool] = False
@@ -64,13 +70,23 @@ class TermNode(Node):
 
     @property
     def head_name(self) -> str:
-        """The name of its head; terms with one name share the head and the states it reads."""
+        """The name of its head; terms with one name share the head."""
         return self.title
+
+    @property
+    def states_name(self) -> str:
+        """The name of the last states that it reads; terms of one name read the same."""
+        return self.head_name
 
     @property
     @abstractmethod
     def head_node(self) -> HeadNode:
         """The layers between states and scores."""
+
+    @property
+    def scores_tokens(self) -> bool:
+        """True if its head projects onto the token table."""
+        return self.scored == "tokens"
 
     @property
     def masks(self) -> "Mlm | Tlm | None":
@@ -107,6 +123,24 @@ class TermNode(Node):
     def outputs(self, rows: RowShape) -> int | None:
         """States per row that the network outputs for it; None: all of them."""
         return self.head_rows(rows)
+
+    def wanted(self, *, learned: bool) -> Wanted:
+        """Outputs that it wants besides last states, of its own network or of a frozen one."""
+        return Wanted()
+
+    @property
+    def asks_head(self) -> bool:
+        """True if it needs a frozen network's own head."""
+        return False
+
+    @property
+    def only_for_teachers(self) -> bool:
+        """True if its head serves only the comparison with a teacher, and is not exported."""
+        return self.taught and not self.asks_head
+
+    def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Operations of a frozen network for it, besides the forward pass."""
+        return ()
 
     def target_bytes(self, rows: RowShape) -> int:
         """Bytes per row of its own targets, without a masking shared between terms."""

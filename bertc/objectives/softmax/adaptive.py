@@ -15,7 +15,7 @@ from bertc.ir.network.table import Cluster
 from bertc.nn.embeddings import AdaptiveEmbedding
 from bertc.nn.heads import AdaptiveTokenHead
 from bertc.nn.weights import Embedding
-from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 
 Tokens = Embedding | AdaptiveEmbedding
 

@@ -1,0 +1,49 @@
+"""Settings of a whole run in the resolved program."""
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from bertc.ir.base import Node
+from bertc.ir.learning.task import Family
+from bertc.ir.network.growth import Init
+
+HfLayout = Literal["auto", "electra"]
+"""The Hugging Face layout of a network that fits several; auto: BERT's."""
+
+
+def layout_of(recipe: Family) -> HfLayout:
+    """The layout of networks fine-tuned with a recipe."""
+    return "electra" if recipe == "electra" else "auto"
+
+
+class Run(Node):
+    """Settings of a whole run.
+
+    A dump omits ``layout`` where it follows from ``recipe``, so that programs written before it was
+    a setting read back unchanged and keep their fingerprints.
+    """
+
+    seed: int
+    init: Init
+    save_every: int
+    eval_every: int
+    log_every: int
+    eval_examples: int
+    keep: int
+    holdout: float
+    precision: Literal["auto", "fp32", "bf16"]
+    compile: Literal["auto", "on", "off"]
+    recompute: Literal["auto", "on", "off"]
+    device: Literal["auto", "cpu", "cuda", "mps"]
+    strategy: Literal["auto", "ddp", "fsdp", "hsdp"]
+    recipe: Family = "bert"
+    layout: HfLayout = Field(default_factory=lambda run: layout_of(run["recipe"]))
+    deterministic: Literal["yes", "no"] = "no"
+
+    @model_serializer(mode="wrap")
+    def _without_derived(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = dump(self)
+        if self.layout == layout_of(self.recipe):
+            found.pop("layout", None)
+        return found
