@@ -22,7 +22,8 @@ from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
-from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.nn import EncoderInputs, build, model
 from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.embeddings import Tokens, build_tokens

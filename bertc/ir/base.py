@@ -35,7 +35,8 @@ class Node(BaseModel):
     ``bare_string`` name the fields that a value written without its kind fills (``vocab=30k``,
     ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written alone, stand for
     the whole node (``objective=span``). ``others`` names the field that collects all arguments with
-    unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``).
+    unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``). ``looked_up`` names the fields
+    that are read from files and never written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -45,6 +46,7 @@ class Node(BaseModel):
     bare_string: ClassVar[tuple[str, ...]] = ()
     shorthand: ClassVar[str] = ""
     others: ClassVar[str] = ""
+    looked_up: ClassVar[tuple[str, ...]] = ()
 
 
 def _of_that_kind(value: object) -> object:

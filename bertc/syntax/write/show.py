@@ -140,6 +140,8 @@ def _node(node: Node, shape: KindShape, full: bool) -> str:
             texts.append(text if bare else f"{name}={text}")
     if cls.others:
         texts += [f"{name}={quoted(text)}" for name, text in getattr(node, cls.others)]
+    if kind.endswith(")"):  # named with its first argument
+        return f"{', '.join([kind[:-1], *texts])})"
     return f"{kind}({', '.join(texts)})" if texts else kind
 
 
