@@ -174,3 +174,12 @@ def affine(
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
     return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)
+
+
+def call_text(kind: str, *arguments: str) -> str:
+    """The text of a kind with arguments; some kinds are named with the first: ``kd(logits)``."""
+    if not arguments:
+        return kind
+    if kind.endswith(")"):
+        return f"{kind[:-1]}, {', '.join(arguments)})"
+    return f"{kind}({', '.join(arguments)})"

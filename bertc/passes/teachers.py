@@ -1,6 +1,7 @@
 """The pass over teachers: terms are given what follows from them, and misfits are refused."""
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Span, Tags, alike, told_names
 from bertc.ir.learning.objective import Distillation, Term
 from bertc.ir.learning.task import Task
@@ -36,7 +37,7 @@ def _filled(term: Distillation, stage: StageSettings) -> Distillation:
                 }
             )
         others = (each.objective for each in stage.objective if not each.objective.taught)
-        head = next((one.head_name for one in others if one.scores_tokens), "mlm")
+        head = next((one.head_name for one in others if one.scores_tokens), term.head)
         return term.model_copy(update={"head": head})
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
     if first is None:
@@ -65,7 +66,7 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
             "a teacher, and no term learns from it",
             program.span("teacher"),
             notes=note("the objective is set here", program.span("objective")),
-            help="objective=kd(logits, T=2)+mlm or teacher=none",
+            help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
             fix=fix(program.origins["teacher"], "teacher=none"),
         )
     for stage in program.stages:
@@ -90,7 +91,7 @@ def _stage_fits(stage: StageSettings, terms: list[Distillation], diagnostics: Di
             "E280",
             f"{terms[0].title} learns from a teacher, and there is none",
             stage.span("objective"),
-            help='teacher="runs/bert", a run, an imported model or a Hugging Face folder',
+            help='name a run or a model folder, as in teacher="runs/bert"',
         )
     for teacher in known:
         if teacher.shape is not None:
@@ -145,24 +146,22 @@ def _layers_fit(
 ) -> None:
     """Check that its map fits both depths, and that there is one teacher."""
     found = layer_pairs(term.layer_map, stage.layers, shape.body.depth)
-    several = len(_known(stage.teacher)) > 1
+    several, help = len(_known(stage.teacher)) > 1, ""
     if several:
-        found = Unfit(
-            f"{term.title} compares states with those of one teacher, and there are several",
-            "one teacher, or kd(logits), of which several are averaged",
-        )
+        found = Unfit(f"{term.title} compares states with one teacher's, and there are several")
+        help = "name one teacher, or average their scores, as in objective=kd(logits)"
     task = _task(stage)
     if term.compares == "first" and task and isinstance(task.answer, Tags):
-        found = Unfit(
-            "it compares the first token of examples, and tags are of words", "kd(hidden)"
-        )
+        found = Unfit("it compares the first token of examples, and tags are of words")
+        help = "compare the states of all tokens, as in objective=kd(hidden)"
     if isinstance(found, Unfit):
         diagnostics.error(
             "E286",
             f"{term.title}: {found.problem}" if not several else found.problem,
             stage.span("objective"),
             notes=note("the teacher is named here", stage.span("teacher")),
-            help=found.help,
+            help=help
+            or f"map others, as in objective={call_text(term.title, f'layers={found.instead}')}",
         )
 
 
@@ -172,7 +171,7 @@ def _masks(stage: StageSettings, term: Distillation, diagnostics: Diagnostics) -
             "E285",
             f"{term.title} compares masked tokens, and nothing is masked here",
             stage.span("objective"),
-            help=f"{term.title[:-1]}, over=masked)+mlm or {term.title[:-1]}, over=all)",
+            help=f"mask tokens too, as in objective={call_text(term.title, 'over=masked')}+mlm",
         )
 
 
@@ -203,7 +202,7 @@ def _has_head(stage: StageSettings, shape: Shape, term: KdLogits, diagnostics: D
         help = "a teacher that learned the same, or a term that asks for states"
     elif "adaptive" in (stage.head.kind, shape.body.head.kind):
         problem = f"{term.title} compares one softmax, and an adaptive head has several"
-        help = "head=linear table=whole in both networks"
+        help = "give both networks one softmax, as in head=linear table=whole"
     if problem:
         diagnostics.error(
             "E285",

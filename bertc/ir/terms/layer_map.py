@@ -19,10 +19,10 @@ out, they are those of layers 1, 2 and so on, of 0, 1 and so on if the first is 
 
 @dataclass(frozen=True)
 class Unfit:
-    """A map that does not fit two depths: the reason, and what to write."""
+    """A map that does not fit two depths: the reason, and a map that does."""
 
     problem: str
-    help: str
+    instead: str = ""
 
 
 def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
@@ -39,7 +39,7 @@ def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, in
             if own > teacher:
                 return Unfit(
                     f"layers={layers} maps {own} layers onto the teacher's {teacher}",
-                    f"layers=last, or the teacher's layers as in {_example(own, teacher)}",
+                    _example(own, teacher),
                 )
             up = 0 if layers == "first" else teacher - own
             return tuple((layer, layer + up) for layer in every[1:])
@@ -48,13 +48,11 @@ def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, in
                 return Unfit(
                     f"layers={layers} takes every n-th layer of the teacher, and its {teacher} are "
                     f"no multiple of {own}",
-                    f"the teacher's layers themselves, as in {_example(own, teacher)}",
+                    _example(own, teacher),
                 )
             chosen = every if layers == "uniform" else every[1:-1]
             pairs = tuple((layer, layer * teacher // own) for layer in chosen)
-            return pairs or Unfit(
-                "layers=skip leaves out the last layer, and there is one", "layers=last"
-            )
+            return pairs or Unfit("layers=skip leaves out the last layer, and there is one", "last")
 
 
 def _written(
@@ -65,12 +63,12 @@ def _written(
     if max(layers) > teacher:
         return Unfit(
             f"layers names layer {max(layers)} of a teacher that has {teacher}",
-            f"layers={_example(own, teacher)}",
+            _example(own, teacher),
         )
     if len(layers) not in (of_all, of_all - 1):
         return Unfit(
             f"layers names {len(layers)} layers of the teacher, and this network has {own}",
-            f"one for each layer, the last perhaps left out: layers={_example(own, teacher)}",
+            _example(own, teacher),
         )
     return tuple(enumerate(layers, begin))
 
