@@ -18,13 +18,15 @@ from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Resolved, TaskStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.passes.extends import extends
 from bertc.passes.recipes import as_published
 from bertc.storage.paths import is_taken
+from bertc.teachers import with_shape
 
 NETWORK = (
     "layers", "hidden", "heads", "head_dim", "ffn", "embedding", "table", "share", "attention",
@@ -45,8 +47,8 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
     if init is not None and isinstance(init.value, FromRun):
         program = _as_there(program, init)
     program = as_published(program)
-    program = program.with_settings(_counted(program.settings))
-    stages = (replace(stage, settings=_counted(stage.settings)) for stage in program.stages)
+    program = program.with_settings(_read_of(program.settings))
+    stages = (replace(stage, settings=_read_of(stage.settings)) for stage in program.stages)
     return replace(program, stages=tuple(stages))
 
 
@@ -116,6 +118,15 @@ def _system(resolved: Resolved) -> System:
     if len(set(encoder.attention_owner)) < len(encoder.layers):
         return "albert"
     return "roberta" if resolved.vocabulary.kind == "bpe" else "bert"
+
+
+def _read_of(settings: Mapping[str, Given]) -> dict[str, Given]:
+    """Settings with what files say of their tasks and teachers."""
+    found = _counted(settings)
+    given = settings.get("teacher")
+    if given is not None:
+        found["teacher"] = Given(tuple(with_shape(each) for each in given.value), given.origin)
+    return found
 
 
 def _counted(settings: Mapping[str, Given]) -> dict[str, Given]:
@@ -195,7 +206,7 @@ def begun_from(resolved: Resolved) -> None:
     from bertc.compress import fit, refusal
 
     init, first = resolved.run.init, resolved.stages[0]
-    old = _program_of(Path(init.path)) if isinstance(init, FromRun) else None
+    old = program_of(Path(init.path)) if isinstance(init, FromRun) else None
     if old is None or not isinstance(init, FromRun):
         return
     new = resolved.as_in(first)
@@ -208,7 +219,7 @@ def begun_from(resolved: Resolved) -> None:
         raise refusal(Path(init.path), mismatches, old, new)
 
 
-def _program_of(folder: Path) -> Resolved | None:
+def program_of(folder: Path) -> Resolved | None:
     """The network in a run folder or a Hugging Face folder; None if it is neither."""
     if is_taken(folder / "resolved.json"):
         return read_resolved(folder / "resolved.json")

@@ -51,6 +51,7 @@ ROOMS = (
     "interop.families",
     "interop",
     "objectives.sampling",
+    "objectives.softmax",
     "objectives",
     "tasks",
     "runs",

@@ -22,9 +22,11 @@ from bertc.ir.network.body_node import BodyNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
-from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.nn import EncoderInputs, build, model
-from bertc.nn.body import BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs
 from bertc.nn.embeddings import Tokens, build_tokens
 from bertc.nn.inputs import gather_positions
 from bertc.nn.weights import parameter
@@ -137,13 +139,16 @@ class GruModule(BodyModule):
         assert isinstance(token, Tokens)
         return token
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
         x_bsh = self.tokens(inputs.token_ids).to(dtype)
-        for layer in self.recurrence:
-            x_bsh = layer(x_bsh)
+        by_layer = {0: x_bsh}
+        for number, layer in enumerate(self.recurrence, start=1):
+            x_bsh = by_layer[number] = layer(x_bsh)
         if inputs.output_positions is not None:
             x_bsh = gather_positions(x_bsh, inputs.output_positions)
-        return Outputs(x_bsh)
+        return Outputs(x_bsh, by_layer={number: by_layer[number] for number in wanted.states})
 
     def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:
         raise ValueError("a gru has no pooler")

@@ -24,7 +24,8 @@ from bertc.ir.network.attention_node import AttentionNode
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation, Mlp
 from bertc.ir.network.norm import LayerNorm, PostNorm
-from bertc.ir.program.resolved import Resolved, TaskStage, TextStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage, TextStage
 from bertc.ir.terms.heads import Classifier
 from bertc.ir.terms.node import FP32, LONG, RowShape, TextTerm
 from bertc.nn import EncoderInputs, attention, build, ffn, norm

@@ -17,7 +17,8 @@ from bertc.interop.families import family_for
 from bertc.interop.families.family import Family, transformer
 from bertc.interop.families.obstacle import Obstacle
 from bertc.interop.hf_config import hf_config
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, Predictions, corrupt, mask_key
 from bertc.planning.cores import default_waiting
 from bertc.planning.plan import Plan

@@ -27,7 +27,7 @@ from bertc.nn.dropout import dropout
 from bertc.nn.masks import Mask
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, initialise
-from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.optim.optimizers import make_rule, zero_moments
 
 Clock = Callable[[], float]

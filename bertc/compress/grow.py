@@ -73,7 +73,7 @@ def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
 
 
 def _body(resolved: Resolved, name: str) -> Body | None:
-    return {each.name: each.body for each in resolved.allocated}.get(name)
+    return {each.name: each.body for each in resolved.learned}.get(name)
 
 
 def _is_zero_output(name: str, growth: Growth) -> bool:

@@ -10,7 +10,7 @@ from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskBatch, TaskSet
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_rows import TaskRows
-from bertc.data.vocab.existing import vocabulary_of
+from bertc.data.vocab.existing import differing_token, vocabulary_of
 from bertc.data.vocab.vocabulary import Vocabulary
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "Vocabulary",
     "encode",
     "prepare",
+    "differing_token",
     "vocabulary_of",
 ]

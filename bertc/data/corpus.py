@@ -23,7 +23,8 @@ from bertc.data.vocab.existing import load_vocabulary
 from bertc.data.vocab.learned import learn
 from bertc.data.vocab.vocabulary import Vocabulary, from_tokenizer
 from bertc.ir.data import Parallel
-from bertc.ir.program.resolved import Resolved, TaskStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TaskStage
 from bertc.ir.vocabulary import TokenizerFile
 
 AnyData = TextData | TaskData

@@ -9,7 +9,7 @@ from bertc.estimate.rules import cost
 from bertc.ir import operation as op
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.passes.settings.stages import reads_pooler
 from bertc.planning.world import Strategy
 

@@ -28,7 +28,8 @@ from bertc.estimate.sharing import (
 )
 from bertc.estimate.spent import microbatch_spent, step_spent
 from bertc.estimate.where import part_costs
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, Machine, compiles, largest_divisor
 from bertc.planning.world import ALONE, Layout, World
 

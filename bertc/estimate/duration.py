@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from bertc.estimate.figures import Time
 from bertc.estimate.machines.device import Device
 from bertc.estimate.spent import ByPart, Spent, total
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 
 class StepTime(NamedTuple):

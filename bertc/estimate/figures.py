@@ -35,7 +35,8 @@ class Parameters(_Figures):
     """Number of trainable weights; tied and shared tensors count once, in ``applied`` once per use.
 
     ``encoder`` is embeddings + layers + pooler; ``generator`` is what a generator adds to them;
-    ``total`` is both + heads. ``by_part`` sums to ``total``.
+    ``total`` is both + heads. ``by_part`` sums to ``total``, in which ``frozen`` networks do not
+    count.
     """
 
     encoder: int
@@ -46,6 +47,7 @@ class Parameters(_Figures):
     heads: int
     total: int
     applied: int
+    frozen: int
     by_part: dict[str, int]
 
 
@@ -208,8 +210,9 @@ class Estimate(_Figures):
             name: True for name in ("spread", "from_start") if getattr(self, name) is None
         }
         stages: dict[str, Any] = {} if where else {"where": True}
-        if not self.parameters.generator:
-            left_out["parameters"] = {"generator"}
-            stages["parameters"] = {"generator"}
+        absent = {n for n in ("generator", "frozen") if not getattr(self.parameters, n)}
+        if absent:
+            left_out["parameters"] = absent
+            stages["parameters"] = absent
         left_out["stages"] = {"__all__": stages}
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)

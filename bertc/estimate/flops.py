@@ -8,7 +8,7 @@ from bertc.estimate.blocks import call_of
 from bertc.estimate.execution import ANY
 from bertc.estimate.figures import Convention, Flops, Parameters
 from bertc.estimate.rules import cost
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 
 class Executed(NamedTuple):

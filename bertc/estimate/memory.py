@@ -7,7 +7,7 @@ from bertc.estimate.cuda import CONTEXT_BYTES, NCCL_BYTES
 from bertc.estimate.execution import FP32
 from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.memory_points import MOMENTS_BYTES, MemoryPoint, Step
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit, choose_fit, largest_divisor
 
 USABLE = {"cpu": 0.7, "cuda": 0.95, "mps": 0.9}

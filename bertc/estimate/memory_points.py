@@ -21,7 +21,7 @@ from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 MOMENTS_BYTES = 8
 """Bytes per weight of optimiser state: two fp32 moments (Adam, LAMB)."""
@@ -65,6 +65,8 @@ class NetworkPass:
     @cached_property
     def kept(self) -> int:
         """Bytes that forward saves for backward, per example."""
+        if not self.network.learned:
+            return self.handed_on
         if not self.network.terms:
             return self.body_kept
         return self.body_kept + kept_by(self.network.head_operations(1), self.budget.execution)
@@ -79,6 +81,15 @@ class NetworkPass:
         if self.recompute:
             return around + len(self.layers) * self.input
         return around + sum(block.kept for layer in self.layers for block in layer)
+
+    @cached_property
+    def handed_on(self) -> int:
+        """Bytes that a frozen network leaves for the terms it teaches, per example."""
+        stage, how = self.stage, self.budget.execution
+        asked = self.network.num_outputs
+        last = stage.seq if asked is None else asked
+        states = (last + len(self.network.wanted.states) * stage.seq) * self.encoder.hidden
+        return stage.rows_an_example * states * how.value_bytes
 
     @property
     def states(self) -> int:
@@ -181,17 +192,32 @@ class Step:
             if not self.accumulating:
                 fixed += sum(each.gradients for each in later)
             # The gradient of a shared token table lives until both networks have added to it.
-            fixed += sum(each.table * FP32 for each in later[:1])
+            fixed += sum(each.table * FP32 for each in later[:1] if one.network.learned)
             others = MemoryPoint(fixed, sum(each.kept for each in earlier))
-            own = (*self._scores(one), *(self._layers(one) if one.network.terms else ()))
-            found += [others + point for point in own]
+            found += [others + point for point in self._own(one)]
         return (*found, *self._end())
+
+    def _own(self, one: NetworkPass) -> Iterator[MemoryPoint]:
+        """Points of one network."""
+        if not one.network.learned:
+            blocks = [block for layer in one.layers for block in layer]
+            # Without backward a block is gone when the next one begins.
+            yield max(
+                (MemoryPoint(block.copies, one.handed_on + block.kept) for block in blocks),
+                key=lambda point: point.per_example,
+                default=MemoryPoint(0, one.handed_on),
+            )
+            return
+        yield from self._scores(one)
+        if one.network.terms:
+            yield from self._layers(one)
 
     @cached_property
     def _start(self) -> int:
         """Bytes of weights, moments, batch, and the gradients of earlier micro-batches."""
         gradients = FP32 if self.accumulating else 0
         states = self.parameters.total * (FP32 + MOMENTS_BYTES + gradients)
+        states += self.parameters.frozen * FP32
         workspace = CUBLAS_BYTES if self.budget.device == "cuda" else 0
         batch = batch_bytes(self.stage, self.budget) + memory_bytes(self.stage, self.budget)
         return states + workspace + batch
@@ -239,7 +265,7 @@ class Step:
     def _end(self) -> Iterator[MemoryPoint]:
         """Points at the dense gradient of the token table, and at the optimiser's update."""
         gradients = self.parameters.total * FP32
-        first = self.passes[0]
+        first = next(one for one in self.passes if one.network.learned)
         begun = 0 if self.accumulating else gradients - first.table * FP32
         # The head's gradient of the table is added to the embeddings' only here.
         halves = 2 if first.reads else 1

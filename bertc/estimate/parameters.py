@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from bertc.estimate.figures import Parameters
 from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Term
+from bertc.ir.program.model import frozen_weights
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 Tally = Counter[str]
 """Number of weights by part."""
@@ -28,7 +29,7 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         }.values()
     )
     learning = {network.name for network in stage.networks() if network.terms}
-    counted = [each for each in stage.allocated if each.name in learning or not trained]
+    counted = [each for each in stage.learned if each.name in learning or not trained]
     names = {each.name for each in counted}
     encoder, generator, applied = Tally(), Tally(), Tally()
     for network in counted:
@@ -50,9 +51,15 @@ def count(stage: Stage, terms: Iterable[Term], trained: bool = False) -> Paramet
         pooler=parts["pooler"],
         heads=heads.total(),
         total=whole.total(),
+        frozen=sum(weights_of(each) for each in stage.networks() if not each.learned),
         applied=(applied + heads).total(),
         by_part=dict(whole),
     )
+
+
+def weights_of(frozen: Network) -> int:
+    """Numbers in a frozen network at work, with the heads that it is asked for."""
+    return sum(weight.numel for weight in frozen_weights(frozen))
 
 
 def _body(network: Network) -> tuple[Tally, Tally]:

@@ -9,7 +9,8 @@ from bertc.estimate.figures import Memory, Parameters
 from bertc.estimate.machines.device import Device
 from bertc.estimate.memory import USABLE, stage_fit, stage_memory
 from bertc.estimate.memory_points import MOMENTS_BYTES
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.planning.plan import Fit
 from bertc.planning.world import Layout, World, lay_out
 

@@ -16,7 +16,7 @@ from bertc.estimate.rules import Cost, cost, is_fused
 from bertc.ir import operation as op
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 FORWARD_ALONE = 0.4
 """Forward's share of the time of an operation other than a matmul."""

@@ -6,7 +6,7 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.estimate.figures import Estimate, StageEstimate
+from bertc.estimate.figures import Estimate, Parameters, StageEstimate
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -107,13 +107,20 @@ def _parameter_rows(first: Estimate | StageEstimate, whole: Estimate) -> list[Ro
         return (part, lambda c: count_text(c.parameters.by_part.get(part, 0)))
 
     generator: Row = ("generator, beside it", lambda c: f"{c.parameters.generator:,}")
+    frozen: Row = ("frozen, beside it", lambda c: f"{c.parameters.frozen:,}")
+    ratio: Row = ("encoder of frozen", lambda c: _ratio(c.parameters))
     return [
         *(part_row(part) for part in PARTS if part in first.parameters.by_part),
         ("encoder", lambda c: f"{c.parameters.encoder:,}"),
         *([generator] if whole.parameters.generator else []),
+        *([frozen, ratio] if whole.parameters.frozen else []),
         ("total", lambda c: f"{c.parameters.total:,}"),
         ("applied", lambda c: f"{c.parameters.applied:,}"),
     ]
+
+
+def _ratio(parameters: Parameters) -> str:
+    return f"{parameters.encoder / parameters.frozen:.0%}" if parameters.frozen else ""
 
 
 def _sections(

@@ -16,7 +16,7 @@ from bertc.distributed.engines import Objective
 from bertc.distributed.process_group import ProcessGroup
 from bertc.ir.data import RUNNING
 from bertc.ir.learning.objective import Term
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import WITHOUT_FP64, exact, preparing
 from bertc.objectives import Inputs, MicroBatch, VocabTensors, corrupt, mask_key, tensors_of
@@ -176,7 +176,7 @@ def _evaluation(stage: Stage, by_language: dict[str, Tensor], examples: int) -> 
     return Evaluation(
         loss=math.fsum(weights[name] * value for name, value in losses.items()),
         losses=losses,
-        accuracy={name: hits[name] for name in losses},
+        accuracy={name: hits[name] for name in losses if scored[name] != "likeness"},
         examples=examples,
         unigram_loss=whole[4][told].sum().item() / asked if asked else None,
         unigram_losses={name: guessed[name] for name in losses if scored[name] == "tokens"},

@@ -14,8 +14,9 @@ from torch import Tensor
 from bertc.data import Progress, RunningData, TextData
 from bertc.diagnostics import UsageError
 from bertc.evaluation.held_out import Evaluation
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs, Model
+from bertc.nn.body import Outputs
 from bertc.objectives import Losses, MicroBatch, NextTokenTargets
 
 
@@ -118,7 +119,7 @@ def slide(
             name, data, window, tokens, rows, next(model.parameters()).device
         ):
             hidden_b1h = model.read(micro_batch.reading)
-            found = losses(micro_batch, hidden_b1h)[name]
+            found = losses(micro_batch, Outputs(hidden_b1h))[name]
             guessed = nats_v[micro_batch.terms[name].targets].sum()
             told += torch.stack([found.sum, found.correct, found.count, guessed]).cpu().double()
             progress.advance(len(hidden_b1h))

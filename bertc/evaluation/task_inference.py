@@ -23,7 +23,7 @@ from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask, Read
 from bertc.ir.learning.task import Squad
 from bertc.ir.program.network import MAIN
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.nn.exact import exact
 from bertc.objectives import MicroBatch, TermLoss

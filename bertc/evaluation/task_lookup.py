@@ -8,7 +8,8 @@ from bertc.diagnostics import DataError, Diagnostics, MissingColumnError, UsageE
 from bertc.ir.learning.answer import alike, told_names
 from bertc.ir.learning.custom_task import AnyTask, Classify, Tag
 from bertc.ir.learning.task import Tagging, Task
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.syntax import load
 
 OWN_KINDS = {

@@ -16,7 +16,7 @@ from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.tasks.gold import AnswerValue
 from bertc.tasks.metrics import judge

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from bertc.diagnostics import MachineError
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 WORDS = ("DefaultCPUAllocator", "out of memory", "ALLOC_FAILED")
 """Words in plain RuntimeErrors that mean memory ran out.

@@ -20,13 +20,15 @@ from bertc.host.display import Display, choose
 from bertc.host.machine import determinism, is_deterministic
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.planning.world import World
 from bertc.runs.checkpoints import PROGRESS, newest
 from bertc.runs.folder import RunFolder
 from bertc.step.objective import make_objective
+from bertc.step.teachers import frozen_networks
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import cache_folder
 from bertc.train.report import Report
@@ -128,15 +130,17 @@ def _of_text(
         return slide(model, stage, data, nats_v, sliding, examples, microbatch, display)
     read = read_data(data, stage)
     rows = heldout_rows(stage, microbatch, ranks)
+    seed = model.resolved.run.seed
+    frozen = frozen_networks(stage, device, model.compute_dtype, seed)
     return evaluate(
         model,
         stage,
-        make_objective(model, stage, compiled=False),
+        make_objective(model, stage, False, frozen),
         counted(read, rows, examples, display),
         vocab_tensors(vocabulary, preparing(device)),
         nats_v,
         microbatch,
-        model.resolved.run.seed,
+        seed,
         ranks,
     )
 

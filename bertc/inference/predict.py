@@ -21,7 +21,7 @@ from bertc.interop.loading import load
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue, Squad
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.storage import durable
 from bertc.tasks.submit import glue, squad

@@ -17,7 +17,8 @@ from bertc.host.signals import Stop
 from bertc.inference.preview_rows import WIDTH, row_text
 from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
 from bertc.ir.learning.objective import PRETRAINING
-from bertc.ir.program.resolved import Resolved, TextStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import TextStage
 from bertc.objectives import corrupt, mask_key
 from bertc.step.feed import to_inputs
 from bertc.step.vocabulary import vocab_tensors

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 from bertc.data import RawBatch, Vocabulary
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.objectives import MicroBatch, RowView, tensors_of
 
 WIDTH = 100

@@ -71,6 +71,9 @@ def export_model(
         UsageError: if ``folder`` holds something else already.
         CannotWriteError: if the disk is full or the folder cannot be written.
     """
+    # What maps states to a teacher's width has served.
+    aids = {t.objective.head_name for t in resolved.terms() if t.objective.only_for_teachers}
+    tensors = {name: tensor for name, tensor in tensors.items() if part_of(name) not in aids}
     _check_complete(resolved, tensors)
     target = target_of(alone(resolved), tensors, vocabulary.pad, prefer)
     if strict and isinstance(target, Obstacle):

@@ -1,5 +1,7 @@
 """Loading weights and program from a run folder or a model folder of either layout."""
 
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -75,6 +77,15 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
             f"{folder} has no checkpoint and no model yet", help="train it first, or --resume it"
         )
     return resolved, _read_own(find_weights(model), resolved)
+
+
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """sha256 of tensors with their names and shapes."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(f"{name} {tuple(tensors[name].shape)}\n".encode())
+        digest.update(tensors[name].contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _read_own(path: Path, resolved: Resolved) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ GENERATOR = "generator"
 
 def names_beside(resolved: Resolved) -> tuple[str, ...]:
     """Names of the networks besides the main one, each exported to a subfolder of its name."""
-    return tuple(network.name for network in resolved.allocated if network.name != MAIN)
+    return tuple(network.name for network in resolved.learned if network.name != MAIN)
 
 
 def alone(resolved: Resolved, name: str = MAIN) -> Resolved:

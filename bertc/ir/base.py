@@ -35,7 +35,8 @@ class Node(BaseModel):
     ``bare_string`` name the fields that a value written without its kind fills (``vocab=30k``,
     ``data="corpus/*.txt"``). ``shorthand`` names the field whose kinds, written alone, stand for
     the whole node (``objective=span``). ``others`` names the field that collects all arguments with
-    unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``).
+    unknown names as (name, text) (``pairs(en="a.en", fr="a.fr")``). ``looked_up`` names the fields
+    that are read from files and never written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
@@ -45,6 +46,7 @@ class Node(BaseModel):
     bare_string: ClassVar[tuple[str, ...]] = ()
     shorthand: ClassVar[str] = ""
     others: ClassVar[str] = ""
+    looked_up: ClassVar[tuple[str, ...]] = ()
 
 
 def _of_that_kind(value: object) -> object:
@@ -172,3 +174,12 @@ def affine(
 ) -> tuple[Weight, Weight]:
     """Weight (outputs, inputs) and bias (outputs) of ``y = x W^T + b``."""
     return matrix(name, outputs, inputs, init, part), bias(name, outputs, part)
+
+
+def call_text(kind: str, *arguments: str) -> str:
+    """The text of a kind with arguments; some kinds are named with the first: ``kd(logits)``."""
+    if not arguments:
+        return kind
+    if kind.endswith(")"):
+        return f"{kind[:-1]}, {', '.join(arguments)})"
+    return f"{kind}({', '.join(arguments)})"

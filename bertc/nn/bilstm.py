@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 
 from bertc.host.parts import profiled_as
 from bertc.ir.network.bilstm import BiLstmBody
-from bertc.nn.body import BodyModule, Outputs
+from bertc.ir.network.wanted import Wanted
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Tokens, build_tokens
 from bertc.nn.inputs import EncoderInputs, gather_positions
@@ -147,13 +148,16 @@ class BiLstm(BodyModule):
         assert isinstance(token, Tokens), "it is made so"
         return token
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
         """States of the last layer (b, s, d), or at output positions (b, o, d)."""
         rate, texts = self.node.dropout, text_spans(inputs, self.node.texts)
         with profiled_as("embeddings"):
             x_bsi = dropout(self.tokens(inputs.token_ids).to(dtype), rate.hidden, self.training)
             if self.node.lstm.project:
                 x_bsi = self.embeddings["project"](x_bsi)
+        by_layer = {0: x_bsi} if 0 in wanted.states else {}
         for number, layer in enumerate(self.recurrence):
             with profiled_as("recurrence"):
                 x_bsi = dropout(x_bsi, rate.hidden, self.training) if number else x_bsi
@@ -161,10 +165,12 @@ class BiLstm(BodyModule):
                     x_bsi = checkpoint(layer, x_bsi, texts, use_reentrant=False)
                 else:
                     x_bsi = layer(x_bsi, texts)
+            if number + 1 in wanted.states:
+                by_layer[number + 1] = x_bsi
         x_bsd = dropout(x_bsi, rate.last, self.training)
         if inputs.output_positions is not None:
             x_bsd = gather_positions(x_bsd, inputs.output_positions)
-        return Outputs(x_bsd)
+        return Outputs(x_bsd, by_layer=by_layer)
 
     def pool(
         self, first_h: Float[torch.Tensor, "b s d"], inputs: EncoderInputs | None = None

@@ -4,13 +4,14 @@ Axes: b batch, s sequence, o output positions, u query-stream states, h hidden.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
 from bertc.nn.embeddings import Tokens
 from bertc.nn.inputs import EncoderInputs, Memory
 
@@ -20,6 +21,11 @@ class Outputs(NamedTuple):
 
     last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions
     memory: Memory | None = None  # for the next rows, if these had one
+    by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
+
+
+LAST_STATES = Wanted()
+"""Nothing besides last states."""
 
 
 class BodyModule(nn.Module, ABC):
@@ -37,8 +43,13 @@ class BodyModule(nn.Module, ABC):
         """The token table, or tables, which heads over the vocabulary read too."""
 
     @abstractmethod
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
-        """States of the last layer, followed by those of the query stream: (b, s + u, h)."""
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
+        """States of the last layer, followed by those of the query stream: (b, s + u, h).
+
+        Other outputs are computed only if wanted.
+        """
 
     @abstractmethod
     def pool(self, first_h: torch.Tensor, inputs: EncoderInputs | None = None) -> torch.Tensor:

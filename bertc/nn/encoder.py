@@ -14,9 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from bertc.host.parts import profiled_as
 from bertc.ir.network.encoder import Encoder as EncoderNode
+from bertc.ir.network.wanted import Wanted
 from bertc.nn.attention import build_attention
 from bertc.nn.attention_part import AttentionPart, Context
-from bertc.nn.body import BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings, Tokens
 from bertc.nn.ffn import FeedForward, build_ffn
@@ -95,10 +96,13 @@ class Encoder(BodyModule):
         """The token table of the embeddings."""
         return self.embeddings.token
 
-    def forward(self, inputs: EncoderInputs, dtype: torch.dtype) -> Outputs:
+    def forward(
+        self, inputs: EncoderInputs, dtype: torch.dtype, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
         """States of the last layer (b, s, h), or at output positions (b, o, h), and the memory.
 
-        With a permutation the query stream's states follow: (b, s + u, h).
+        With a permutation the query stream's states follow: (b, s + u, h). The last layer's states
+        are those after the last norm, also by layer.
         """
         embed, compute, last_norm = self._regions
         if self.recompute and torch.is_grad_enabled():
@@ -107,6 +111,7 @@ class Encoder(BodyModule):
             x = embed(inputs._replace(output_positions=None, starts=None), dtype)
         with profiled_as("attention"):
             contexts = self._contexts(inputs, x)
+        by_layer = {0: x} if 0 in wanted.states else {}
         memory, remembered = inputs.memory, list[torch.Tensor]()
         for number, layer in enumerate(self._layers):
             keys, context = inputs.keys(x, number), contexts[number]
@@ -116,9 +121,13 @@ class Encoder(BodyModule):
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
             x = layer(compute, x, keys, context)
+            if number + 1 in wanted.states and number + 1 < len(self.node.layers):
+                by_layer[number + 1] = x
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
-        return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on)
+        if len(self.node.layers) in wanted.states:
+            by_layer[len(self.node.layers)] = x
+        return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on, by_layer)
 
     def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
         """Use a lender's embeddings for these names instead of its own."""

@@ -21,6 +21,7 @@ from bertc.ir.terms.heads import (
     ConditionedSpanHead,
     DetectorHead,
     HeadNode,
+    Projections,
     VocabularyHead,
 )
 from bertc.ir.terms.node import TermNode
@@ -180,6 +181,17 @@ class ConditionedSpan(nn.Module):
         self.answered = Answered(table, f"{name}.answered", head) if head.answered else None
 
 
+class WidthMaps(nn.ModuleList):
+    """Maps of states to another width: none, one for all, or one for each of several layers."""
+
+    def of(self, number: int, x_bkh: Float[torch.Tensor, "b k h"]) -> torch.Tensor:
+        """States of the layer of that number, counted from 0, as wide as they are compared."""
+        if not len(self):
+            return x_bkh
+        mapped_bkw: torch.Tensor = self[min(number, len(self) - 1)](x_bkh)
+        return mapped_bkw
+
+
 def make_head(objective: TermNode, encoder: Body) -> nn.Module:
     """Build the head of an objective over the states of an encoder."""
     return module_of(objective.head_node, objective.head_name, encoder)
@@ -201,5 +213,7 @@ def module_of(node: HeadNode, name: str, encoder: Body) -> nn.Module:
             return Detector(table, name, encoder)
         case ConditionedSpanHead() as head:
             return ConditionedSpan(table, name, head, encoder)
+        case Projections(count=count):
+            return WidthMaps(Linear(table, f"{name}.{number}") for number in range(count))
         case unreachable:
             assert_never(unreachable)

@@ -8,11 +8,12 @@ from torch import nn
 from bertc.ir.network.bilstm import BiLstmBody
 from bertc.ir.network.body import Body
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.program.model import model_weights
-from bertc.ir.program.network import MAIN
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.program.model import frozen_weights, model_weights
+from bertc.ir.program.network import MAIN, Network
 from bertc.ir.program.resolved import Resolved
 from bertc.nn.bilstm import BiLstm
-from bertc.nn.body import BodyModule, Outputs
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs
 from bertc.nn.encoder import Encoder
 from bertc.nn.heads import Heads
 from bertc.nn.inputs import EncoderInputs
@@ -30,10 +31,10 @@ class Model(nn.Module):
     def __init__(self, resolved: Resolved) -> None:
         super().__init__()
         self.resolved = resolved
-        self._names = tuple(network.name for network in resolved.allocated)
-        for network in resolved.allocated:
+        self._names = tuple(network.name for network in resolved.learned)
+        for network in resolved.learned:
             self.add_module(network.name, build_body(network.body))
-        for network in resolved.allocated:  # networks that lend weights come first
+        for network in resolved.learned:  # networks that lend weights come first
             for tie in network.ties:
                 tied = [w.name for w in network.body.weights() if tie.covers(w.name)]
                 self.network(network.name).borrow(self.network(tie.network), tied)
@@ -86,9 +87,11 @@ class Model(nn.Module):
         """Last hidden states (batch, seq, hidden), or only those of the output positions."""
         return self.read_on(inputs, network).last
 
-    def read_on(self, inputs: EncoderInputs, network: str = MAIN) -> Outputs:
-        """Last hidden states, and the memory for the next rows, if these have one."""
-        outputs: Outputs = self.network(network)(inputs, self.compute_dtype)
+    def read_on(
+        self, inputs: EncoderInputs, network: str = MAIN, wanted: Wanted = LAST_STATES
+    ) -> Outputs:
+        """Last hidden states, other wanted outputs, and the memory for the next rows."""
+        outputs: Outputs = self.network(network)(inputs, self.compute_dtype, wanted)
         return outputs
 
     def network(self, name: str) -> BodyModule:
@@ -108,6 +111,35 @@ class Model(nn.Module):
             ValueError: if the encoder has no pooler.
         """
         return self.encoder.pool(hidden[:, 0])
+
+
+class Frozen(nn.Module):
+    """A frozen network with the heads that terms ask it for, always in evaluation mode.
+
+    It is no part of a model: so it is in no checkpoint, has no moments, and each process holds all
+    of it. Its parameters are named as in a program of its own.
+    """
+
+    encoder: BodyModule
+
+    def __init__(self, network: Network) -> None:
+        super().__init__()
+        self.network = network
+        self.encoder = build_body(network.body)
+        asked = (one for one in network.scored if one.asks_head)
+        self.heads = Heads((one, network.body) for one in asked)
+        self.compute_dtype = torch.float32
+        self.requires_grad_(requires_grad=False).eval()
+
+    def train(self, mode: bool = True) -> "Frozen":
+        """Stay in evaluation mode."""
+        return super().train(mode=False)
+
+    @torch.no_grad()
+    def read_on(self, inputs: EncoderInputs, wanted: Wanted) -> Outputs:
+        """Its last states, and what is wanted beside them."""
+        outputs: Outputs = self.encoder(inputs, self.compute_dtype, wanted)
+        return outputs
 
 
 def build_body(node: Body) -> BodyModule:
@@ -138,6 +170,13 @@ def _check(inputs: EncoderInputs) -> None:
             f"{name} is {given}: an integer tensor (batch, seq) expected; encode texts with "
             "model.encode(**model.tokenizer(texts)), on a model of bertc.load"
         )
+
+
+def drawn(network: Network, seed: int) -> Frozen:
+    """A frozen network of initial values, where only its shape is known."""
+    frozen = Frozen(network)
+    initialise(frozen, frozen_weights(network), seed)
+    return frozen
 
 
 def build(resolved: Resolved, device: str = "cpu") -> Model:

@@ -1,7 +1,7 @@
 """Tensor functions of each objective: corruption, targets and loss."""
 
 from bertc.objectives.corruption import corrupt, mask_key, with_guesses
-from bertc.objectives.loss import Losses
+from bertc.objectives.loss import Losses, Teaching
 from bertc.objectives.targets import (
     Boundaries,
     Inputs,
@@ -28,6 +28,7 @@ __all__ = [
     "ReplacedTokens",
     "RowView",
     "TaskTargets",
+    "Teaching",
     "TermLoss",
     "VocabTensors",
     "corrupt",

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int, Shaped
 
 from bertc.ir import address
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs, restarting_positions
 from bertc.objectives.mlm import mask_tokens
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
@@ -37,9 +37,9 @@ def corrupt(stage: Stage, inputs: Inputs, vocab: VocabTensors, key: int) -> Micr
     reading = _reading(rows, token_ids_bs)
     terms: dict[str, Any] = {}
     scored = (one for network in stage.networks() for one in network.scored)
-    for name, _, tensors in joined((*(term.objective for term in stage.objective), *scored)):
-        if name not in terms:
-            reading, terms[name] = tensors.targets(rows, reading)
+    for one in joined((*(term.objective for term in stage.objective), *scored)):
+        if one.name not in terms:
+            reading, terms[one.name] = one.tensors.targets(rows, reading)
     batch = MicroBatch(reading, inputs.token_ids, terms)
     if stage.sampled is not None:
         original = reading._replace(token_ids=inputs.token_ids)
@@ -52,8 +52,9 @@ def with_guesses(
 ) -> MicroBatch:
     """Insert the guesses (b, k) of a sampled network into the inputs of the networks after it."""
     reading = batch.reading
-    for name, _, tensors in joined(term.objective for term in stage.objective):
-        reading = tensors.take_guesses(batch.terms[name], batch, reading, guesses_bk)
+    for one in joined(term.objective for term in stage.objective):
+        own = batch.terms[one.name]
+        reading = one.tensors.take_guesses(own, batch, reading, guesses_bk)
     return batch._replace(reading=reading)
 
 

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
-from bertc.objectives.targets import MicroBatch
+from bertc.nn.body import Outputs
+from bertc.nn.model import Frozen
+from bertc.objectives.targets import Lesson, MicroBatch
 from bertc.objectives.term import Predicted, TermLoss
 from bertc.objectives.terms import joined, states_of
 
@@ -27,35 +29,59 @@ class Losses:
         others = (term.objective for term in stage.objective if term not in network.terms)
         self._others = joined(others) if network.role == "sampled" else ()
 
-    def __call__(self, batch: MicroBatch, hidden: torch.Tensor) -> dict[str, TermLoss]:
+    def __call__(self, batch: MicroBatch, outputs: Outputs) -> dict[str, TermLoss]:
         """The loss of every term by name, before weighting.
 
-        ``hidden`` (b, s or k, h) are the network's states, at all positions or at the output
-        positions. A sampled network also returns its guesses, even without training.
+        The network's last states (b, s or k, h) are at all positions or at the output positions. A
+        sampled network also returns its guesses, even without training.
         """
         reading = batch.read_by(self._node)
-        states = states_of(self._scored, batch, reading, hidden, self._node.body)
+        states = states_of(self._scored, batch, reading, outputs.last, self._node.body)
         chances = self._chances(batch)
         predicted: dict[str, Predicted] = {}
-        for name, head, tensors in self._scored:
-            if name in batch.terms:
-                predicted[head] = tensors.score(
-                    states[head], batch.terms[name], batch, self._heads[head], self._network,
-                    chances,
-                )  # fmt: skip
+        for one in self._scored:
+            if one.name in batch.terms:
+                read, own = states[one.states], batch.terms[one.name]
+                read = (*read, *one.tensors.taken(outputs, learned=True))
+                head = self._heads[one.head]
+                predicted[one.scores] = one.tensors.score(
+                    read, own, batch, head, self._network, chances
+                )
         return {
-            name: tensors.loss(predicted[head], batch.terms[name])
-            if name in batch.terms
-            else nothing(self._heads[head], hidden)
-            for name, head, tensors in self._learned
+            one.name: one.tensors.loss(predicted[one.scores], batch.terms[one.name])
+            if one.name in batch.terms
+            else nothing(self._heads[one.head], outputs.last)
+            for one in self._learned
         }
 
     def _chances(self, batch: MicroBatch) -> torch.Tensor | None:
-        for name, _, tensors in self._others:
-            found: torch.Tensor | None = tensors.chances(batch.terms[name])
+        for one in self._others:
+            found: torch.Tensor | None = one.tensors.chances(batch.terms[one.name])
             if found is not None:
                 return found
         return None
+
+
+class Teaching:
+    """The terms that a frozen network teaches, joined to their tensors and to its own heads."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        self._frozen, self._scored = frozen, joined(frozen.network.scored)
+
+    def __call__(self, batch: MicroBatch) -> MicroBatch:
+        """The batch with what the network hands to each term; no gradient flows into it."""
+        frozen, network = self._frozen, self._frozen.network
+        reading = batch.read_by(network)
+        outputs = frozen.read_on(reading, network.wanted)
+        states = states_of(self._scored, batch, reading, outputs.last, network.body)
+        found = {}
+        with torch.no_grad():
+            for one in self._scored:
+                read = (*states[one.states], *one.tensors.taken(outputs, learned=False))
+                head = frozen.heads[one.head] if one.tensors.node.asks_head else None
+                taught = one.tensors.taught(read, head, frozen.encoder)
+                found[one.name] = Lesson(network.share, taught)
+        return batch.with_lessons(found)
 
 
 def nothing(head: nn.Module, hidden: torch.Tensor) -> TermLoss:

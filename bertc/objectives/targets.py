@@ -4,7 +4,7 @@ Axes: b rows, s positions of a row, m examples of a row, k predictions of a row,
 holds one example, or several if rows are packed.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
@@ -100,30 +100,65 @@ class TaskTargets(NamedTuple):
     examples: Int[torch.Tensor, "b s"]  # example number within the row, from 1; 0: padding
 
 
+class Lesson(NamedTuple):
+    """Tensors that a frozen network hands to a term, and its share in the mean of several."""
+
+    share: float
+    tensors: tuple[torch.Tensor, ...]
+
+
 class MicroBatch(NamedTuple):
     """Inputs of the networks, and targets of the terms, for one batch.
 
     ``reading`` holds the corrupted token ids. A sampled network has its own inputs in ``masked``;
     ``reading`` then holds the originals until the guesses are there. ``terms`` maps each term's
-    name to its targets; a batch of tasks has those of one task.
+    name to its targets; a batch of tasks has those of one task. Frozen networks read the inputs of
+    the main one and compute states at ``frozen_positions``, or at all; ``taught`` maps a term's
+    name to what each of them hands to it.
     """
 
     reading: EncoderInputs
     originals: Int[torch.Tensor, "b s"]
     terms: dict[str, Any]
     masked: EncoderInputs | None = None
+    frozen_positions: Int[torch.Tensor, "b o"] | None = None
+    taught: dict[str, tuple[Lesson, ...]] | None = None
 
     def read_by(self, network: Network) -> EncoderInputs:
         """Inputs of a network."""
-        found = self.masked if network.role == "sampled" else self.reading
-        assert found is not None, "a sampled network has inputs of its own"
+        found = self._read_by(network)
         return found._replace(output_positions=None) if network.body.pools_rows else found
 
-    def with_reading(self, network: Network, reading: EncoderInputs) -> "MicroBatch":
-        """The same with other inputs for a network."""
-        if network.role == "sampled":
-            return self._replace(masked=reading)
-        return self._replace(reading=reading)
+    def _read_by(self, network: Network) -> EncoderInputs:
+        match network.role:
+            case "trained":
+                return self.reading
+            case "sampled":
+                assert self.masked is not None, "a sampled network has inputs of its own"
+                return self.masked
+            case "frozen":
+                asked = self.frozen_positions
+                return self.reading._replace(output_positions=asked, memory=None)
+            case unreachable:
+                assert_never(unreachable)
+
+    def with_positions(self, network: Network, asked_bo: Int[torch.Tensor, "b o"]) -> "MicroBatch":
+        """The same with output positions for a network."""
+        match network.role:
+            case "trained":
+                return self._replace(reading=self.reading._replace(output_positions=asked_bo))
+            case "sampled":
+                masked = self.read_by(network)._replace(output_positions=asked_bo)
+                return self._replace(masked=masked)
+            case "frozen":
+                return self._replace(frozen_positions=asked_bo)
+            case unreachable:
+                assert_never(unreachable)
+
+    def with_lessons(self, found: dict[str, Lesson]) -> "MicroBatch":
+        """The same with what one more frozen network hands to each term."""
+        before = self.taught or {}
+        return self._replace(taught={n: (*before.get(n, ()), own) for n, own in found.items()})
 
 
 def scatter_tokens(

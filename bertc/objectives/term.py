@@ -19,10 +19,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import nn
 
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.ir.terms.node import TermNode
 from bertc.nn import EncoderInputs
-from bertc.nn.body import BodyModule
+from bertc.nn.body import BodyModule, Outputs
 from bertc.nn.exact import exact
 from bertc.objectives.targets import Inputs, MicroBatch, Predictions, VocabTensors
 
@@ -102,6 +102,17 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
     @abstractmethod
     def positions(self, own: OwnT, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
         """Positions (b, ...) of the states that the term reads; None: all of the network's."""
+
+    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
+        """States by layer that it reads, of its own network or of a frozen one."""
+        by_layer = outputs.by_layer or {}
+        return tuple(by_layer[at] for at in self.node.wanted(learned=learned).states)
+
+    def taught(
+        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+    ) -> tuple[torch.Tensor, ...]:
+        """Tensors for it from the states of a frozen network, and from the head it asks for."""
+        return states
 
     @abstractmethod
     def score(

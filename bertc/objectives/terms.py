@@ -12,8 +12,10 @@ import torch
 from bertc.ir.learning.objective import Objective
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.ir.terms.clm import Clm
+from bertc.ir.terms.kd import KdLogits
+from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
 from bertc.ir.terms.plm import Plm
@@ -22,6 +24,8 @@ from bertc.ir.terms.sbo import Sbo
 from bertc.nn import EncoderInputs, gather_positions
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
+from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
+from bertc.objectives.kd_states import KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import PairTensors
 from bertc.objectives.plm import PlmTensors
@@ -50,21 +54,35 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return RtdTensors(objective)
         case Task():
             return TaskTensors(objective)
+        case KdLogits(labels=0):
+            return KdLogitsTensors(objective)
+        case KdLogits():
+            return KdAnswersTensors(objective)
+        case KdHidden() | KdEmbeddings() | KdCls():
+            return KdStatesTensors(objective)
         case unreachable:
             assert_never(unreachable)
 
 
 class Joined(NamedTuple):
-    """An objective's tensors with the names of its loss and of its head."""
+    """An objective's tensors with the names of its loss, its head and the last states it reads."""
 
     name: str
     head: str
+    states: str
     tensors: AnyTensors
+
+    @property
+    def scores(self) -> str:
+        """The name of its scores: its head's, unless it is taught and has its own."""
+        return self.name if self.tensors.node.taught else self.head
 
 
 def joined(objectives: Iterable[Objective]) -> tuple[Joined, ...]:
     """Join objectives to their tensors, in order."""
-    return tuple(Joined(one.title, one.head_name, tensors_of(one)) for one in objectives)
+    return tuple(
+        Joined(one.title, one.head_name, one.states_name, tensors_of(one)) for one in objectives
+    )
 
 
 def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
@@ -74,8 +92,7 @@ def with_output_positions(stage: Stage, batch: MicroBatch) -> MicroBatch:
             continue
         each = _positions(joined(network.scored), batch, network.body).values()
         asked_bk = torch.cat([one for some in each for one in some or ()], dim=1)
-        reading = batch.read_by(network)._replace(output_positions=asked_bk)
-        batch = batch.with_reading(network, reading)
+        batch = batch.with_positions(network, asked_bk)
     return batch
 
 
@@ -86,7 +103,7 @@ def states_of(
     hidden: torch.Tensor,
     body: Body,
 ) -> dict[str, tuple[torch.Tensor, ...]]:
-    """Split a network's states (b, ..., h) by head: head name to the states it reads."""
+    """Split a network's states (b, ..., h) by the name of the states that terms read."""
     each = _positions(scored, batch, body)
     if reading.output_positions is None:
         return {
@@ -108,9 +125,9 @@ def states_of(
 def _positions(
     scored: tuple[Joined, ...], batch: MicroBatch, body: Body
 ) -> dict[str, tuple[torch.Tensor, ...] | None]:
-    """Positions that each head reads, if the batch has targets for it; None: all of them."""
+    """Positions of the last states that terms read, if the batch has targets; None: all."""
     return {
-        one.head: None
+        one.states: None
         if body.pools_rows and one.tensors.node.pooled
         else one.tensors.positions(batch.terms[one.name], batch)
         for one in scored

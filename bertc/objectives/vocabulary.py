@@ -10,8 +10,8 @@ from torch import nn
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import AdaptiveTokenHead, TokenHead
 from bertc.nn.weights import Embedding
-from bertc.objectives.adaptive import adaptive_logits, adaptive_loss
-from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.softmax.adaptive import adaptive_logits, adaptive_loss
+from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 from bertc.objectives.term import Predicted
 
 
@@ -31,7 +31,7 @@ def token_losses(
             *adaptive_loss(network.node, states_nh, targets_bk.reshape(-1), head, token)
         )
     assert isinstance(head, TokenHead), "the head of a language model"
-    bias_v = head.bias_of(_table(network))
+    bias_v = head.bias_of(table_of(network))
     return feature_losses(head(states_nh), bias_v, targets_bk, network, chances_bk)
 
 
@@ -43,7 +43,7 @@ def feature_losses(
     chances_bk: Float[torch.Tensor, "b k"] | None = None,
 ) -> Predicted:
     """Losses of tokens (n,) whose scores are features times the token table."""
-    table_ve = _table(network).to(features_ne.dtype)
+    table_ve = table_of(network).to(features_ne.dtype)
     chances_n = None if chances_bk is None else chances_bk.reshape(-1)
     return Predicted(
         *vocabulary_loss(features_ne, table_ve, bias_v, targets_bk.reshape(-1), chances_n)
@@ -57,10 +57,11 @@ def token_logits(
     if isinstance(head, AdaptiveTokenHead):
         return adaptive_logits(network.node, states_nh, head, network.tokens)
     assert isinstance(head, TokenHead), "the head of a language model"
-    return head.scores(states_nh, _table(network))
+    return head.scores(states_nh, table_of(network))
 
 
-def _table(network: BodyModule) -> Float[torch.Tensor, "v e"]:
+def table_of(network: BodyModule) -> Float[torch.Tensor, "v e"]:
+    """The one table of a network's tokens."""
     token = network.tokens
     assert isinstance(token, Embedding), "the checks allow one table only"
     return token.weight

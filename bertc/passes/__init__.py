@@ -7,8 +7,7 @@ from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
 from bertc.passes.bodies import bodies
 from bertc.passes.checks import checks
-from bertc.passes.defaults import defaults
-from bertc.passes.dimensions import dimensions
+from bertc.passes.dimensions import defaults, dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator, generator_widths
 from bertc.passes.growth import growth
@@ -17,6 +16,7 @@ from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
 from bertc.passes.tasks import tasks
+from bertc.passes.teachers import teachers
 from bertc.passes.vocabulary import vocabulary
 
 FILLING = (
@@ -31,6 +31,7 @@ FILLING = (
 CHECKS = (
     sharing,
     generator,
+    teachers,
     growth,  # skipped where owners or widths are wrong already
     tasks,
     checks,

@@ -9,11 +9,13 @@ from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.resolved import AnyStage, Resolved, TaskStage, TextStage
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
+from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs
 from bertc.passes.settings.stages import has_tasks, reads_on
 from bertc.passes.sharing import layer_values, owners
+from bertc.passes.teachers import taught_terms
 
 
 def assemble(program: Complete) -> Resolved:
@@ -151,7 +153,8 @@ def _stage(
         batch=stage.batch,
         seq=stage.seq,
         microbatch=stage.microbatch,
-        objective=stage.objective,
+        objective=taught_terms(stage),
+        teacher=stage.teacher,
         data=stage.data,
         smoothing=stage.smoothing,
         mixing=stage.mixing,

@@ -67,7 +67,8 @@ def _wanting(
 
 def _refuse_text_beside_tasks(stage: StageSettings, diagnostics: Diagnostics) -> None:
     terms = stage.objective
-    others = [term.name for term in terms if not isinstance(term.objective, Task)]
+    from_text = (t for t in terms if not isinstance(t.objective, Task) and not t.objective.taught)
+    others = [term.name for term in from_text]
     if others:
         diagnostics.error(
             "E271",

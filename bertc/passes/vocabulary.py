@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
 from bertc.ir.network.growth import FromRun
+from bertc.ir.program.teacher import FromSpec
 from bertc.ir.program.written import Given, Program
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.storage.paths import is_folder, user_path
@@ -32,9 +33,12 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
 
     ``vocab="bert/vocab.txt"`` becomes ``vocab=tokenizer("bert/vocab.txt", size=30522)``; a run
     stands for the tokenizer in it. A run with ``init`` uses that vocabulary unless another is
-    written.
+    written, one with a teacher that of the teacher.
     """
     given, init = program.settings["vocab"], program.settings["init"]
+    if given.origin.kind == "default" and not isinstance(init.value, FromRun):
+        given = _of_teacher(program.settings["teacher"]) or given
+        program = program.with_settings({"vocab": given})
     if isinstance(init.value, FromRun) and given.origin.kind == "default":
         if not is_folder(init.value.path):
             nowhere_to_begin(init.value, init.origin.span, diagnostics)
@@ -60,6 +64,19 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
         return _unreadable(program, error, given, diagnostics)
     value = given.value.model_copy(update={"size": size})
     return program.with_settings({"vocab": Given(value, given.origin)})
+
+
+def _of_teacher(given: Given) -> Given | None:
+    """The vocabulary of the first teacher of whom more than the name is known."""
+    origin = replace(given.origin, kind="derived", source="the vocabulary of the teacher")
+    for teacher in given.value:
+        if teacher.shape is None:
+            continue
+        if isinstance(teacher.source, FromSpec):
+            return Given(teacher.shape.vocabulary, origin)
+        with suppress(DataError):  # told where its weights are read
+            return Given(vocabulary_of_init(Path(teacher.source.path)), origin)
+    return None
 
 
 def _unreadable(

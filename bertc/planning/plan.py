@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from bertc.diagnostics import MachineError
 from bertc.ir.base import DeviceKind
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved, Stage, TextStage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage, TextStage
 from bertc.planning.world import ALONE, Layout, Strategy, World
 
 EFFICIENT_TOKENS: Mapping[str, int] = {"cpu": 256, "cuda": 8192, "mps": 8192}
@@ -224,7 +225,7 @@ def compiles(resolved: Resolved, device: DeviceKind) -> bool:
 
 
 def _can_compile(resolved: Resolved) -> bool:
-    return all(network.body.compiles for network in resolved.allocated)
+    return all(each.body.compiles for stage in resolved.stages for each in stage.allocated)
 
 
 def _pays_compiling(resolved: Resolved) -> bool:

@@ -4,7 +4,7 @@ import math
 from typing import assert_never
 
 from bertc.ir.learning.optimizer import ConstantRate, Cosine, Decay, InverseSqrt, Polynomial
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 
 def rate(stage: Stage, step: int) -> float:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings
+from bertc.ir.program.stage import Stage
 from bertc.runs.changes import ABOUT_MEMORY, AS_STEPS, of_the_run, origin, written
 from bertc.runs.folder import identity
 from bertc.runs.results import Run, Score

@@ -17,7 +17,9 @@ MOST_THREADS = 1024
 
 
 class Lock(BaseModel):
-    """The text's fingerprint, the initial weights' sha256, threads, plan, machine, versions."""
+    """The text's fingerprint, sha256 of initial weights and of teachers', threads, plan, machine,
+    versions.
+    """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -25,6 +27,7 @@ class Lock(BaseModel):
     resolved: str
     data: str
     init: str
+    teachers: dict[str, str] = Field(default_factory=dict)
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)]
     plan: Plan
     machine: dict[str, Any]

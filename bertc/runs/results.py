@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import fmean
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.runs import metrics
 from bertc.runs.folder import RunFolder
 from bertc.storage.paths import is_folder, real_path

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bertc.distributed.process_group import ProcessGroup
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.inputs import nothing
 

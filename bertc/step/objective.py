@@ -3,7 +3,7 @@
 Axes: b batch, s sequence, h hidden; t terms of the objective.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -14,9 +14,11 @@ from bertc.host.parts import profiled_as
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.head import AdaptiveHead
 from bertc.ir.program.network import Network
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
-from bertc.objectives import Losses, MicroBatch, tensors_of, with_guesses
+from bertc.nn.body import Outputs
+from bertc.nn.model import Frozen
+from bertc.objectives import Losses, MicroBatch, Teaching, tensors_of, with_guesses
 
 
 def kinds(stage: Stage) -> tuple[str, ...]:
@@ -29,13 +31,19 @@ def term_weights(stage: Stage) -> tuple[float, ...]:
     return tuple(term.weight for term in stage.objective)
 
 
-def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
+def make_objective(
+    model: Model, stage: Stage, compiled: bool, frozen: Iterable[Frozen] = ()
+) -> Objective:
     """Forward pass and losses of one micro-batch, with static shapes.
 
-    The networks of a stage run one after the other, each on the outputs of those before.
+    The networks of a stage run one after the other, each on the outputs of those before;
+    ``frozen`` are its teachers.
     """
     names, networks = kinds(stage), stage.networks()
-    scores = [_scoring(model, stage, network, compiled) for network in networks]
+    scores = {
+        each.name: _scoring(model, stage, each, compiled) for each in networks if each.learned
+    }
+    teachers = {each.network.name: _teaching(each, compiled) for each in frozen}
 
     def objective(
         micro_batch: MicroBatch, factors_t: Tensor
@@ -48,12 +56,16 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
         found: dict[str, Tensor] = {}
         losses_n: list[Tensor] = []
         memory: Memory | None = None
-        for network, score in zip(networks, scores, strict=True):
+        for network in networks:
+            if not network.learned:
+                micro_batch = teachers[network.name](micro_batch)
+                continue
             with nullcontext() if network.terms else torch.no_grad():
-                outputs = model.read_on(micro_batch.read_by(network), network.name)
+                reading = micro_batch.read_by(network)
+                outputs = model.read_on(reading, network.name, network.wanted)
                 # Only the networks read the memory.
-                loss, statistics, guesses_bk = score(
-                    remembering(micro_batch, None), factors_t, outputs.last
+                loss, statistics, guesses_bk = scores[network.name](
+                    remembering(micro_batch, None), factors_t, outputs._replace(memory=None)
                 )
             if guesses_bk is not None:
                 micro_batch = with_guesses(stage, micro_batch, guesses_bk)
@@ -67,8 +79,8 @@ def make_objective(model: Model, stage: Stage, compiled: bool) -> Objective:
     return objective
 
 
-Scoring = Callable[[MicroBatch, Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
-"""From batch, factors (t,) and states to loss, statistics of the terms, and guesses.
+Scoring = Callable[[MicroBatch, Tensor, Outputs], tuple[Tensor, Tensor, Tensor | None]]
+"""From batch, factors (t,) and outputs to loss, statistics of the terms, and guesses.
 
 Statistics (3, terms of the network): loss sums, hits, and for binary terms the number of positive
 answers."""
@@ -81,9 +93,9 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     losses = Losses(model, stage, network)
 
     def loss(
-        micro_batch: MicroBatch, factors_t: Tensor, hidden_bsh: Tensor
+        micro_batch: MicroBatch, factors_t: Tensor, outputs: Outputs
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        terms = losses(micro_batch, hidden_bsh)
+        terms, hidden_bsh = losses(micro_batch, outputs), outputs.last
         guesses = (term.guesses for term in terms.values())
         guesses_bk = next((found for found in guesses if found is not None), None)
         if not names:
@@ -104,6 +116,12 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     if stage.rows_vary or isinstance(network.body.head, AdaptiveHead):
         return loss  # tasks: small; adaptive heads: sizes depend on the text
     return torch.compile(loss, fullgraph=True, dynamic=False)
+
+
+def _teaching(frozen: Frozen, compiled: bool) -> Teaching:
+    if compiled:
+        frozen.encoder.compile_regions()
+    return Teaching(frozen)
 
 
 def remembering(micro_batch: MicroBatch, memory: Memory | None) -> MicroBatch:

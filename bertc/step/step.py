@@ -16,7 +16,7 @@ from bertc.distributed.engines import Engine, Objective
 from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.host.parts import profiled_as
 from bertc.ir.address import key
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import Memory, Model
 from bertc.nn.exact import exact
 from bertc.objectives import Inputs, MicroBatch, VocabTensors

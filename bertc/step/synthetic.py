@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from bertc.data import RawBatch
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import VocabTensors
@@ -19,6 +20,7 @@ from bertc.optim.optimizers import make_rule, zero_moments
 from bertc.planning.plan import Plan
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
+from bertc.step.teachers import frozen_networks
 from bertc.step.vocabulary import cumulative
 
 SPECIALS = 5
@@ -34,10 +36,11 @@ def first_step(resolved: Resolved, model: Model, plan: Plan) -> TrainStep:
         network.recompute = plan.recompute[0]
     table, moments = model_weights(resolved), zero_moments(weights)
     rule = make_rule(stage.optimizer, table, weights, moments, 0, plan.compile)
-    objective = make_objective(model, stage, plan.compile)
+    microbatch, seed = plan.microbatches[0], resolved.run.seed
+    frozen = frozen_networks(stage, torch.device(plan.device), model.compute_dtype, seed)
+    objective = make_objective(model, stage, plan.compile, frozen)
     device = preparing(torch.device(plan.device))
     vocab = unlearned_vocab(resolved.encoder.vocab_size, device)
-    microbatch, seed = plan.microbatches[0], resolved.run.seed
     return TrainStep(model, stage, vocab, rule, objective, microbatch, seed)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bertc.data import TaskBatch, TaskData
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs
 from bertc.nn.exact import WITHOUT_FP64
 from bertc.objectives import MicroBatch, TaskTargets
@@ -34,8 +34,10 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     return -(-stage.batch // parts)
 
 
-def to_micro_batch(batch: TaskBatch, device: torch.device) -> MicroBatch:
-    """A batch of a task on ``device``: encoder inputs and labels."""
+def to_micro_batch(
+    batch: TaskBatch, device: torch.device, stage: Stage | None = None
+) -> MicroBatch:
+    """A batch of a task on ``device``: encoder inputs and labels, also for the stage's teachers."""
     pinned = device.type == "cuda"
 
     def moved(array: object, dtype: torch.dtype) -> Tensor:
@@ -63,7 +65,10 @@ def to_micro_batch(batch: TaskBatch, device: torch.device) -> MicroBatch:
         moved(batch.passage, torch.bool),
         examples_bs,
     )
-    return MicroBatch(reading, token_ids_bs, {batch.task: answers})
+    taught = [t.name for t in stage.objective if t.objective.taught] if stage else []
+    if taught and stage and stage.networks()[-1].num_outputs is None:
+        reading = reading._replace(output_positions=None)
+    return MicroBatch(reading, token_ids_bs, dict.fromkeys((batch.task, *taught), answers))
 
 
 class TaskFeed(Taken[list[TaskBatch]]):
@@ -81,9 +86,11 @@ class TaskFeed(Taken[list[TaskBatch]]):
         device: torch.device,
         at_once: int,
         rows: slice | None = None,
+        stage: Stage | None = None,
     ) -> None:
+        self._stage = stage
         super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
         self._device = device
 
     def _batches(self, made: list[TaskBatch]) -> list[Batch]:
-        return [Batch(None, [to_micro_batch(part, self._device) for part in made])]
+        return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in made])]

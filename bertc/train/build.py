@@ -12,7 +12,8 @@ from bertc.host.graphs import graphs_so_far
 from bertc.host.machine import make_plan
 from bertc.interop.exporting import export_model
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.nn.exact import preparing
 from bertc.objectives import Inputs

@@ -5,7 +5,8 @@ import time
 from bertc.estimate.flops import executed_flops
 from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Standing, peak_memory_bytes
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.planning.cores import (
     NOTABLE_CORES,
     available_cores,

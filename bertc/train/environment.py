@@ -17,6 +17,7 @@ from bertc.planning.world import World
 from bertc.runs import changes
 from bertc.runs.folder import RunFolder
 from bertc.runs.lock import Lock
+from bertc.step.teachers import digests
 from bertc.storage import durable
 from bertc.train.init_from import Source
 
@@ -37,10 +38,14 @@ def write_or_check_lock(
     if not folder.holds_a_run:
         # Only now: a first try whose text cannot be read must not claim the folder.
         folder.start(resolved, spec_text)
+    teachers = digests(resolved, corpus.vocabulary)
     if lock:
         pairs = {"the text: fingerprint": (lock.data, corpus.fingerprint)}
         if source:  # read again, since there is no checkpoint yet
             pairs["the weights of init: sha256"] = (lock.init, source.sha256)
+        for teacher, digest in teachers.items():
+            there = lock.teachers.get(teacher, "none")
+            pairs[f"the weights of teacher {teacher}: sha256"] = (there, digest)
         changes.refuse(
             [f"{name} {old} -> {new}" for name, (old, new) in pairs.items() if old != new]
         )
@@ -51,7 +56,7 @@ def write_or_check_lock(
         with durable.writing(folder.tokenizer):
             corpus.vocabulary.save(folder.tokenizer)
             durable.sync_all(folder.tokenizer)
-        _lock(resolved, plan, corpus, source).write(folder.lock)
+        _lock(resolved, plan, corpus, source, teachers).write(folder.lock)
     for text in source.lines() if source else ():
         display.note(text)
 
@@ -66,12 +71,19 @@ def note_duration(
         display.note(f"{resolved.steps:,} steps are estimated to take {duration} on {time.device}")
 
 
-def _lock(resolved: Resolved, plan: Plan, corpus: PreparedCorpus, source: Source | None) -> Lock:
+def _lock(
+    resolved: Resolved,
+    plan: Plan,
+    corpus: PreparedCorpus,
+    source: Source | None,
+    teachers: dict[str, str],
+) -> Lock:
     """The lock of this run: everything beside the program that decides its result."""
     return Lock(
         resolved=resolved.fingerprint(),
         data=corpus.fingerprint,
         init=source.sha256 if source else "",
+        teachers=teachers,
         threads=torch.get_num_threads(),
         plan=plan,
         machine=asdict(detect(resolved.run.device)),

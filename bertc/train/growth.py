@@ -7,7 +7,8 @@ from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
 from bertc.ir.network.growth import FromGenerator
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import zero_moments

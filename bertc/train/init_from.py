@@ -1,18 +1,16 @@
 """``init``: initial weights from another run or a model folder."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import assert_never
 
 from torch import Tensor
 
 from bertc.compress import WeightMap, changed_answers, fit, refusal
-from bertc.data import Vocabulary, vocabulary_of
+from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
-from bertc.interop.loading import read_model
+from bertc.interop.loading import digest_of, read_model
 from bertc.ir.learning.answer import Answer, Labels, Tags
 from bertc.ir.network.growth import Drawn, FromRun
 from bertc.ir.program.resolved import Resolved
@@ -66,20 +64,19 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
     if mismatches:
         raise refusal(folder, mismatches, old, target)
     notes = (*_differences(old, target), *_new(places, old, target))
-    return Source(folder, tensors, places, _digest(tensors), notes)
+    return Source(folder, tensors, places, digest_of(tensors), notes)
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
     """Refuse a source whose token table has other tokens in its rows."""
     theirs = vocabulary_of(folder, rows)
-    pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, vocabulary))
-    for number, (there, here) in enumerate(zip_longest(*pairs)):
-        if there != here:
-            raise DataError(
-                f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
-                f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
-                help="leave vocab out, and the run reads with the vocabulary of init",
-            )
+    if differing := differing_token(theirs, vocabulary):
+        number, there, here = differing
+        raise DataError(
+            f"the vocabulary of {folder} has {theirs.size:,} tokens and this run's "
+            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+            help="leave vocab out, and the run reads with the vocabulary of init",
+        )
 
 
 def _differences(old: Resolved, new: Resolved) -> list[str]:
@@ -116,11 +113,3 @@ def _tells(answer: Answer) -> str:
     names = ", ".join(answer.names[:SHOWN_LABELS])
     more = len(answer.names) - SHOWN_LABELS
     return f"{names} and {more} more" if more > 0 else names
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        digest.update(f"{name} {tuple(tensors[name].shape)}\n".encode())
-        digest.update(tensors[name].contiguous().numpy().data)
-    return digest.hexdigest()

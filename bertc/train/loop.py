@@ -23,7 +23,8 @@ from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
 from bertc.host.signals import Stop
 from bertc.ir.learning.optimizer import Lamb
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
 from bertc.optim.optimizers import zero_moments
 from bertc.planning.schedules import rate

@@ -20,6 +20,7 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered, shapes, taken_up
+from bertc.step.teachers import require_weights
 from bertc.step.vocabulary import vocab_tensors
 from bertc.storage.paths import is_taken
 from bertc.train.environment import note_duration, write_or_check_lock
@@ -89,6 +90,7 @@ def _saved(
 
     Lock and checkpoint are None at the start of a run.
     """
+    require_weights(resolved)
     lock, checkpoint = None, None
     if ranks.is_main:
         lock = folder.read_lock() if folder.holds_a_run else None

@@ -15,7 +15,7 @@ from bertc.evaluation.held_out import (
 )
 from bertc.evaluation.tasks import evaluate_tasks
 from bertc.ir.program.model import model_weights, trained_names
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import Rule, make_rule
@@ -23,6 +23,7 @@ from bertc.step.feed import Batch, Feed, to_inputs
 from bertc.step.objective import make_objective
 from bertc.step.step import TrainStep
 from bertc.step.task_feed import TaskFeed, examples_at_once
+from bertc.step.teachers import frozen_networks
 from bertc.train.patience import require_dev_part
 from bertc.train.session import Session
 
@@ -37,8 +38,10 @@ class Phase(ABC):
         self.model = session.model
         for network in self.model.networks():
             network.recompute = plan.recompute[index]
+        dtype, seed = self.model.compute_dtype, resolved.run.seed
+        frozen = frozen_networks(self.stage, session.device, dtype, seed, session.ranks)
         self.objective = session.engine.wrap(
-            make_objective(self.model, stage, plan.compile),
+            make_objective(self.model, stage, plan.compile, frozen),
             trained_names(stage),
         )
         self.step = TrainStep(
@@ -153,8 +156,8 @@ class TaskPhase(Phase):
     def feed(self, session: Session, first: int) -> TaskFeed:
         """Batches in parts of rows of like length."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
-        at_once = self.microbatch * self.stage.rows_an_example
-        return TaskFeed(self.data, first, self.stage.steps, session.device, at_once, rows)
+        at_once, stage = self.microbatch * self.stage.rows_an_example, self.stage
+        return TaskFeed(self.data, first, stage.steps, session.device, at_once, rows, stage)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Scores on all held-out examples of every task."""

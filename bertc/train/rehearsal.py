@@ -12,6 +12,7 @@ from bertc.host.machine import cost_here, make_plan
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
 from bertc.runs.folder import RunFolder, admit
+from bertc.step.teachers import digests, require_weights
 from bertc.storage import durable
 from bertc.storage.paths import existing_folder, is_folder
 from bertc.train.init_from import source_of
@@ -29,6 +30,7 @@ def rehearse(
     Raises:
         UsageError, ResumeRefusedError, MachineError, DataError, CannotWriteError: as ``train``.
     """
+    require_weights(resolved)
     with ranks.raise_on_all():
         plan = make_plan(resolved, ranks.world, ranks.least)
     if not ranks.is_main:
@@ -42,6 +44,7 @@ def rehearse(
     _try_to_write(out, copies * 4 * parameters * (resolved.run.keep + 1))
     corpus = prepare(resolved, cache, Watched(display, ranks.stop))
     source = source_of(resolved, corpus.vocabulary)
+    digests(resolved, corpus.vocabulary)
     cost = cost_here(resolved, corpus, ranks.world)
     notes = [
         f"{resolved.name}: {parameters:,} parameters, about {bytes_text(cost.memory.peak_bytes)} "

@@ -94,7 +94,7 @@ def _table(evaluation: Evaluation) -> Table:
             f"{loss:.3f}",
             "" if unigram is None else f"{unigram:.3f}",
             "" if unigram is None else f"{unigram - loss:.3f}",
-            f"{evaluation.accuracy[name]:.1%}",
+            f"{evaluation.accuracy[name]:.1%}" if name in evaluation.accuracy else "",
             *(["" if base is None else f"{base:.1%}"] if evaluation.base_rate else []),
         )
     return table

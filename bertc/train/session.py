@@ -11,7 +11,8 @@ from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate.beside import Measured
 from bertc.host.display import Display
 from bertc.host.signals import Stop
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
 from bertc.optim.lamb import Moments

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from bertc.diagnostics import DataError
 from bertc.ir.program.model import model_weights
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build
 from bertc.optim.lamb import Moments
 from bertc.optim.optimizers import zero_moments

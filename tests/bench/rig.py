@@ -2,7 +2,8 @@
 
 import torch
 
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import build
 from bertc.objectives import Inputs
 from bertc.planning.plan import Plan

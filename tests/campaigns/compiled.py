@@ -35,7 +35,8 @@ from torch import Tensor
 
 from bertc.api import resolve
 from bertc.diagnostics import SpecError
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.objectives import Inputs, MicroBatch
 from bertc.step.feed import to_inputs
 from bertc.step.objective import divisors, term_weights

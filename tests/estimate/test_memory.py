@@ -12,6 +12,7 @@ from bertc.estimate.parameters import count
 from bertc.estimate.rules import flash_bytes
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import EncoderInputs, PermutationMask, build
+from bertc.nn.body import Outputs
 from bertc.objectives import (
     Boundaries,
     Losses,
@@ -20,7 +21,7 @@ from bertc.objectives import (
     Predictions,
     with_output_positions,
 )
-from bertc.objectives.cross_entropy import GPU_CHUNK
+from bertc.objectives.softmax.cross_entropy import GPU_CHUNK
 from bertc.planning.plan import Machine
 from bertc.planning.world import Strategy
 from bertc.step.memory import beginning
@@ -169,7 +170,7 @@ def bytes_saved(resolved: Resolved, dtype: torch.dtype, batch: int) -> int:
     batch = with_output_positions(stage, batch)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         hidden = note(model.read(batch.reading))
-        Losses(model, stage, stage.networks()[-1])(batch, hidden)
+        Losses(model, stage, stage.networks()[-1])(batch, Outputs(hidden))
     return sum(storage.nbytes() for storage in found.values())
 
 

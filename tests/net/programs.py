@@ -72,6 +72,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "rtd random": {"objective": "rtd", "generator": "random", "share": "groups(1)"},
     "electra": {**ELECTRA, "embedding": "16",
                 "initializer": "truncated-normal(0.02, glorot=true)"},
+    "taught": {
+        "objective": "mlm + kd(logits, T=2) + kd(hidden) + kd(embeddings) + kd(cls, layers=last)",
+        "teacher": "spec('layers=4 hidden=48 heads=2 ffn=64 seq=32 vocab=wordpiece(120)')",
+    },
     "electra masked": {"objective": "rtd(over=masked) + span + sbo", "generator": "0.5",
                        "format": "single-segment"},
     # networks
@@ -109,8 +113,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
 }  # fmt: skip
 
-UNTRAINED = ("read conditioned",)
-"""Rows this short have fewer tokens than it looks for beginnings."""
+UNTRAINED = ("read conditioned", "taught")
+"""Rows too short for the beginnings that it looks for, and a teacher without weights."""
 
 
 def spec(name: str) -> str:

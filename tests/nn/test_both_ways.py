@@ -90,14 +90,14 @@ def test_what_is_told_next_has_not_been_seen() -> None:
     after = []
     for ids in (inputs.token_ids, other):
         batch = corrupt(stage, inputs._replace(token_ids=ids), vocab(), 1)
-        _, moved = model.read_on(batch.reading._replace(memory=empty))
+        moved = model.read_on(batch.reading._replace(memory=empty)).memory
         assert moved is not None
         assert moved.filled == 6
         after.append(moved)
     torch.testing.assert_close(after[0].states, after[1].states, atol=0, rtol=0)
     assert after[0].states[1:, :, 3:].abs().min() > 0
     batch = corrupt(stage, inputs, vocab(), 2)
-    _, moved = model.read_on(batch.reading._replace(memory=after[0]))
+    moved = model.read_on(batch.reading._replace(memory=after[0])).memory
     assert moved is not None
     assert (moved.filled, moved.advance) == (9, 6)
     # Nine positions remembered: of six the last three, and the next six.

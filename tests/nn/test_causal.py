@@ -68,8 +68,9 @@ def carried(model: Model, token_ids: torch.Tensor, seq: int, length: int) -> tor
     )
     states = []
     for piece in token_ids.split(seq, dim=1):
-        found, memory = model.read_on(EncoderInputs(piece, memory=memory))
-        states.append(found)
+        found = model.read_on(EncoderInputs(piece, memory=memory))
+        states.append(found.last)
+        memory = found.memory
     return torch.cat(states, dim=1)
 
 
@@ -95,7 +96,7 @@ def test_a_short_memory_forgets() -> None:
 def test_no_gradient_goes_into_a_memory() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 8, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(EncoderInputs(ids(), memory=memory))
+    memory = model.read_on(EncoderInputs(ids(), memory=memory)).memory
     assert memory is not None
     assert not memory.states.requires_grad
     assert memory.filled == 8
@@ -104,7 +105,7 @@ def test_no_gradient_goes_into_a_memory() -> None:
 def test_states_asked_for_have_the_same_memory() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 9, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory))
+    memory = model.read_on(EncoderInputs(ids()[:, :5], memory=memory)).memory
     rest, asked = EncoderInputs(ids()[:, 5:], memory=memory), torch.tensor([[3, 6], [0, 4]])
     states, whole = model.read(rest._replace(output_positions=asked)), model.read(rest)
     torch.testing.assert_close(states, whole[torch.arange(2)[:, None], asked], atol=1e-5, rtol=1e-5)
@@ -175,7 +176,7 @@ def test_the_model_is_its_formulas(seq: int, length: int) -> None:
 def test_every_token_may_see_as_many() -> None:
     model = model_of(RELATIVE)
     memory = nothing(2, 2, 4, 16, torch.float32, torch.device("cpu"))
-    _, memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory))
+    memory = model.read_on(EncoderInputs(ids()[:, :8], memory=memory)).memory
     assert memory is not None
     memory = memory._replace(same_length=True)
     allowed = mask_of(EncoderInputs(ids()[:, 8:], memory=memory), causal=True).allowed

@@ -16,7 +16,7 @@ from bertc.nn.dropout import dropout
 from bertc.nn.masks import Mask
 from bertc.nn.norm import LayerNorm, norm_of_sum
 from bertc.nn.weights import Linear
-from bertc.objectives import cross_entropy
+from bertc.objectives.softmax import cross_entropy
 
 RATE = 0.3
 TYPES = pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 5e-6), (torch.bfloat16, 2e-2)])

@@ -5,6 +5,7 @@ import torch
 from bertc.api import resolve
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
+from bertc.nn.body import Outputs
 from bertc.objectives import Inputs, Losses, MicroBatch, TermLoss, VocabTensors, corrupt
 
 VOCAB, ORDINARY, CONTINUES = 1000, 10, 700
@@ -73,4 +74,4 @@ def chosen(batch: MicroBatch) -> torch.Tensor:
 def losses(model: Model, batch: MicroBatch, hidden: torch.Tensor) -> dict[str, TermLoss]:
     """The losses of the last network of the first stage from its states."""
     stage = model.resolved.stages[0]
-    return Losses(model, stage, stage.networks()[-1])(batch, hidden)
+    return Losses(model, stage, stage.networks()[-1])(batch, Outputs(hidden))

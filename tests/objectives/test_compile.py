@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from bertc.objectives import Losses, TermLoss, corrupt
+from bertc.nn.body import Outputs
+from bertc.objectives import Losses, MicroBatch, TermLoss, corrupt
 from tests.objectives.material import program, rows, vocab
 from tests.objectives.test_addresses import TERMS, tensors
 from tests.objectives.test_losses import setting, weights
@@ -25,7 +26,11 @@ def test_losses_are_one_graph_with_the_same_values_and_gradients() -> None:
     batch, hidden, model = setting("span+sbo+sop")
     torch.compiler.reset()
     stage = model.resolved.stages[0]
-    losses = Losses(model, stage, stage.networks()[-1])
+    scored = Losses(model, stage, stage.networks()[-1])
+
+    def losses(batch: MicroBatch, hidden: torch.Tensor) -> dict[str, TermLoss]:
+        return scored(batch, Outputs(hidden))
+
     traced = torch.compile(losses, fullgraph=True, dynamic=False, backend="aot_eager")
     leaves = [*weights(model).values(), hidden]
 

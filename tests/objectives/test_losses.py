@@ -11,10 +11,10 @@ from bertc.objectives import (
     MicroBatch,
     TermLoss,
     corrupt,
-    cross_entropy,
     token_logits,
     with_output_positions,
 )
+from bertc.objectives.softmax import cross_entropy
 from tests.objectives.material import losses, program, rows, vocab
 
 Activation = Callable[[torch.Tensor], torch.Tensor]

@@ -8,7 +8,7 @@ from bertc.ir.program.model import trained_names
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model, build
 from bertc.objectives import MicroBatch, corrupt, with_guesses
-from bertc.objectives.cross_entropy import draw, vocabulary_loss
+from bertc.objectives.softmax.cross_entropy import draw, vocabulary_loss
 from bertc.step.objective import make_objective
 from tests.objectives.material import MASK, ORDINARY, VOCAB, losses, program, rows, vocab
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 from bertc.nn import build
 from bertc.objectives import Inputs, MicroBatch, corrupt, tensors_of
 from tests.objectives.material import (

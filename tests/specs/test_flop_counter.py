@@ -15,7 +15,8 @@ from bertc.api import points
 from bertc.estimate import estimate
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Sbo
 from bertc.ir.network.table import share_by_zipf
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs, Memory, PermutationMask, build
 from bertc.objectives import (
     Boundaries,
@@ -24,9 +25,9 @@ from bertc.objectives import (
     PairTargets,
     Predictions,
     ReplacedTokens,
-    adaptive,
     with_output_positions,
 )
+from bertc.objectives.softmax import adaptive
 from bertc.resources import shipped_specs
 from bertc.step.objective import make_objective
 

@@ -7,6 +7,7 @@ but behind ``as in``.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +15,17 @@ from pathlib import Path
 import pytest
 
 from bertc import passes, syntax
-from bertc.diagnostics import Diagnostic, Diagnostics, Fix, Span, SpecError, codes
-from bertc.ir.base import Node
+from bertc.diagnostics import (
+    Diagnostic,
+    Diagnostics,
+    Fix,
+    MissingInputError,
+    Span,
+    SpecError,
+    codes,
+)
+from bertc.external import filled_in
+from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.syntax.read.shapes import (
@@ -52,6 +62,9 @@ class Written:
         """What is found, remarks too, and the programs as they are written."""
         diagnostics = Diagnostics()
         programs = syntax.load(f"{self.spec}\n", self.sets, diagnostics)
+        if "spec(" in self.spec and not diagnostics.found:  # the shape of a teacher
+            with suppress(MissingInputError):
+                programs = [filled_in(program, diagnostics) for program in programs]
         for program in programs if self.throughout or not diagnostics.found else ():
             passes.complete(program, diagnostics)
         return [*diagnostics.found, *diagnostics.remarks], programs
@@ -234,13 +247,14 @@ def of_setting(setting: str) -> Iterator[str]:
     yield from (f"{setting}={value}" for value in WRONG)
     for kind, node in kinds(shape).items():
         yield f"{setting}={kind}"
-        yield f"{setting}={kind}(zzz=1)"
-        yield f"{setting}={kind}(1, 2, 3, 4, 5, 6)"
+        yield f"{setting}={call_text(kind, 'zzz=1')}"
+        yield f"{setting}={call_text(kind, '1, 2, 3, 4, 5, 6')}"
         for name, inner in arguments(node).items():
-            yield from (f"{setting}={kind}({name}={value})" for value in WRONG_ARGUMENTS)
-            yield f"{setting}={kind}({name[:-1]}x=1)"
+            wrong = (call_text(kind, f"{name}={value}") for value in WRONG_ARGUMENTS)
+            yield from (f"{setting}={call}" for call in wrong)
+            yield f"{setting}={call_text(kind, f'{name[:-1]}x=1')}"
             for word in kinds(inner):
-                yield f"{setting}={kind}({name}={word}(zzz=1))"
+                yield f"{setting}={call_text(kind, f'{name}={word}(zzz=1)')}"
             if not (info := node.model_fields[name]).is_required():
                 yield f"{name}={show_value(info.default, inner)}"
 

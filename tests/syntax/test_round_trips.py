@@ -39,8 +39,9 @@ def node_classes(annotation: Any = Settings) -> set[type[Node]]:
     found: set[type[Node]] = set()
     if isinstance(annotation, type) and issubclass(annotation, Node):
         found.add(annotation)
-        for field in annotation.model_fields.values():
-            found |= node_classes(field.annotation)
+        for name, field in annotation.model_fields.items():
+            if name not in annotation.looked_up:  # what files say is never written
+                found |= node_classes(field.annotation)
     elif isinstance(annotation, UnionType) or typing.get_args(annotation):
         for part in typing.get_args(annotation):
             found |= node_classes(part)

@@ -5,7 +5,8 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from bertc.api import resolve
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.nn import EncoderInputs, Model, build
 from bertc.nn.masks import beginnings, end_to_end
 from bertc.objectives import (

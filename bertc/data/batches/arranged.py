@@ -21,7 +21,8 @@ from bertc.data.sources.source import CorpusText
 from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.ir.data import RUNNING, StreamPair
 from bertc.ir.learning.objective import Objective
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 from bertc.ir.terms.masking import StaticMasking
 
 TextData = StageData | RunningData | StreamPairs

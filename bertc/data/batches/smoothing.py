@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bertc.data.sources.source import CorpusText
 from bertc.ir.data import Parallel
-from bertc.ir.program.resolved import Stage, TaskStage
+from bertc.ir.program.stage import Stage, TaskStage
 
 
 def texts_of(stage: Stage) -> list[tuple[float, CorpusText]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bertc.data.examples.task_rows import TaskRows
 from bertc.data.layouts.example import Example
 from bertc.ir.learning.custom_task import AnyTask
-from bertc.ir.program.resolved import SHORTEST
+from bertc.ir.program.stage import SHORTEST
 
 WIDTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 """Widths in tokens that rows are padded to; longer ones to a multiple of 128."""

@@ -17,7 +17,7 @@ from bertc.data.vocab.vocabulary import Vocabulary
 from bertc.diagnostics import DataError, listed
 from bertc.ir.learning.custom_task import AnyTask
 from bertc.ir.learning.task import Glue
-from bertc.ir.program.resolved import Stage
+from bertc.ir.program.stage import Stage
 
 SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""

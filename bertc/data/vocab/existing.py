@@ -1,6 +1,7 @@
 """Existing vocabularies, from a tokenizer's files or the folder of a run or model."""
 
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from bertc.data.vocab.made import make_tokenizer
@@ -12,6 +13,19 @@ from bertc.storage.paths import is_file, user_path
 from bertc.storage.plain_file import read_bytes
 from bertc.tokenizer_files.classes import LARGEST_FILE_BYTES
 from bertc.tokenizer_files.facts import read_facts
+
+
+def differing_token(
+    theirs: Vocabulary, ours: Vocabulary
+) -> tuple[int, str | None, str | None] | None:
+    """The first number that is another token in each, and these; None stands for no token."""
+    pairs = ([read.token(i) for i in range(read.size)] for read in (theirs, ours))
+    differing = (
+        (number, first, second)
+        for number, (first, second) in enumerate(zip_longest(*pairs))
+        if first != second
+    )
+    return next(differing, None)
 
 
 def vocabulary_of(run: Path, rows: int) -> Vocabulary:

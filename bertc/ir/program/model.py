@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bertc.ir.base import ONES, Constant, Normal, Weight
-from bertc.ir.program.resolved import Resolved, Stage
+from bertc.ir.program.network import MAIN, Network
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
 
 
 def head_weights(resolved: Resolved) -> tuple[Weight, ...]:
@@ -22,13 +24,21 @@ def model_weights(resolved: Resolved) -> tuple[Weight, ...]:
 
     Names contain the depth: ``embeddings``, ``attention.3``, ``ffn.3``; heads come last.
     """
-    table = [w for each in resolved.allocated for w in _named(each.name, each.own_weights())]
+    table = [w for each in resolved.learned for w in _named(each.name, each.own_weights())]
     table += _named("heads", head_weights(resolved))
     init = resolved.encoder.initializer
     if isinstance(init, Normal) and init.norms:
         scales = Constant(value=1.0, std=init.norms)
         return tuple(replace(w, init=scales) if w.init == ONES else w for w in table)
     return tuple(table)
+
+
+def frozen_weights(network: Network) -> tuple[Weight, ...]:
+    """The weights of a frozen network at work, by their names in a program of its own."""
+    heads = {
+        w.name: w for one in network.scored if one.asks_head for w in one.weights(network.body)
+    }
+    return (*_named(MAIN, network.body.weights()), *_named("heads", tuple(heads.values())))
 
 
 def trained_names(stage: Stage) -> set[str]:

@@ -9,13 +9,23 @@ from bertc.ir.base import Weight
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Tie
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.node import RowShape
 
 MAIN = "encoder"
 """The name of the main network, which is trained, exported and returned."""
 
-Role = Literal["trained", "sampled"]
-"""``trained`` for itself, or ``sampled``: trained for its guesses, which other networks read."""
+Role = Literal["trained", "sampled", "frozen"]
+"""``trained`` for itself, ``sampled``: trained for its guesses, which other networks read, or
+``frozen``: never changed by the run.
+"""
+READ_IN_ORDER: tuple[Role, ...] = ("sampled", "frozen", "trained")
+"""Roles in the order of forward passes."""
+
+
+def teacher_name(number: int) -> str:
+    """The name of a frozen network, counted from 0."""
+    return f"teacher-{number + 1}" if number else "teacher"
 
 
 @dataclass(frozen=True)
@@ -25,8 +35,9 @@ class Network:
     The other fields apply while it is in use on rows of shape ``rows``. ``terms`` are those it
     learns; without any it is not trained. ``scored`` has one objective per head, the widest of
     those that share it, in the order of the states they read. Per row, ``num_outputs`` states are
-    read, None for all, and ``query_states`` are of the query stream. ``directions`` is 2 if some
-    rows are reversed. ``memory`` is the number of cached positions before each row.
+    read, None for all, and ``query_states`` are of the query stream; ``wanted`` are its other
+    outputs. ``directions`` is 2 if some rows are reversed. ``memory`` is the number of cached
+    positions before each row. ``share`` is its weight in the mean of several teachers.
     """
 
     name: str
@@ -37,9 +48,16 @@ class Network:
     scored: tuple[Objective, ...] = ()
     rows: RowShape = field(default_factory=lambda: RowShape(0, 0, 0, 0))  # Dynamo wraps no default
     num_outputs: int | None = None
+    wanted: Wanted = field(default_factory=lambda: Wanted(()))
     query_states: int = 0
     directions: int = 1
     memory: int = 0
+    share: float = 1.0
+
+    @property
+    def learned(self) -> bool:
+        """True if the run changes it: it then has gradients and moments, is saved and exported."""
+        return self.role != "frozen"
 
     def owner(self, name: str) -> str:
         """The name of the network that owns a weight of this body."""
@@ -56,20 +74,35 @@ class Network:
 
     def head_operations(self, examples: int) -> op.Operations:
         """Operations of its heads on ``examples`` examples."""
-        each = (one.operations(self.body, self.rows, examples) for one in self.scored)
+        each = (
+            one.operations(self.body, self.rows, examples)
+            if self.learned
+            else one.taught_operations(self.body, self.rows, examples)
+            for one in self.scored
+        )
         return tuple(operation for operations in each for operation in operations)
 
     @property
     def vocabulary_heads(self) -> int:
         """Number of heads that project onto the token table."""
-        return sum(one.scored == "tokens" for one in self.scored) if self.terms else 0
+        return sum(one.scores_tokens for one in self.scored) if self.terms else 0
 
 
 def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objective, ...]:
-    """The widest objective of each head, in the order of the states they read."""
+    """The widest objective of each head, in the order of the states they read.
+
+    A taught one is scored by itself, even if it shares its head.
+    """
     widest: dict[str, Objective] = {}
     for one in objectives:
-        other = widest.get(one.head_name)
+        key = one.title if one.taught else one.head_name
+        other = widest.get(key)
         if other is None or one.head_rows(rows) > other.head_rows(rows):
-            widest[one.head_name] = one
+            widest[key] = one
     return tuple(sorted(widest.values(), key=lambda one: one.output_rank))
+
+
+def wanted_by(objectives: Iterable[Objective], network: Network) -> Wanted:
+    """Outputs of a network that some objectives want besides its last states."""
+    states = [one.wanted(learned=network.learned).states for one in objectives]
+    return Wanted(tuple(sorted({layer for layers in states for layer in layers})))

@@ -25,6 +25,7 @@ from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.run import HfLayout
+from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
 
@@ -131,6 +132,9 @@ class Settings(Node):
         "StackingBERT double.py",
         "initial weights of a network with more layers than before",
     )
+    teacher: tuple[Teacher, ...] = default(
+        NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
+    )
     recipe: System = default(
         "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
@@ -188,7 +192,7 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
-    "objective", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+    "objective", "teacher", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

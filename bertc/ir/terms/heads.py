@@ -161,5 +161,29 @@ class ConditionedSpanHead:
         )
 
 
-HeadNode = VocabularyHead | Classifier | BoundaryHead | DetectorHead | ConditionedSpanHead
+@dataclass(frozen=True)
+class Projections:
+    """``count`` linear maps (hidden -> width) of states that are held against wider ones."""
+
+    count: int
+    width: int
+
+    def weights(self, name: str, encoder: Body) -> tuple[Weight, ...]:
+        """A matrix and a bias each."""
+        hidden: tuple[Axis, int] = ("hidden", encoder.hidden)
+        out: tuple[Axis, int] = ("feature", self.width)
+        each = (
+            affine(f"{name}.{number}", out, hidden, encoder.initializer, "head")
+            for number in range(self.count)
+        )
+        return tuple(weight for pair in each for weight in pair)
+
+    def operations(self, encoder: Body, rows: int, examples: int) -> op.Operations:
+        """One product."""
+        return (op.Product(rows, encoder.hidden, self.width),) if self.count else ()
+
+
+HeadNode = (
+    VocabularyHead | Classifier | BoundaryHead | DetectorHead | ConditionedSpanHead | Projections
+)
 """The closed union of heads."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self
 from bertc.ir import operation as op
 from bertc.ir.base import Node, Weight
 from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import HeadNode, VocabularyHead
 
 if TYPE_CHECKING:
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 LONG, FP32 = 8, 4
 """Bytes of an id or position, and of a weight."""
-Scored = Literal["tokens", "binary", "examples"]
-"""The unit of a loss's mean: predicted tokens, binary classifications, or labelled examples."""
+Scored = Literal["tokens", "binary", "examples", "likeness"]
+"""The unit of a loss's mean: tokens, binary classifications, examples, or comparisons.
+
+Comparisons with a teacher (``likeness``) are neither right nor wrong.
+"""
 Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
 Order = Literal["none", "forward", "permuted"]
@@ -46,18 +50,20 @@ class TermNode(Node):
     """One kind of objective; subclasses override these defaults.
 
     ``scored``: the unit of its loss. ``predicts_masked``: the generator learns it, if there is one.
-    ``needs_replacements``: it needs a source of replaced tokens. ``pairs``: how its segment pairs
-    are made. ``translations``: it reads translation pairs, and other terms do not read those rows.
-    ``reads_spans``: it needs a term that masks spans. ``order``: that of its predictions; forward
-    needs a causal encoder, permuted two streams. ``output_rank`` orders the states that terms read
-    of a row; dropout depends on that order, so it never changes. ``fills``: what ``bertc fill`` can
-    use it for: masks, or the token after the end. ``system``: the one that introduced it, by whose
-    recipes a network that learned it is fine-tuned.
+    ``needs_replacements``: it needs a source of replaced tokens. ``taught``: its targets are
+    outputs of frozen networks. ``pairs``: how its segment pairs are made. ``translations``: it
+    reads translation pairs, and other terms do not read those rows. ``reads_spans``: it needs a
+    term that masks spans. ``order``: that of its predictions; forward needs a causal encoder,
+    permuted two streams. ``output_rank`` orders the states that terms read of a row; dropout
+    depends on that order, so it never changes. ``fills``: what ``bertc fill`` can use it for:
+    masks, or the token after the end. ``system``: the one that introduced it, by whose recipes a
+    network that learned it is fine-tuned.
     """
 
     scored: ClassVar[Scored]
     predicts_masked: ClassVar[bool] = False
     needs_replacements: ClassVar[bool] = False
+    taught: ClassVar[bool] = False
     pairs: ClassVar[Pairs] = "none"
     translations: ClassVar[bool] = False
     reads_spans: ClassVar[bool] = False
@@ -73,13 +79,23 @@ class TermNode(Node):
 
     @property
     def head_name(self) -> str:
-        """The name of its head; terms with one name share the head and the states it reads."""
+        """The name of its head; terms with one name share the head."""
         return self.title
+
+    @property
+    def states_name(self) -> str:
+        """The name of the last states that it reads; terms of one name read the same."""
+        return self.head_name
 
     @property
     @abstractmethod
     def head_node(self) -> HeadNode:
         """The layers between states and scores."""
+
+    @property
+    def scores_tokens(self) -> bool:
+        """True if its head projects onto the token table."""
+        return self.scored == "tokens"
 
     @property
     def masks(self) -> "MaskedTerm | None":
@@ -121,6 +137,24 @@ class TermNode(Node):
     def outputs(self, rows: RowShape) -> int | None:
         """States per row that the network outputs for it; None: all of them."""
         return self.head_rows(rows)
+
+    def wanted(self, *, learned: bool) -> Wanted:
+        """Outputs that it wants besides last states, of its own network or of a frozen one."""
+        return Wanted()
+
+    @property
+    def asks_head(self) -> bool:
+        """True if it needs a frozen network's own head."""
+        return False
+
+    @property
+    def only_for_teachers(self) -> bool:
+        """True if its head serves only the comparison with a teacher, and is not exported."""
+        return self.taught and not self.asks_head
+
+    def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Operations of a frozen network for it, besides the forward pass."""
+        return ()
 
     def target_bytes(self, rows: RowShape) -> int:
         """Bytes per row of its own targets, without a masking shared between terms."""

@@ -132,8 +132,7 @@ class Converter:
 
     def _named(self, value: Name | Call, shape: KindShape, place: ValuePath) -> Any:
         """Build a node by the name of its kind, with or without arguments."""
-        name = value if isinstance(value, Name) else value.name
-        call_arguments = value.arguments if isinstance(value, Call) else ()
+        name, call_arguments = _kind_of(value, shape)
         node = shape.options.get(name.text)
         if node is not None:
             return self._build(node, value, name.text if shape.named else "", call_arguments, place)
@@ -268,6 +267,18 @@ class Converter:
         if part is BAD or weight is BAD:
             return BAD
         return shape.node(**{"weight": weight, shape.field: part})
+
+
+def _kind_of(value: Name | Call, shape: KindShape) -> tuple[Name, tuple[Argument, ...]]:
+    """The name of a kind and its arguments; some kinds are named with the first, ``kd(logits)``."""
+    if isinstance(value, Name):
+        return value, ()
+    for first in value.arguments[:1]:
+        if first.name is None and isinstance(first.value, Name):
+            whole = f"{value.name.text}({first.value.text})"
+            if whole in shape.options:
+                return Name(value.name.span, whole), value.arguments[1:]
+    return value.name, value.arguments
 
 
 def _option(value: Value, shape: EitherShape) -> Shape:

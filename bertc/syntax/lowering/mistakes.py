@@ -3,7 +3,7 @@
 import os
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
-from bertc.ir.base import Node
+from bertc.ir.base import Node, call_text
 from bertc.syntax.lowering.scalars import Slot, describe_value
 from bertc.syntax.lowering.unknown_argument import removal, rest_of_line
 from bertc.syntax.read.parse import OVERRIDE
@@ -106,7 +106,7 @@ def missing_argument(
         "E107",
         f"`{kind}` needs `{name}`",
         value.span,
-        help=f"{kind}({', '.join(f'{each}=...' for each in required(node))})",
+        help=call_text(kind, *(f"{each}=..." for each in required(node))),
     )
 
 
@@ -182,5 +182,5 @@ def _taking_word(word: str, shape: KindShape) -> str:
         options = arguments(node).get(first)
         if isinstance(options, ChoiceShape) and word in options.options:
             others = (f"{name}=..." for name in required(node) if name != first)
-            return f"{kind}({', '.join((word, *others))})"
+            return call_text(kind, word, *others)
     return ""

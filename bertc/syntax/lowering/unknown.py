@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bertc.diagnostics import Diagnostics, Fix, Note, Span, listed, nearest
-from bertc.ir.base import Node
+from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import STAGE_SETTINGS, Settings, aliases
 from bertc.ir.program.written import Program
 from bertc.syntax.lowering.other_tools import OTHER_TOOLS
@@ -120,7 +120,7 @@ def _report_argument(
         setting, kind = next((h for h in holders if h[0] not in context.written), holders[0])
         needs = [f"{n}=..." for n in required(_kinds(setting_shape(setting))[kind])]
         needs = [each for each in needs if each != f"{argument}=..."]
-        help = f"{setting}={kind}({', '.join([*needs, f'{argument}={value}'])})"
+        help = f"{setting}={call_text(kind, *needs, f'{argument}={value}')}"
         fix = None if needs or setting in context.written else Fix(item.span, help)
     help = (
         help if len(help) <= MAX_HELP_CHARACTERS else f"{argument}={value} within its parentheses"

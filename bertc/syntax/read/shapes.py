@@ -146,7 +146,7 @@ def block_kind(setting: str) -> tuple[str, type[Node] | None]:
 @cache
 def arguments(node: type[Node]) -> dict[str, Shape]:
     """The shapes of the arguments of a node class, by name."""
-    excluded = ("kind", node.others)
+    excluded = ("kind", node.others, *node.looked_up)
     fields = node.model_fields.items()
     return {name: _field_shape(info) for name, info in fields if name not in excluded}
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from bertc.ir.base import Node
+from bertc.ir.base import Node, call_text
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.syntax.read.numbers import show_number
@@ -61,8 +61,10 @@ def show_value(value: Any, shape: Shape | None = None, *, full: bool = False) ->
             return f"[{', '.join(show_value(item, shape.item, full=full) for item in value)}]"
         case SumShape():
             return " + ".join(_term(term, shape, full) for term in value)
-        case EitherShape():
-            return _shapeless(value, full)
+        case EitherShape(options=options):
+            choices = (each for each in options if isinstance(each, ChoiceShape))
+            word = any(value in choice.options for choice in choices)
+            return str(value) if word else _shapeless(value, full)
         case _:
             assert_never(shape)
 
@@ -140,7 +142,7 @@ def _node(node: Node, shape: KindShape, full: bool) -> str:
             texts.append(text if bare else f"{name}={text}")
     if cls.others:
         texts += [f"{name}={quoted(text)}" for name, text in getattr(node, cls.others)]
-    return f"{kind}({', '.join(texts)})" if texts else kind
+    return call_text(kind, *texts)
 
 
 def _without_kind(node: Node) -> str:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from bertc.ir.network.body import Body
 from bertc.nn.embeddings import AdaptiveEmbedding, Tokens
 from bertc.nn.heads import AdaptiveTokenHead
-from bertc.objectives.cross_entropy import vocabulary_loss
+from bertc.objectives.softmax.cross_entropy import vocabulary_loss
 
 
 def adaptive_loss(

@@ -1,0 +1,253 @@
+"""A stage of a resolved program: one phase of a run, and the networks at work in it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import Discriminator, Field, Tag
+
+from bertc.ir.base import Node
+from bertc.ir.data import Format, Mixing, Share, StreamPair
+from bertc.ir.learning.answer import Choice
+from bertc.ir.learning.custom_task import TASKS, AnyTask
+from bertc.ir.learning.objective import Objective, Term
+from bertc.ir.learning.optimizer import Optimizer
+from bertc.ir.learning.task import Task
+from bertc.ir.network.body import Body
+from bertc.ir.network.generator import Generator, GeneratorNetwork
+from bertc.ir.network.growth import Growth
+from bertc.ir.program.network import (
+    MAIN,
+    READ_IN_ORDER,
+    Network,
+    one_a_head,
+    teacher_name,
+    wanted_by,
+)
+from bertc.ir.program.teacher import NOBODY, Teacher
+from bertc.ir.terms.masked import MaskedTerm
+from bertc.ir.terms.node import Pairs, RowShape, TermNode
+
+PACKED_AT_LEAST = 8
+"""Minimum mean number of tokens per example in packed rows."""
+SHORTEST = 3
+"""Length of the shortest example in a packed row: special tokens and one token."""
+
+
+class Stage(Node):
+    """One phase of a run and the networks it trains; ``first_step`` counts from the run's start.
+
+    ``encoder``, ``generator`` and those of ``teacher`` are the bodies of its networks, which
+    ``allocated`` lists with their roles. ``replacements`` is the source of replaced tokens.
+
+    The schedule of ``optimizer`` runs over ``schedule_steps`` steps from ``schedule_start``: the
+    whole run, or the stage if that has an optimiser of its own; the optimiser counts its steps from
+    ``counted_from``. With ``grow`` the network grows from the stage before, or from ``init``.
+    """
+
+    name: str
+    encoder: Body
+    generator: Body | None
+    replacements: Generator
+    grow: Growth | None
+    steps: int
+    first_step: int
+    batch: int
+    seq: int
+    microbatch: int
+    objective: tuple[Term, ...]
+    data: tuple[Share, ...]
+    smoothing: float
+    mixing: Mixing
+    format: Format
+    pairs: Pairs
+    padded: bool
+    pack: bool
+    memory: int
+    optimizer: Optimizer
+    warmup_steps: int
+    schedule_start: int
+    schedule_steps: int
+    counted_from: int
+    freeze: int = 0
+    patience: int = 0
+    teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
+
+    rows_vary: ClassVar[bool] = False
+    """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of its main network."""
+        return self.encoder.depth
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens read by one optimiser step, padding included."""
+        return self.batch * self.seq
+
+    @property
+    def tasks(self) -> tuple[AnyTask, ...]:
+        """Its tasks; empty for a stage of text."""
+        return tuple(t.objective for t in self.objective if isinstance(t.objective, Task))
+
+    @property
+    def rows_an_example(self) -> int:
+        """Rows per example: one per choice, else 1."""
+        answers = [task.answer for task in self.tasks]
+        return max((1, *(each.most for each in answers if isinstance(each, Choice))))
+
+    @property
+    def texts(self) -> int:
+        """Maximum number of examples per row."""
+        return max(1, self.seq // PACKED_AT_LEAST) if self.pack else 1
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Token counts of the parts of a row; the next batch continues after the first part."""
+        return self.format.parts(self.seq) if isinstance(self.format, StreamPair) else (self.seq,)
+
+    @property
+    def directions(self) -> int:
+        """Number of reading directions of rows, 1 or 2."""
+        return 2 if isinstance(self.format, StreamPair) and self.format.both_ways else 1
+
+    @property
+    def row(self) -> RowShape:
+        """The shape of its rows, as terms need it."""
+        return RowShape(self.seq, self.texts, self.rows_an_example, self.predictions())
+
+    def masked_terms(self) -> tuple[MaskedTerm, ...]:
+        """The terms that mask tokens, or choose them for replacement, each in rows of its own."""
+        objectives = [term.objective for term in self.objective]
+        own = tuple(masks for one in objectives if (masks := one.masks))
+        return own or tuple(masks for one in objectives if (masks := one.masks_alone))
+
+    @property
+    def translates(self) -> bool:
+        """True if some rows are translation pairs."""
+        return any(term.objective.translations for term in self.objective)
+
+    def remembers(self, step: int) -> bool:
+        """True if the rows of the run's step ``step`` have a memory of earlier steps."""
+        return bool(self.memory) and self.first_step < step < self.first_step + self.steps
+
+    def predictions(self) -> int:
+        """Positions per row that are predicted or replaced; 0 if there are none."""
+        own = [term.objective.predictions(self.seq) for term in self.objective]
+        return max((*own, *(masks.predictions(self.seq) for masks in self.masked_terms())))
+
+    def query_states(self) -> int:
+        """Query-stream states per row."""
+        return sum(term.objective.query_states(self.seq) for term in self.objective)
+
+    @property
+    def allocated(self) -> tuple[Network, ...]:
+        """All its networks, the main one first."""
+        found = [Network(MAIN, self.encoder, "trained")]
+        if self.generator is not None and isinstance(self.replacements, GeneratorNetwork):
+            found.append(Network("generator", self.generator, "sampled", self.replacements.ties))
+        for number, each in enumerate(self.teacher):
+            if each.shape:
+                name = teacher_name(number)
+                found.append(Network(name, each.shape.body, "frozen", share=each.weight))
+        return tuple(found)
+
+    @property
+    def learned(self) -> tuple[Network, ...]:
+        """Networks that the run changes, saves and exports."""
+        return tuple(each for each in self.allocated if each.learned)
+
+    def network(self, name: str) -> Network:
+        """The network of this name."""
+        return next(each for each in self.allocated if each.name == name)
+
+    @property
+    def sampled(self) -> Network | None:
+        """The network that samples replacements, if there is one."""
+        return next((each for each in self.allocated if each.role == "sampled"), None)
+
+    def learner(self, objective: TermNode) -> Network:
+        """The network that learns an objective: the sampled one for masked terms."""
+        main, *_ = self.allocated
+        return (self.sampled or main) if objective.predicts_masked else main
+
+    def networks(self) -> tuple[Network, ...]:
+        """Networks in use, in the order of their forward passes."""
+        found = []
+        for network in sorted(self.allocated, key=lambda each: READ_IN_ORDER.index(each.role)):
+            terms = tuple(
+                t for t in self.objective if self.learner(t.objective).name == network.name
+            )
+            scored = self._scored(network, terms)
+            if scored:
+                main = network.role == "trained"
+                found.append(
+                    replace(
+                        network,
+                        terms=terms,
+                        scored=scored,
+                        rows=self.row,
+                        num_outputs=None if network.body.pools_rows else self._outputs(scored),
+                        wanted=wanted_by(scored, network),
+                        query_states=self.query_states() if main else 0,
+                        directions=self.directions,
+                        memory=self.memory if main else 0,
+                    )
+                )
+        return tuple(found)
+
+    def _scored(self, network: Network, terms: tuple[Term, ...]) -> tuple[Objective, ...]:
+        """The objectives that a network is at work for: its own, or those of networks after it."""
+        every = [term.objective for term in self.objective]
+        own: Sequence[Objective] = [term.objective for term in terms]
+        if network.role == "frozen":
+            own = [one for one in every if one.taught]
+        elif network.role == "sampled" and any(one.needs_replacements for one in every):
+            own = own or self.masked_terms()
+        return one_a_head(own, self.row)
+
+    def _outputs(self, scored: tuple[Objective, ...]) -> int | None:
+        """Number of states per row that these objectives read; None: all."""
+        each = list({one.states_name: one.outputs(self.row) for one in scored}.values())
+        few = [number for number in each if number is not None]
+        if len(few) < len(each):
+            return None
+        read = max(few) if self.rows_vary else sum(few)  # a batch is of one task
+        return read if read < self.seq + self.query_states() else None
+
+
+class TextStage(Stage):
+    """A stage that learns from text."""
+
+
+class TaskStage(Stage):
+    """A stage of fine-tuning on labelled examples; every batch is of one task."""
+
+    rows_vary = True
+
+
+def _sort(stage: object) -> str:
+    """The tag of a stage, or of one as dumped, whose terms are tasks or text, never both."""
+    match stage:
+        case TaskStage():
+            return "tasks"
+        case {"objective": [*terms]}:
+            return "tasks" if any(_kind(term) in TASKS for term in terms) else "text"
+        case _:
+            return "text"
+
+
+def _kind(term: object) -> str:
+    """The kind of a term's objective as dumped; empty if it is anything else."""
+    match term:
+        case {"objective": {"kind": str(kind)}}:
+            return kind
+        case _:
+            return ""
+
+
+AnyStage = Annotated[
+    Annotated[TextStage, Tag("text")] | Annotated[TaskStage, Tag("tasks")], Discriminator(_sort)
+]
+"""The closed union of stages; both have the same fields, so that run folders stay readable."""

@@ -1,0 +1,135 @@
+"""Distillation: terms that hold a network against frozen ones (``kd``).
+
+A kind is written with what is held against each other: ``kd(logits, T=2)``.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.ir import operation as op
+from bertc.ir.network.body import Body
+from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
+from bertc.ir.terms.node import FP32, RowShape, TermNode
+
+
+class Distilled(TermNode):
+    """A term that learns from the teachers of its stage, and from nothing else."""
+
+    kind: str
+    scored = "likeness"
+    taught = True
+
+    @property
+    def title(self) -> str:
+        """Its kind."""
+        return self.kind
+
+    @property
+    @abstractmethod
+    def compares(self) -> Literal["all", "masked", "first"]:
+        """The compared tokens: all real ones, masked ones, or the first one of each example."""
+
+
+class KdLogits(Distilled):
+    """Score as the teacher does: every real token, the masked ones, or the labels of a task.
+
+    ``kl`` and ``ce``, which differ by what no student changes, compare softmax(logits / T) and are
+    multiplied by T^2 unless ``scale=none`` (Hinton et al. 2015, 2; DistilBERT distiller.py).
+    ``mse`` compares logits (Tang et al. 2019, 3.2). ``classes``: the sum over tokens or labels, or
+    their mean (BERT-PKD KD_loss.py, TinyBERT task_distill.py). Of several teachers probabilities
+    are averaged, with ``mse`` logits.
+
+    ``head`` is the one whose scores are compared, of a task with so many ``labels``.
+    """
+
+    kind: Literal["kd(logits)"] = "kd(logits)"
+    loss: Literal["kl", "ce", "mse"] = "kl"
+    T: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    over: Literal["all", "masked"] = "all"  # distiller.py: unless --restrict_ce_to_mask
+    scale: Literal["T2", "none"] = "T2"
+    classes: Literal["sum", "mean"] = "sum"
+    head: str = "mlm"
+    labels: int = 0
+    choices: int = 0
+    pools: bool = False
+    dropout: float = 0.0
+    positional = ("loss",)
+    looked_up = ("head", "labels", "choices", "pools", "dropout")
+
+    @model_validator(mode="after")
+    def _compares_probabilities(self) -> Self:
+        if self.loss == "mse" and (self.T != 1 or self.scale != "T2"):
+            raise ValueError(
+                "mse compares logits, which have no temperature", "leave out T and scale"
+            )
+        return self
+
+    @property
+    def compares(self) -> Literal["all", "masked", "first"]:
+        """The argument ``over``."""
+        return self.over
+
+    @property
+    def head_name(self) -> str:
+        """The one whose scores are compared: over the vocabulary, or of the stage's task."""
+        return self.head
+
+    @property
+    def head_node(self) -> HeadNode:
+        """A linear map for labels, else the head over the vocabulary."""
+        return Classifier(self.labels) if self.labels else VocabularyHead()
+
+    @property
+    def states_name(self) -> str:
+        """The states of the term whose head it uses, or its own if it compares all tokens."""
+        return self.head if self.labels or self.over == "masked" else self.title
+
+    @property
+    def scores_tokens(self) -> bool:
+        """False for a task."""
+        return not self.labels
+
+    @property
+    def pooled(self) -> bool:
+        """True for a task that reads one state per row."""
+        return self.pools
+
+    @property
+    def asks_head(self) -> bool:
+        """Always."""
+        return True
+
+    def head_rows(self, rows: RowShape) -> int:
+        """One a token, or one an example."""
+        if self.pools:
+            return max(1, self.choices)
+        return rows.predictions if self.over == "masked" else rows.seq
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """All states, or those of the tokens that are masked or of the first one."""
+        if self.pools:
+            return 1
+        return rows.predictions if self.over == "masked" else None
+
+    def target_bytes(self, rows: RowShape) -> int:
+        """A weight per token if all are compared."""
+        return FP32 * rows.seq if self.over == "all" and not self.labels else 0
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Scores of a few tokens at a time, turned into the gradients of states and table."""
+        states = examples * self.head_rows(rows)
+        if self.labels:
+            return super().operations(encoder, rows, examples)
+        loss = op.Loss(encoder.scores(states), kept=states * encoder.embedding)
+        return (*_without_loss(encoder.head_operations(states)), loss)
+
+    def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Scores of the same tokens or labels."""
+        states = examples * self.head_rows(rows)
+        return _without_loss(self.head_node.operations(encoder, states, examples))
+
+
+def _without_loss(operations: op.Operations) -> op.Operations:
+    return tuple(one for one in operations if not isinstance(one, op.VocabularyLoss | op.Loss))

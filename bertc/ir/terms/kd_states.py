@@ -1,0 +1,122 @@
+"""Distillation of states: of layers, of embeddings, of the first token (``kd``)."""
+
+from typing import Literal
+
+from bertc.ir import operation as op
+from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.terms.heads import Projections
+from bertc.ir.terms.kd import Distilled
+from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.node import FP32, RowShape
+
+
+class KdStates(Distilled):
+    """States of some layers beside those of the teacher's layers that they are mapped to.
+
+    ``elements``: a vector's squared errors are averaged, as released, or summed. ``across``: so are
+    the losses of layers. ``project``: states are first mapped to the teacher's width, by one map
+    for all layers or by one for each; ``auto``: by one for all where widths differ.
+    """
+
+    kind: str
+    loss: Literal["mse", "cosine"] = "mse"
+    elements: Literal["mean", "sum"] = "mean"
+    across: Literal["sum", "mean"] = "sum"
+    project: Literal["auto", "shared", "each"] = "auto"
+    matched: tuple[tuple[int, int], ...] = ()
+    width: int = 0
+    maps: int = 0
+    looked_up = ("matched", "width", "maps")
+
+    @property
+    def layer_map(self) -> LayerMap:
+        """The compared layers."""
+        return (0,)
+
+    @property
+    def head_node(self) -> Projections:
+        """The maps to the width of the teacher; none where widths are alike."""
+        return Projections(self.maps, self.width)
+
+    def wanted(self, *, learned: bool) -> Wanted:
+        """The layers of its pairs."""
+        return Wanted(tuple(sorted({pair[0 if learned else 1] for pair in self.matched})))
+
+    def head_rows(self, rows: RowShape) -> int:
+        """Every token."""
+        return rows.seq
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """All states: the last layer may be among those that are compared."""
+        return None
+
+    def target_bytes(self, rows: RowShape) -> int:
+        """A weight per token."""
+        return FP32 * rows.seq
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """A map and a difference for each pair of layers."""
+        states, count = examples * self.head_rows(rows), len(self.matched)
+        numbers = count * states * self.width
+        product = op.Product(states, encoder.hidden, self.width, times=count)
+        return (*((product,) if self.maps else ()), op.Loss(numbers, kept=numbers))
+
+
+class KdHidden(KdStates):
+    """States of layers (TinyBERT 3.2; with ``cosine`` and ``layers=last`` DistilBERT 3)."""
+
+    kind: Literal["kd(hidden)"] = "kd(hidden)"
+    layers: LayerMap = "uniform"
+    over: Literal["all", "masked"] = "all"
+    positional = ("layers",)
+
+    @property
+    def compares(self) -> Literal["all", "masked"]:
+        """The argument ``over``."""
+        return self.over
+
+    @property
+    def layer_map(self) -> LayerMap:
+        """The argument ``layers``."""
+        return self.layers
+
+
+class KdEmbeddings(KdStates):
+    """Outputs of the embeddings (TinyBERT 3.2)."""
+
+    kind: Literal["kd(embeddings)"] = "kd(embeddings)"
+    over: Literal["all", "masked"] = "all"
+    positional = ("loss",)
+
+    @property
+    def compares(self) -> Literal["all", "masked"]:
+        """The argument ``over``."""
+        return self.over
+
+
+class KdCls(KdStates):
+    """States of the first token of each example (BERT-PKD 3.2).
+
+    ``normalize``: both are first divided by their length (KD_loss.py --normalize_patience).
+    """
+
+    kind: Literal["kd(cls)"] = "kd(cls)"
+    layers: LayerMap = "skip"
+    normalize: bool = False
+    across: Literal["sum", "mean"] = "mean"  # KD_loss.py: over all elements of all layers
+    positional = ("layers",)
+
+    @property
+    def compares(self) -> Literal["first"]:
+        """The first token."""
+        return "first"
+
+    @property
+    def layer_map(self) -> LayerMap:
+        """The argument ``layers``."""
+        return self.layers
+
+    def head_rows(self, rows: RowShape) -> int:
+        """One an example."""
+        return rows.examples

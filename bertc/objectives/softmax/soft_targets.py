@@ -1,0 +1,135 @@
+"""The loss of logits against a teacher's, without all logits of either at once.
+
+Axes: n predictions, e embedding, f embedding of a teacher, v token ids or labels.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, assert_never
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch.autograd.function import once_differentiable
+
+CPU_SCORES, GPU_SCORES = 2**23, 2**26
+"""Logits of a network at once: as few as products are still fast with."""
+
+
+class Logits(NamedTuple):
+    """Logits on demand: features times a table, and a bias."""
+
+    features: Float[torch.Tensor, "n e"]
+    table: Float[torch.Tensor, "v e"]
+    bias: Float[torch.Tensor, "v"]
+
+    def of(self, part: slice) -> Float[torch.Tensor, "p v"]:
+        """The logits of some predictions, in fp32."""
+        products = F.linear(self.features[part], self.table.to(self.features.dtype))
+        return products.float() + self.bias.float()
+
+
+class Comparison(NamedTuple):
+    """Kind, temperature and factor of the loss of one prediction."""
+
+    loss: Literal["kl", "ce", "mse"]
+    temperature: float
+    factor: float
+
+
+def soft_target_loss(
+    own: Logits,
+    taught: Sequence[Logits],
+    shares: Sequence[float],
+    weights_n: Float[torch.Tensor, "n"],
+    how: Comparison,
+) -> torch.Tensor:
+    """The summed loss (0-d) of weighted predictions against the mean of teachers.
+
+    Some predictions at a time become logits, their loss, and the gradients of features and table,
+    so that nothing as large as all logits is ever there.
+    """
+    weights_n, teachers = weights_n.float(), [part for each in taught for part in each]
+    found: torch.Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
+        own.features, own.table, own.bias, weights_n, how, tuple(shares), *teachers
+    )
+    return found
+
+
+def compared(
+    own_nv: Float[torch.Tensor, "n v"],
+    taught: Sequence[Float[torch.Tensor, "n v"]],
+    shares: Sequence[float],
+    how: Comparison,
+) -> tuple[Float[torch.Tensor, "n"], Float[torch.Tensor, "n v"]]:
+    """The loss of each prediction, and its slope by the student's logits."""
+    if how.loss == "mse":
+        apart_nv = own_nv - _mean(taught, shares)
+        return how.factor * apart_nv.square().sum(1), 2 * how.factor * apart_nv
+    told_nv = _mean([(each / how.temperature).softmax(1) for each in taught], shares)
+    log_own_nv = (own_nv / how.temperature).log_softmax(1)
+    slope_nv = (how.factor / how.temperature) * (log_own_nv.exp() - told_nv)
+    losses_n = -(told_nv * log_own_nv).sum(1)
+    match how.loss:
+        case "kl":
+            losses_n = losses_n + torch.special.xlogy(told_nv, told_nv).sum(1)
+        case "ce":
+            pass
+        case _:
+            assert_never(how.loss)
+    return how.factor * losses_n, slope_nv
+
+
+def _mean(each: Sequence[torch.Tensor], shares: Sequence[float]) -> torch.Tensor:
+    if len(each) == 1:
+        return each[0]
+    parts = [share * one for share, one in zip(shares, each, strict=True)]
+    return torch.stack(parts).sum(0) / sum(shares)
+
+
+class _SoftTargets(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x_ne: Float[torch.Tensor, "n e"],
+        table_ve: Float[torch.Tensor, "v e"],
+        bias_v: Float[torch.Tensor, "v"],
+        weights_n: Float[torch.Tensor, "n"],
+        how: Comparison,
+        shares: tuple[float, ...],
+        *teachers: torch.Tensor,
+    ) -> torch.Tensor:
+        own, dtype = Logits(x_ne, table_ve, bias_v), x_ne.dtype
+        taught = [Logits(*teachers[first : first + 3]) for first in range(0, len(teachers), 3)]
+        differentiated = any(ctx.needs_input_grad)
+        x_grad_ne = torch.empty_like(x_ne) if differentiated else None
+        table_grad_ve = torch.zeros_like(table_ve, dtype=torch.float32) if differentiated else None
+        bias_grad_v = torch.zeros_like(bias_v, dtype=torch.float32) if differentiated else None
+        total = x_ne.new_zeros((), dtype=torch.float32)
+        at_once = CPU_SCORES if x_ne.device.type == "cpu" else GPU_SCORES
+        rows = max(1, at_once // len(bias_v))
+        for start in range(0, len(x_ne), rows):
+            part = slice(start, start + rows)
+            losses_p, slope_pv = compared(own.of(part), [t.of(part) for t in taught], shares, how)
+            total += losses_p @ weights_n[part]
+            if x_grad_ne is None or table_grad_ve is None or bias_grad_v is None:
+                continue
+            slope_pv.mul_(weights_n[part, None])
+            bias_grad_v += slope_pv.sum(0)
+            slope_pv = slope_pv.to(dtype)
+            x_grad_ne[part] = slope_pv @ table_ve.to(dtype)
+            table_grad_ve += slope_pv.t() @ x_ne[part]
+        ctx.save_for_backward(x_grad_ne, table_grad_ve, bias_grad_v)
+        ctx.dtypes = table_ve.dtype, bias_v.dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x_grad_ne, table_grad_ve, bias_grad_v = ctx.saved_tensors
+        table_dtype, bias_dtype = ctx.dtypes
+        return (
+            x_grad_ne * upstream.to(x_grad_ne.dtype),
+            (table_grad_ve * upstream).to(table_dtype),
+            (bias_grad_v * upstream).to(bias_dtype),
+            *(None for _ in ctx.needs_input_grad[3:]),
+        )

@@ -1,0 +1,124 @@
+"""The frozen networks of a stage, with their weights."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from bertc.data import Vocabulary, differing_token, vocabulary_of
+from bertc.diagnostics import DataError, UsageError
+from bertc.distributed.process_group import ALONE, ProcessGroup
+from bertc.interop.loading import digest_of, read_model
+from bertc.ir.learning.answer import alike
+from bertc.ir.learning.task import Task
+from bertc.ir.program.model import frozen_weights
+from bertc.ir.program.network import Network
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.ir.program.teacher import FromFolder, FromSpec, Teacher
+from bertc.nn.model import Frozen, drawn
+
+
+def digests(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, str]:
+    """sha256 of the weights of every teacher at work, by its folder.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``read_model``; if it reads other tokens.
+    """
+    found: dict[str, str] = {}
+    for stage in resolved.stages:
+        for network, teacher in _at_work(stage):
+            if isinstance(teacher.source, FromFolder) and teacher.source.path not in found:
+                folder = Path(teacher.source.path)
+                _refuse_other_tokens(folder, vocabulary, network.body.vocab_size)
+                found[teacher.source.path] = digest_of(read_model(folder)[1])
+    return found
+
+
+def require_weights(resolved: Resolved) -> None:
+    """Refuse a teacher of which the spec says the shape alone.
+
+    Raises:
+        UsageError: naming it.
+    """
+    for stage in resolved.stages:
+        for _, teacher in _at_work(stage):
+            if isinstance(teacher.source, FromSpec):
+                raise UsageError(
+                    f"the teacher is the shape of {teacher.source.spec!r}, without weights",
+                    help='--set teacher="runs/bert", a run, an imported model or a Hugging Face '
+                    "folder",
+                )
+
+
+def frozen_networks(
+    stage: Stage, device: torch.device, dtype: torch.dtype, seed: int, ranks: ProcessGroup = ALONE
+) -> tuple[Frozen, ...]:
+    """The frozen networks at work in a stage, whole on each process; the first one reads them.
+
+    One that is a shape alone has initial values: they serve to try a step.
+
+    Raises:
+        MissingInputError, DataError, UnsafeError: as ``read_model``; if it is not as it was when
+            the program was made, or has no head that a term asks it for.
+    """
+    found = []
+    for network, teacher in _at_work(stage):
+        frozen = drawn(network, seed) if isinstance(teacher.source, FromSpec) else Frozen(network)
+        with ranks.raise_on_all():
+            if ranks.is_main and isinstance(teacher.source, FromFolder):
+                _load(frozen, Path(teacher.source.path), stage.tasks)
+        ranks.share_tensors(dict(frozen.named_parameters()))
+        frozen.compute_dtype = dtype
+        found.append(frozen.to(device))
+    return tuple(found)
+
+
+def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:
+    networks = (each for each in stage.networks() if not each.learned)
+    known = (teacher for teacher in stage.teacher if teacher.shape)
+    return list(zip(networks, known, strict=False))
+
+
+def _load(frozen: Frozen, folder: Path, tasks: Sequence[Task]) -> None:
+    resolved, tensors = read_model(folder)
+    if resolved.encoder != frozen.network.body:
+        raise DataError(
+            f"the network in {folder} is not the one that this run was made for",
+            help="name a teacher that is finished, and stays as it is",
+        )
+    places = {
+        weight.name: _there(weight.name, resolved, tasks)
+        for weight in frozen_weights(frozen.network)
+    }
+    lacking = {name.split(".")[1] for name, there in places.items() if there not in tensors}
+    if lacking:
+        raise DataError(
+            f"the teacher {folder} has no weights of {' or '.join(sorted(lacking))}, whose scores "
+            "are asked for",
+            help="a teacher that has learned it, or terms that ask for states alone",
+        )
+    frozen.load_state_dict({name: tensors[there] for name, there in places.items()})
+
+
+def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:
+    """The name of a weight in the teacher's folder, where the head of a task may be called else."""
+    first, part, *rest = name.split(".")
+    task = next((task for task in tasks if task.head_name == part), None)
+    if first != "heads" or task is None:
+        return name
+    for term in resolved.terms():
+        if isinstance(term.objective, Task) and alike(term.objective.answer, task.answer):
+            return ".".join((first, term.objective.head_name, *rest))
+    return name
+
+
+def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:
+    theirs = vocabulary_of(folder, rows)
+    if differing := differing_token(theirs, vocabulary):
+        number, there, here = differing
+        raise DataError(
+            f"the teacher {folder} reads with {theirs.size:,} tokens and this run with "
+            f"{vocabulary.size:,}; token {number} is {there!r} there and {here!r} here",
+            help="leave vocab out, and the run reads with the vocabulary of its teacher",
+        )

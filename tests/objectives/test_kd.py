@@ -1,0 +1,145 @@
+"""Losses of distillation beside independent expressions, written from the papers."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertc.api import resolve
+from bertc.ir.network.wanted import Wanted
+from bertc.nn import build
+from bertc.objectives import corrupt
+from bertc.objectives.softmax import soft_targets
+from bertc.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
+from bertc.step.objective import counts, make_objective
+from bertc.step.teachers import frozen_networks
+from tests.objectives.material import rows, vocab
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def hinton(own: torch.Tensor, told: torch.Tensor, T: float) -> torch.Tensor:
+    """T^2 KL(p_teacher || p_student) of each prediction (Hinton et al. 2015, section 2)."""
+    p, q = torch.exp(told / T), torch.exp(own / T)
+    p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
+    return T**2 * (p * torch.log(p / q)).sum(1)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 100])
+@pytest.mark.parametrize("loss", ["kl", "ce", "mse"])
+def test_soft_targets_are_those_of_the_papers(
+    loss: str, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n, e, f, v, T = 7, 4, 6, 11, 2.0
+    monkeypatch.setattr(soft_targets, "CPU_SCORES", rows_at_once * v)
+    x, table, bias = (drawn(*s).requires_grad_() for s in ((n, e), (v, e), (v,)))
+    taught = Logits(drawn(n, f, seed=3), drawn(v, f, seed=4), drawn(v, seed=5))
+    weights = (torch.arange(n) % 3 > 0).float()
+    temperature, factor = (1.0, 1.0) if loss == "mse" else (T, T**2)
+    how = Comparison(loss, temperature, factor)  # type: ignore[arg-type]
+    found = soft_target_loss(Logits(x, table, bias), [taught], [1.0], weights, how)
+    gradients = torch.autograd.grad(3 * found, (x, table, bias))
+
+    own, told = x @ table.T + bias, taught.features @ taught.table.T + taught.bias
+    match loss:
+        case "kl":
+            each = hinton(own, told, T)
+        case "ce":
+            each = T**2 * F.cross_entropy(own / T, (told / T).softmax(1), reduction="none")
+        case _:
+            each = (own - told).square().sum(1)  # Tang et al. 2019, section 3.2
+    wanted = (each * weights).sum()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    for ours, theirs in zip(
+        gradients, torch.autograd.grad(3 * wanted, (x, table, bias)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_an_ensemble_averages_probabilities() -> None:
+    n, e, v, T = 5, 4, 9, 3.0
+    x, table, bias = drawn(n, e), drawn(v, e, seed=1), drawn(v, seed=2)
+    taught = [Logits(drawn(n, e, seed=s), drawn(v, e, seed=s + 1), bias) for s in (5, 7)]
+    how = Comparison("ce", T, 1.0)
+    ones = torch.ones(n)
+    found = soft_target_loss(Logits(x, table, bias), taught, [3.0, 1.0], ones, how)
+    p, q = (((t.features @ t.table.T + bias) / T).softmax(1) for t in taught)
+    wanted = F.cross_entropy((x @ table.T + bias) / T, (3 * p + q) / 4, reduction="sum")
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+States = list[torch.Tensor]
+SMALL = "vocab=1000 seq=12 batch=4 format=single-segment "
+OWN = SMALL + "layers=2 hidden=16 heads=2 ffn=32 dropout=0"
+WIDE, ALIKE = (f"{SMALL} layers=4 hidden={h} heads=2 ffn=48" for h in (24, 16))
+
+
+def squared(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Mean squared error of each vector, over its elements."""
+    return (one - other).pow(2).mean(-1)
+
+
+def tinybert(own: States, told: States, maps: States) -> torch.Tensor:
+    """Embeddings and layers m from m N/M, by one map for all (section 3.2; fit_dense)."""
+    (weight, bias) = maps
+    return sum(squared(own[m] @ weight.T + bias, told[2 * m]) for m in range(3))  # type: ignore[return-value]
+
+
+def tinybert_as_printed(own: States, told: States, maps: States) -> torch.Tensor:
+    """A map W_e for embeddings and W_h for each layer (section 3.2)."""
+    pairs = [(maps[2 * m], maps[2 * m + 1]) for m in range(3)]
+    each = [squared(own[m] @ w.T + b, told[2 * m]) for m, (w, b) in enumerate(pairs)]
+    return torch.stack(each).sum(0)
+
+
+def distilbert(own: States, told: States, maps: States) -> torch.Tensor:
+    """1 - cos of last states (section 3; CosineEmbeddingLoss with targets 1)."""
+    a, b = own[2], told[4]
+    return 1 - (a * b).sum(-1) / (a.norm(dim=-1) * b.norm(dim=-1))
+
+
+def patient(own: States, told: States, maps: States) -> torch.Tensor:
+    """Squared distance of normalised [CLS] states, summed over layers 1 to M-1 (section 3.2)."""
+    a, b = own[1][:, 0], told[2][:, 0]
+    return (a / a.norm(dim=-1, keepdim=True) - b / b.norm(dim=-1, keepdim=True)).pow(2).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("term", "teacher", "paper"),
+    [
+        ("kd(hidden)", WIDE, tinybert),
+        ("kd(hidden, project=each)", WIDE, tinybert_as_printed),
+        ("kd(hidden, loss=cosine, layers=last)", ALIKE, distilbert),
+        ("kd(cls, normalize=true, elements=sum)", ALIKE, patient),
+    ],
+)
+def test_states_are_compared_as_in_the_papers(
+    term: str, teacher: str, paper: Callable[[States, States, States], torch.Tensor]
+) -> None:
+    resolved = resolve(f"{OWN} objective={term} teacher=spec({teacher!r})")
+    stage, model = resolved.stages[0], build(resolved)
+    frozen = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
+    batch = corrupt(stage, rows(4, 12, pairs=False), vocab(), 0)
+    loss, _, _ = make_objective(model, stage, False, frozen)(batch, torch.ones(1))
+    found = loss / counts(stage, [batch])[0]
+
+    every = Wanted((0, 1, 2)), Wanted((0, 1, 2, 3, 4))
+    own = model.read_on(batch.reading, wanted=every[0]).by_layer or {}
+    told = frozen[0].read_on(batch.reading, every[1]).by_layer or {}
+    maps = [p for name, p in model.named_parameters() if "kd" in name]
+    each = paper([own[n] for n in range(3)], [told[n] for n in range(5)], maps)
+    real = batch.reading.attention_mask
+    assert real is not None
+    wanted = each.mean() if each.ndim == 1 else (each * real).sum() / real.sum()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    ours, theirs = (
+        torch.autograd.grad(each, weights, allow_unused=True) for each in (found, wanted)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,230 @@
+"""Runs that learn from a teacher: what is trained, saved, locked, resumed and refused."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertc.api import estimate, points
+from bertc.diagnostics import DataError, ResumeRefusedError, SpecError, StoppedError, UsageError
+from bertc.inference.preview import preview
+from bertc.interop.loading import load
+from bertc.ir.program.resolved import Resolved
+from bertc.train import finish
+from bertc.train.loop import train
+from tests.net.programs import FARM, TOY
+from tests.train.test_training import stop_after
+
+STUDENT = {**TOY, "layers": "1", "hidden": "16", "ffn": "32", "vocab": "", "steps": "4"}
+
+
+def text(settings: dict[str, str], **changed: str) -> str:
+    return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
+
+
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A teacher of two layers that learned mlm."""
+    folder = tmp_path_factory.mktemp("teacher") / "bert"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(FARM)
+        patched.setattr(finish, "plot", lambda lines, path: path.touch())
+        train(points(text(TOY, objective="mlm"))[0], folder, cache=cache, quiet=True)
+    return folder
+
+
+def student(folder: Path, objective: str = "2*kd(logits, T=2) + mlm", **changed: str) -> Any:
+    own = {"teacher": f'"{folder}"', "objective": objective, **changed}
+    return points(text(STUDENT, **own))[0]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    last = max((run / "checkpoints").glob("step-*"))
+    return load_file(last / "weights.safetensors")
+
+
+def test_a_student_is_trained_saved_and_resumed_without_its_teacher(
+    bert: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = student(bert)
+    before = {n: p.clone() for n, p in load(bert).state_dict().items()}
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        )
+    train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
+    one, other = weights(tmp_path / "straight"), weights(tmp_path / "run")
+    assert {name.split(".")[0] for name in one} == {"encoder", "heads"}
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    again = load(bert).state_dict()
+    assert all(torch.equal(before[name], again[name]) for name in before)
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all({"kd(logits)", "mlm"} == line["losses"].keys() for line in lines)
+    assert all("kd(logits)" not in line.get("accuracy", {}) for line in lines)
+    assert (tmp_path / "run" / "model" / "config.json").exists()
+
+
+def test_the_estimate_tells_the_teacher_beside_the_student(bert: Path) -> None:
+    taught, alone = student(bert), student(bert, "mlm", teacher="none", vocab="wordpiece(120)")
+    found, without = estimate(taught), estimate(alone)
+    teacher = sum(parameter.numel() for parameter in load(bert).parameters())
+    assert found.parameters.frozen == teacher
+    assert found.parameters.total == without.parameters.total
+    assert found.flops.train_per_example > without.flops.train_per_example
+    assert found.memory.peak_bytes > without.memory.peak_bytes + 4 * teacher
+    assert "frozen" in str(found)
+
+
+def test_another_teacher_is_refused_when_the_run_goes_on(
+    bert: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(bert, tmp_path / "bert")
+    resolved = student(tmp_path / "bert")
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        )
+    train(points(text(TOY, objective="mlm", seed="1"))[0], tmp_path / "b", cache=cache, quiet=True)
+    shutil.rmtree(tmp_path / "bert" / "checkpoints")
+    shutil.copytree(tmp_path / "b" / "checkpoints", tmp_path / "bert" / "checkpoints")
+    with pytest.raises(ResumeRefusedError, match="weights of teacher"):
+        train(resolved, tmp_path / "run", cache=cache, quiet=True, resume=True)
+
+
+def test_several_teachers_are_averaged(bert: Path, cache: Path, tmp_path: Path) -> None:
+    spec = text(STUDENT, objective="kd(logits)+mlm", teacher=f'3*"{bert}" + "{bert}"')
+    twice, once = points(spec)[0], student(bert, "kd(logits)+mlm")
+    for name, resolved in (("twice", twice), ("once", once)):
+        train(resolved, tmp_path / name, cache=cache, quiet=True)
+    one, other = weights(tmp_path / "once"), weights(tmp_path / "twice")
+    assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
+
+
+def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_path: Path) -> None:
+    spec = text(STUDENT, objective="kd(logits)+mlm", teacher='spec("bert-tiny")')
+    (resolved,) = points(spec)
+    assert estimate(resolved).parameters.frozen > 4_000_000
+    with pytest.raises(UsageError, match="without weights"):
+        train(resolved, tmp_path / "run", quiet=True)
+
+
+def test_a_teacher_that_reads_other_tokens_is_refused(
+    bert: Path, cache: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match="E283"):
+        student(bert, vocab="wordpiece(130)")
+    resolved = student(bert, vocab="wordpiece(120, lower=false)")
+    with pytest.raises(DataError, match="token [0-9]+ is"):
+        train(resolved, tmp_path / "run", cache=cache, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("objective", "code"),
+    [("kd(logits, over=masked)", "E285"), ("mlm", "E281"), ("kd(logits)+clm", "E217")],
+)
+def test_what_cannot_be_taught_is_refused(objective: str, code: str, bert: Path) -> None:
+    with pytest.raises(SpecError, match=code):
+        student(bert, objective)
+
+
+TERMS = (
+    "kd(logits, loss=mse, over=masked)",
+    "kd(hidden, loss=cosine, layers=last)",
+    "kd(hidden, layers=[0, 2], project=each, elements=sum)",
+    "kd(embeddings)",
+    "kd(cls, layers=last, normalize=true)",
+)
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_every_term_is_counted_trained_and_exported(
+    term: str, bert: Path, cache: Path, tmp_path: Path
+) -> None:
+    resolved = student(bert, f"{term} + mlm")
+    again = Resolved.model_validate_json(resolved.model_dump_json())
+    assert again.fingerprint() == resolved.fingerprint()
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    learned = weights(tmp_path / "run")
+    assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
+    exported = load(tmp_path / "run" / "model").state_dict()
+    assert {name for name in learned if "kd" not in name} == exported.keys()
+    assert term.split("(")[1].split(",")[0].rstrip(")") in preview(
+        resolved, 1, color=False, cache=cache
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "why"),
+    [
+        ("kd(hidden, layers=[1, 2, 2])", "names 3 layers"),
+        ("kd(hidden, layers=[3])", "names layer 3"),
+        ("kd(hidden, layers=skip)", "leaves out the last"),
+    ],
+)
+def test_a_map_that_does_not_fit_is_refused(term: str, why: str, bert: Path) -> None:
+    with pytest.raises(SpecError, match=why):
+        student(bert, f"{term} + mlm")
+
+
+ASKED = 'glue(rte, "RTE", dropout=0)'
+TUNED = {**TOY, "recipe": "bert", "seq": "24", "steps": "4"}
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A teacher of two layers that learned a task."""
+    folder = tmp_path_factory.mktemp("teacher") / "rte"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(FARM)
+        patched.setattr(finish, "plot", lambda lines, path: path.touch())
+        train(points(text(TUNED, objective=ASKED))[0], folder, cache=cache, quiet=True)
+    return folder
+
+
+def of_task(folder: Path, terms: str, **changed: str) -> Any:
+    own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{folder}"'}
+    return points(text(TUNED, **own, objective=f"{ASKED} + {terms}", **changed))[0]
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        "0.5*kd(logits, T=10, classes=mean)",
+        "kd(logits, loss=mse)",
+        "kd(logits) + 100*kd(cls, layers=last, normalize=true)",
+        "kd(hidden) + kd(embeddings)",
+    ],
+)
+def test_a_task_is_learned_from_a_teacher_of_it(
+    terms: str, tuned: Path, cache: Path, tmp_path: Path
+) -> None:
+    resolved = of_task(tuned, terms)
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    names = {term.name for term in resolved.stages[0].objective}
+    assert all(line["losses"].keys() == names for line in lines if line["kind"] == "train")
+    assert [line for line in lines if line["kind"] == "eval"]
+    assert (tmp_path / "run" / "model" / "config.json").exists()
+
+
+def test_a_teacher_of_another_task_is_refused(tuned: Path, bert: Path) -> None:
+    with pytest.raises(SpecError, match="the teacher learned mlm"):
+        of_task(bert, "kd(logits)")
+    with pytest.raises(SpecError, match="compares the scores of mlm"):
+        student(tuned, "kd(logits) + mlm", seq="24")
