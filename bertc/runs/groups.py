@@ -179,8 +179,13 @@ def _but_for_the_seed(program: Resolved) -> str:
 def _cells(programs: Sequence[Resolved]) -> dict[str, list[str]]:
     """The text of every compared setting in each program, stage by stage if stages differ."""
     of_runs = [of_the_run(program) for program in programs]
-    names = [name for name in Settings.model_fields if name in of_runs[0] and name not in ASIDE]
-    cells = {name: [written(name, each[name]) for each in of_runs] for name in names}
+    # A body has settings that another lacks.
+    there = {name for each in of_runs for name in each} - {*ASIDE}
+    cells = {
+        name: [written(name, each[name]) if name in each else "" for each in of_runs]
+        for name in Settings.model_fields
+        if name in there
+    }
     for name in STAGE_SETTINGS:
         if name in UNTOLD:
             continue

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bertc.api import resolve
 from bertc.diagnostics import MissingInputError
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Term
@@ -214,6 +215,15 @@ def test_an_unfinished_run_stands_alone(run, tmp_path):
     early = run("3", {4: 0.5}, done=False)
     (early / "metrics.jsonl").unlink()
     assert "unfinished: 4/12" in results([tmp_path]).as_table()
+
+
+def test_runs_of_unlike_bodies_stand_in_one_table(run, tmp_path):
+    of_transformer, of_lstm = (run(name, {12: 0.5}) for name in ("transformer", "lstm"))
+    resolved = resolve("body=bilstm(8) vocab=120 objective=mlm seq=24 batch=8 steps=12")
+    (of_lstm / "resolved.json").write_text(resolved.model_dump_json())
+    table = results([of_transformer, of_lstm]).as_table()
+    assert "bilstm(hidden=8)" in table or "bilstm(8)" in table
+    assert "heads=2" in table
 
 
 def test_models_are_no_runs(run, tmp_path):
