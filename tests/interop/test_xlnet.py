@@ -90,7 +90,7 @@ def test_what_is_remembered_agrees(
     states = torch.randn(len(encoder.layers), ROWS, length, encoder.hidden)
     memory = Memory(states, torch.tensor(length), reuse)
     with torch.no_grad():
-        _, after = ours.encoder(reading._replace(memory=memory), torch.float32)
+        after = ours.encoder(reading._replace(memory=memory), torch.float32).memory
         theirs.transformer.mem_len, theirs.transformer.reuse_len = length, reuse
         mems = [one.transpose(0, 1) for one in states]
         expected = theirs.transformer(**batch, mems=mems, use_mems=True).mems

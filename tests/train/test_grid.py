@@ -73,8 +73,8 @@ def test_a_point_that_fails_is_told_and_the_others_go_on(grid, call, tmp_path, m
     spec = grid("optimizer=adam(lr={1e-2, 1e-3})")
     make = phase.make_objective
 
-    def poisoned(model, stage, compiled):
-        objective = make(model, stage, compiled)
+    def poisoned(model, stage, compiled, frozen):
+        objective = make(model, stage, compiled, frozen)
 
         def call(batch, factors):
             loss, statistics, memory = objective(batch, factors)
