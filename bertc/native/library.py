@@ -28,6 +28,7 @@ VECTORS = {
 }  # fmt: skip
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
+DIGEST_BYTES = 32
 ValueType = Literal["bf16", "fp32"]
 
 
@@ -51,7 +52,7 @@ def load_library(value: ValueType) -> Loaded:
         target = " ".join((platform.machine(), *command)).encode()
         name = f"{value}-{hashlib.sha256(content + target).hexdigest()[:16]}.so"
         path = cache_folder() / "kernels" / name
-        if not path.is_file():
+        if not _is_whole(path):
             if compiler is None:
                 return Loaded(None, "no C compiler (cc) is installed")
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +65,12 @@ def load_library(value: ValueType) -> Loaded:
         return Loaded(None, f"they cannot be kept or loaded ({error.strerror or 'wrong system'})")
 
 
+def _is_whole(path: Path) -> bool:
+    """True if a file ends with the sha256 of the rest: loading a damaged library would crash."""
+    content = path.read_bytes() if path.is_file() else b""
+    return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
+
+
 def _compile(command: list[str], place: Path) -> None:
     """Compile to ``place`` atomically; other processes may do the same at once."""
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -73,4 +80,8 @@ def _compile(command: list[str], place: Path) -> None:
         linked = [command[0], "-shared", str(objects), "-o", str(library), "-lm"]
         for step in (compiled, linked):
             subprocess.run(step, check=True, capture_output=True, timeout=COMPILE_TIMEOUT_SECONDS)
+        content = library.read_bytes()
+        library.write_bytes(
+            content + hashlib.sha256(content).digest()
+        )  # loaders ignore what follows
         os.replace(library, place)

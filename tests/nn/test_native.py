@@ -190,6 +190,24 @@ def test_threads_change_no_bit() -> None:
     assert all(map(torch.equal, *found))
 
 
+def test_a_damaged_library_is_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Loading it would end the process, with no word."""
+    if kernels_for(torch.ones(1)) is None:
+        pytest.skip(missing("fp32"))
+    monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
+    load = library.load_library.__wrapped__
+    assert load("fp32").library is not None
+    (place,) = (tmp_path / "kernels").iterdir()
+    whole = place.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole[:99] + b"x" * 99 + whole[198:]):
+        place.unlink()  # another file: this process has the old one mapped
+        place.write_bytes(damaged)
+        assert load("fp32").library is not None
+        assert library._is_whole(place)
+
+
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("BERTC_CACHE", str(tmp_path))
     told = library.load_library.__wrapped__
