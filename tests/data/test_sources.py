@@ -5,7 +5,9 @@ import gzip
 import io
 import json
 import os
+import struct
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 
@@ -280,17 +282,27 @@ def test_damaged_data_sets_are_refused_in_own_words(tmp_path: Path) -> None:
     rows.save_to_disk(str(folder))
     (data,) = folder.glob("*.arrow")
     state, whole = (folder / "state.json").read_text(), data.read_bytes()
+    places = struct.pack(
+        f"<{len(TEXTS) + 1}i", *accumulate((len(t.encode()) for t in TEXTS), initial=0)
+    )
+    assert places in whole, "where each text begins"
     for path, content in (
         (folder / "state.json", b"{}"),
         (folder / "state.json", b'{"_data_files": [{}]}'),
         (data, whole[: len(whole) // 2]),
         (data, whole.replace(TEXTS[0][:3].encode(), b"\xe9\xe9\xe9")),
+        (data, whole.replace(places, places[:-4] + b"\xff\xff\xff\x7f")),
     ):
         path.write_bytes(content)
         with pytest.raises(DataError, match="its files are damaged"):
             list(open_source(Hf(name=str(folder))).read())
         data.write_bytes(whole)
         (folder / "state.json").write_text(state)
+    with (folder / "dataset_info.json").open("ab") as file:
+        file.truncate(2**32)
+    with pytest.raises(DataError, match="larger than 64 MiB"):
+        open_source(Hf(name=str(folder)))
+    (folder / "dataset_info.json").unlink()
     data.unlink()
     os.mkfifo(data)  # the library would wait
     with pytest.raises(MissingInputError, match="it is a pipe"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def opened_file(path: Path) -> AbstractContextManager[OpenFile]:
 
 
 def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
-    from bertc.data.sources.hub import guarded, load_rows
+    from bertc.data.sources.hub import guarded, load_rows, tables
 
     rows = load_rows(source)
     where = source_name(source)
@@ -74,7 +75,7 @@ def _hf(source: Hf, selection: ColumnSelection) -> Iterator[TableRow]:
         names = rows.column_names
         at = column_indices(names, where, selection)
         classes = [_classes(rows.features[names[i]]) if i >= 0 else () for i in at]
-        for number, row in enumerate(rows, 1):
+        for number, row in enumerate(chain.from_iterable(t.to_pylist() for t in tables(rows)), 1):
             cells = [row[names[i]] if i >= 0 else None for i in at]
             cells = [_class(cell, c) if c else cell for cell, c in zip(cells, classes, strict=True)]
             yield TableRow(f"{where}: row {number}", tuple(cells))

@@ -14,9 +14,12 @@ from bertc.ir.data import Hf
 from bertc.storage.endings import PACKED, suffix
 from bertc.storage.foreign import as_data_error
 from bertc.storage.paths import is_folder, is_taken
-from bertc.storage.plain_file import size_bytes
+from bertc.storage.plain_file import read_bytes, size_bytes
 
 BATCH_ROWS = 256
+DESCRIPTIONS = ("dataset_dict.json", "dataset_info.json", "state.json")
+"""Files of a saved data set that say what it is, not its rows."""
+LARGEST_DESCRIPTION_BYTES = 2**26
 _NULL_ROW = re.compile(rb"(?m)^\s*null\s*$")
 _UNKNOWN = re.compile(
     r"(?:Unknown split|BuilderConfig) [\"'](.*?)[\"'].*(?:one of|Available:) \[(.*)\]"
@@ -132,13 +135,15 @@ def _saved(folder: Path) -> bool:
 
 
 def _refuse_odd_files(folder: Path) -> None:
-    """Refuse pipes and devices, on which the library would hang, and broken links.
+    """Refuse pipes and devices, on which the library would hang, broken links, endless JSON.
 
     Raises:
-        MissingInputError: naming the first.
+        MissingInputError, DataError: naming the first.
     """
     for path in sorted(folder.rglob("*")):
-        if not is_folder(path):
+        if path.name in DESCRIPTIONS:
+            read_bytes(path, LARGEST_DESCRIPTION_BYTES)
+        elif not is_folder(path):
             size_bytes(path)
 
 
@@ -165,15 +170,28 @@ def _refuse_null(lines: bytes, path: Path) -> None:
         raise DataError(f"{path}: a row is null, a JSON object expected", "remove that line")
 
 
+def tables(rows: Any) -> Iterator[Any]:
+    """The rows as Arrow tables, looked through before use.
+
+    Text that a damaged file places outside itself would end the process.
+
+    Raises:
+        pyarrow.ArrowInvalid: they are damaged.
+    """
+    for table in rows.with_format("arrow").iter(batch_size=BATCH_ROWS):
+        table.validate(full=True)
+        yield table
+
+
 def _documents(rows: Any, column: str, where: str) -> Iterator[Piece]:
-    batches = _batches(rows, where)
-    for batch in batches:
-        for text in batch[column]:
+    for texts in _texts(rows, column, where):
+        for text in texts:
             if text is not None and not isinstance(text, str):
                 raise DataError(f"{where}: column {column!r} does not hold text")
             yield from pieces_of_text(text or "", 1)
 
 
-def _batches(rows: Any, where: str) -> Iterator[Any]:
+def _texts(rows: Any, column: str, where: str) -> Iterator[Any]:
     with guarded(where):
-        yield from rows.iter(batch_size=BATCH_ROWS)
+        for table in tables(rows):
+            yield table.column(column).to_pylist()
