@@ -76,7 +76,9 @@ def bertc(resolved: Resolved, plan: Plan, name: str) -> Contender:
 
             yield step
 
-    return Contender(name, plan.precision, plan.compile, open, partial(kernels, resolved.run))
+    return Contender(
+        name, plan.precision, plan.compile, open, partial(kernels, resolved.run, plan.device)
+    )
 
 
 def load_kernels(device: torch.device, contender: Contender) -> None:

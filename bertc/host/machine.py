@@ -5,9 +5,8 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +64,8 @@ def detect(wanted: str = "auto", processes: int = 1) -> Machine:
     )
 
 
-def cost_here(resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
+def cost_on(machine: Machine, resolved: Resolved, corpus: PreparedCorpus, world: World) -> Estimate:
     """Estimate a run on this machine; an unknown GPU is measured first."""
-    machine = detect(resolved.run.device, world.per_host)
     lengths = [
         data.row_length if isinstance(data, TaskData) else data.seq for data in corpus.stages
     ]
@@ -141,33 +139,30 @@ def refuse_too_few_devices(wanted: str, processes: int) -> None:
 
 
 def make_plan(
-    resolved: Resolved, world: World = ALONE.world, least: Callable[[int], int] = int
+    resolved: Resolved, world: World = ALONE.world, machine: Machine | None = None
 ) -> Plan:
-    """Plan the program for this machine.
-
-    ``least`` is the minimum over all processes, which all plan for the smallest memory among them.
+    """Plan the program for this machine, which is detected unless it is given.
 
     Raises:
         MachineError: if the machine lacks the device or the memory.
         UsageError: if there are more processes than examples in a batch.
     """
-    machine = detect(resolved.run.device, world.per_host)
-    machine = replace(machine, memory_bytes=least(machine.memory_bytes))
+    machine = machine or detect(resolved.run.device, world.per_host)
     laid_out = layout(resolved, machine, world)
     return plan(resolved, machine, largest_microbatches(resolved, machine, laid_out), laid_out)
 
 
 @contextmanager
-def kernels(run: Run) -> Iterator[None]:
-    """Allow inside this block only the kernels that the run may use."""
-    compiled = run.compile != "off" and detect(run.device).device == "cuda"
-    with determinism(is_deterministic(run)), right_dropout(compiled):
+def kernels(run: Run, device: str) -> Iterator[None]:
+    """Allow inside this block only the kernels that the run may use on this kind of device."""
+    compiled = run.compile != "off" and device == "cuda"
+    with determinism(is_deterministic(run, device)), right_dropout(compiled):
         yield
 
 
-def is_deterministic(run: Run) -> bool:
+def is_deterministic(run: Run, device: str) -> bool:
     """True if every sum has a fixed order: on a CPU always, elsewhere with deterministic=yes."""
-    return run.deterministic == "yes" or detect(run.device).device == "cpu"
+    return run.deterministic == "yes" or device == "cpu"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from bertc.evaluation.tasks import (
     sources_told,
 )
 from bertc.host.display import Display, choose
-from bertc.host.machine import determinism, is_deterministic
+from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.program.resolved import Resolved
@@ -80,10 +80,11 @@ def _as_in_training(
     progress: Progress,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate on the run's own held-out data; also returns lines that describe it."""
-    with Stop() as stop, determinism(is_deterministic(resolved.run)):
+    machine = detect(resolved.run.device)
+    with Stop() as stop, determinism(is_deterministic(resolved.run, machine.device)):
         lock = folder.read_lock()
         ranks = ProcessGroup(0, World(), stop)
-        plan = plan_of(resolved, lock, display)
+        plan = plan_of(resolved, machine, lock, display)
         model, device = load(folder.path), torch.device(plan.device)
         if lacking := model.lacking():
             raise DataError(

@@ -160,6 +160,8 @@ def admit(folder: RunFolder, resolved: Resolved, resume: bool) -> None:
         UsageError: if it holds a run and ``resume`` is false, or files that no run writes.
         ResumeRefusedError: if the run in it is of another program.
     """
+    if not is_folder(folder.path):
+        return
     if not folder.holds_a_run:
         # A run killed at its very beginning leaves a lock and perhaps its spec.
         others = sorted(p.name for p in folder.path.iterdir() if not _leftover(p.name))

@@ -1,6 +1,9 @@
 """lock.json: the environment of a run's start, which decides its result beside its program."""
 
 import json
+import platform
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +17,7 @@ from bertc.storage.json_file import read_json
 
 LARGEST_BYTES = 2**20
 MOST_THREADS = 1024
+_PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "datasets", "pydantic")
 
 
 class Lock(BaseModel):
@@ -85,3 +89,9 @@ def _damaged(path: Path, place: str) -> DataError:
         f"{path} is damaged: {place} is missing or not what a run writes",
         help=f"restore a copy, or remove {path} to go on with a plan made for this machine",
     )
+
+
+@cache  # packages stay what they are, and each look reads a file of theirs
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that compute results or write files."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}

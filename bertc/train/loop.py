@@ -17,7 +17,7 @@ from bertc.evaluation.held_out import (
     Evaluation,
     score_lines,
 )
-from bertc.host.display import choose
+from bertc.host.display import Display, choose
 from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import kernels
 from bertc.host.out_of_memory import is_out_of_memory, out_of_memory
@@ -40,9 +40,10 @@ from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
-from bertc.train.rehearsal import rehearse
+from bertc.train.rehearsal import rehearsed, try_to_write
 from bertc.train.report import Report
 from bertc.train.session import Session
+from bertc.train.start import machine_of, settle
 
 
 def train(
@@ -78,21 +79,34 @@ def train(
     with (
         Stop(shared=world.size > 1, quiet=quiet or rank > 0) as stop,
         closing(choose(quiet or rank > 0)) as display,
-        kernels(resolved.run),
         keep_freed_memory(),
         join_group(resolved.run.device, stop, folder.checkpoints) as ranks,
     ):
-        if dry_run:
-            return rehearse(resolved, out, cache, resume, display, ranks)
-        with folder.claimed() if ranks.is_main else nullcontext():
+        machine = machine_of(resolved.run.device, ranks)
+        with (
+            kernels(resolved.run, machine.device),
+            folder.claimed() if ranks.is_main and not dry_run else nullcontext(),
+        ):
             if ranks.is_main:
-                admit(folder, resolved, resume)
-                if resume and not folder.holds_a_run:
-                    display.note(f"{out} holds no run yet: one begins")
-            with open_session(resolved, folder, cache, spec_text, display, ranks) as session:
+                _look_at(folder, resolved, resume, dry_run, display)
+            start = settle(resolved, machine, folder, cache, display, ranks)
+            if dry_run:
+                return rehearsed(start, out)
+            with open_session(start, folder, spec_text, display, ranks) as session:
                 for index in range(len(resolved.stages)):
                     _train_stage(session, index, profile if ranks.is_main else None)
                 return finish(session)
+
+
+def _look_at(
+    folder: RunFolder, resolved: Resolved, resume: bool, dry_run: bool, display: Display
+) -> None:
+    """Refuse a run folder that the run cannot use."""
+    admit(folder, resolved, resume)
+    if resume and not folder.holds_a_run:
+        display.note(f"{folder.path} holds no run yet: one begins")
+    if dry_run:
+        try_to_write(resolved, folder.path)
 
 
 def _train_stage(session: Session, index: int, profile: Path | None) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertc.estimate.beside import PartBeside, beside
-from bertc.host.machine import cost_here
+from bertc.host.machine import cost_on
 from bertc.host.profile import Recording, not_profiling, profiling
 from bertc.train.session import Session
 
@@ -34,7 +34,7 @@ def parts_beside(session: Session) -> dict[str, tuple[PartBeside, ...]]:
     )
     run = resolved.run.model_copy(update={"precision": plan.precision})
     planned = resolved.model_copy(update={"stages": stages, "run": run})
-    cost = cost_here(planned, session.corpus, session.ranks.world)
+    cost = cost_on(session.machine, planned, session.corpus, session.ranks.world)
     return {
         stage.name: beside(stage.where, session.measured[stage.name])
         for stage in cost.stages

@@ -4,20 +4,24 @@ from dataclasses import replace
 
 import torch
 
-from bertc.distributed.process_group import ALONE, ProcessGroup
 from bertc.host.display import Display
 from bertc.host.machine import make_plan
 from bertc.ir.program.resolved import Resolved
 from bertc.native import missing
-from bertc.planning.plan import Plan
+from bertc.planning.plan import Machine, Plan
+from bertc.planning.world import ALONE, World
 from bertc.runs.lock import Lock
 
 
 def plan_of(
-    resolved: Resolved, lock: Lock | None, display: Display, ranks: ProcessGroup = ALONE
+    resolved: Resolved,
+    machine: Machine,
+    lock: Lock | None,
+    display: Display,
+    world: World = ALONE.world,
 ) -> Plan:
     """The plan for this machine; on resume that of the lock, for the same sums, if possible."""
-    plan = make_plan(resolved, ranks.world, ranks.least)
+    plan = make_plan(resolved, world, machine)
     if lock:
         lock.refuse_misfit(resolved)
         began = lock.plan

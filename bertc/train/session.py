@@ -16,13 +16,13 @@ from bertc.ir.program.stage import Stage
 from bertc.nn import Model
 from bertc.objectives import VocabTensors
 from bertc.optim.lamb import Moments
-from bertc.planning.plan import Plan
+from bertc.planning.plan import Machine, Plan
 from bertc.planning.world import Layout, World
 from bertc.runs import checkpoints
 from bertc.runs.folder import RunFolder, identity
+from bertc.runs.lock import versions
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered
-from bertc.train.environment import versions
 from bertc.train.growth import described, grown
 from bertc.train.state import Progress
 
@@ -38,6 +38,7 @@ class Session:
     folder: RunFolder
     corpus: PreparedCorpus
     vocab: VocabTensors
+    machine: Machine
     plan: Plan
     device: torch.device
     model: Model

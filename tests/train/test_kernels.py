@@ -39,24 +39,24 @@ def gpu(monkeypatch):
 )
 def test_nothing_stays_when_a_run_is_over(gpu, settings):
     before = state()
-    with kernels(resolve(settings).run):
+    with kernels(resolve(settings).run, "cuda"):
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     assert state() == before
 
 
 def test_a_gpu_adds_in_any_order_unless_asked(gpu):
     before = state()
-    with kernels(resolve("compile=off").run):
+    with kernels(resolve("compile=off").run, "cuda"):
         assert state()[:2] == before[:2]
-    with kernels(resolve("deterministic=yes").run):
+    with kernels(resolve("deterministic=yes").run, "cpu"):
         environment, mode, _, compiler, _ = state()
         assert (environment, mode, compiler) == (SUMS, 2, True)
 
 
 @pytest.mark.parametrize("asked", ["yes", "no"])
 def test_a_cpu_adds_in_one_order_whatever_is_asked(gpu, asked):
-    assert is_deterministic(resolve(f"device=cpu deterministic={asked}").run)
-    assert is_deterministic(resolve(f"deterministic={asked}").run) == (asked == "yes")
+    assert is_deterministic(resolve(f"deterministic={asked}").run, "cpu")
+    assert is_deterministic(resolve(f"deterministic={asked}").run, "cuda") == (asked == "yes")
 
 
 def test_the_plan_of_a_gpu_tells_the_price(gpu):

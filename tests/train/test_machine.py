@@ -1,5 +1,7 @@
 """What a machine offers, pretended: free memory, arithmetic, how fast a device is."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,6 +19,7 @@ from bertc.planning.plan import Machine, plan
 from bertc.planning.world import Layout, World
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, first_step
+from bertc.train.start import machine_of
 
 GIB = 2**30
 
@@ -94,7 +97,8 @@ def test_more_processes_than_gpus_are_refused_before_they_start(card):
 def test_all_processes_plan_for_the_memory_that_each_has(card):
     card("NVIDIA L4")
     resolved = resolve("layers=12 hidden=768 vocab=30522 seq=512 batch=256 precision=bf16")
-    tight = make_plan(resolved, World(2, 2), lambda own: min(own, 6 * GIB))
+    ranks = SimpleNamespace(world=World(2, 2), least=lambda own: min(own, 6 * GIB))
+    tight = make_plan(resolved, World(2, 2), machine_of("auto", ranks))
     assert tight.microbatches < make_plan(resolved, World(2, 2)).microbatches
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from bertc.host.display import Quiet
+from bertc.host.machine import detect
 from bertc.runs.folder import RunFolder
 from bertc.train import resumed_plan
 from bertc.train.loop import train
@@ -32,6 +33,6 @@ def test_kernels_that_come_or_go_are_told(tiny, tmp_path, monkeypatch, before, n
     lock, noting = RunFolder(tmp_path / "run").read_lock(), Noting()
     lock.machine["without_kernels"] = before
     monkeypatch.setattr(resumed_plan, "missing", lambda value: now)
-    resumed_plan.plan_of(resolved, lock, noting)
+    resumed_plan.plan_of(resolved, detect("cpu"), lock, noting)
     found = [note for note in noting.notes if "kernels for this processor" in note]
     assert [told in note for note in found] == ([True] if told else [])

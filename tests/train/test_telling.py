@@ -3,7 +3,7 @@
 from bertc.estimate import estimate
 from bertc.estimate.units import duration_text
 from bertc.step.non_finite import what_to_try
-from bertc.train import environment as surroundings
+from bertc.train import opening
 from bertc.train.loop import train
 
 
@@ -11,7 +11,7 @@ def test_a_run_that_takes_long_says_so(tiny, tmp_path, monkeypatch, capsys):
     resolved, cache = tiny(steps=2), tmp_path / "cache"
     train(resolved, tmp_path / "short", cache=cache)
     assert "estimated to take" not in capsys.readouterr().err
-    monkeypatch.setattr(surroundings, "SHORTEST_FORECAST_SECONDS", 0)
+    monkeypatch.setattr(opening, "SHORTEST_FORECAST_SECONDS", 0)
     train(resolved, tmp_path / "long", cache=cache)
     seconds = estimate(resolved, "cpu").time.seconds_total
     told = f"2 steps are estimated to take {duration_text(seconds)} on cpu"

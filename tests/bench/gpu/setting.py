@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 
 from bertc.api import resolve
-from bertc.host.machine import kernels
+from bertc.host.machine import detect, kernels
 from bertc.host.speed import finish
 from bertc.ir.program.resolved import Resolved
 from bertc.nn import build
@@ -71,7 +71,7 @@ class Setting:
 
     def kernels(self, resolved: Resolved) -> AbstractContextManager[None]:
         """Inside, torch chooses kernels as in a run."""
-        return kernels(resolved.run)
+        return kernels(resolved.run, detect(resolved.run.device).device)
 
     def finish(self) -> None:
         """Wait for the device."""

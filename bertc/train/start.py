@@ -1,0 +1,138 @@
+"""The start of a run: all that is settled, and may fail, before its first step."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bertc.data import PreparedCorpus, prepare
+from bertc.diagnostics import DataError, UsageError
+from bertc.distributed.process_group import ProcessGroup
+from bertc.estimate import Estimate
+from bertc.host.display import Display
+from bertc.host.machine import cost_on, detect
+from bertc.ir.program.resolved import Resolved
+from bertc.planning.plan import Machine, Plan
+from bertc.runs import checkpoints, metrics
+from bertc.runs.checkpoints import Checkpoint
+from bertc.runs.folder import RunFolder, identity
+from bertc.runs.lock import Lock
+from bertc.step.teachers import digests, require_weights
+from bertc.storage.paths import is_taken
+from bertc.train.init_from import Source, source_of
+from bertc.train.resumed_plan import plan_of
+from bertc.train.session import Watched
+from bertc.train.state import Progress
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Facts that the first process alone has, from the run folder and from those it begins from.
+
+    ``lock`` and ``checkpoint`` are None at the start of a run, ``source`` is where there is a
+    checkpoint, or no ``init``. ``teachers`` are their sha256, by folder.
+    """
+
+    lock: Lock | None
+    checkpoint: Checkpoint | None
+    source: Source | None
+    teachers: dict[str, str]
+    cost: Estimate
+
+
+@dataclass(frozen=True)
+class Start:
+    """A program on this machine with its text; ``outside`` is None but in the first process."""
+
+    resolved: Resolved
+    machine: Machine
+    plan: Plan
+    corpus: PreparedCorpus
+    outside: Outside | None
+
+
+def machine_of(wanted: str, ranks: ProcessGroup) -> Machine:
+    """This machine, with the least memory that any process of the run has."""
+    machine = detect(wanted, ranks.world.per_host)
+    return replace(machine, memory_bytes=ranks.least(machine.memory_bytes))
+
+
+def settle(
+    resolved: Resolved,
+    machine: Machine,
+    folder: RunFolder,
+    cache: Path,
+    display: Display,
+    ranks: ProcessGroup,
+) -> Start:
+    """Plan, prepare the text, and look at what the run begins from; the run folder stays as it is.
+
+    Raises:
+        UsageError: if a teacher is a shape alone; if the folder holds an imported model.
+        DataError: if there are checkpoints and every one of them is damaged.
+    """
+    require_weights(resolved)
+    lock, checkpoint = None, None
+    if ranks.is_main:
+        lock = folder.read_lock() if folder.holds_a_run else None
+        checkpoint = _newest(folder, resolved, display)
+        _refuse_damage(folder, checkpoint)
+    content = ranks.share(lock and lock.content())
+    lock = Lock.of(content, Path("lock.json")) if content else None
+    with ranks.raise_on_all():
+        plan = plan_of(resolved, machine, lock, display, ranks.world)
+    corpus = _prepared(resolved, cache, display, ranks)
+    outside = None
+    if ranks.is_main:
+        source = None if checkpoint else source_of(resolved, corpus.vocabulary)
+        teachers = digests(resolved, corpus.vocabulary)
+        cost = cost_on(machine, resolved, corpus, ranks.world)
+        outside = Outside(lock, checkpoint, source, teachers, cost)
+    return Start(resolved, machine, plan, corpus, outside)
+
+
+def _prepared(
+    resolved: Resolved, cache: Path, display: Display, ranks: ProcessGroup
+) -> PreparedCorpus:
+    """Prepare the data in the first process; the others open them from the cache.
+
+    Then one process of each machine prepares, in case machines have no disk in common.
+    """
+    corpus = None
+    for turn in (0, ranks.world.per_host, 1):
+        if corpus is None and ranks.rank % (turn or ranks.world.size) == 0:
+            corpus = prepare(resolved, cache, Watched(display, ranks.stop))
+        ranks.wait()
+    assert corpus is not None, "each had its turn"
+    return corpus
+
+
+def _newest(folder: RunFolder, resolved: Resolved, display: Display) -> Checkpoint | None:
+    """The checkpoint to resume from; None at the start of a run."""
+    known = folder.identities() if folder.holds_a_run else ()
+    checkpoint, damaged = checkpoints.newest(folder.checkpoints, identity(resolved), *known)
+    for damage in damaged:
+        display.note(f"passed over: {damage.reason}")
+    if checkpoint:
+        display.note(f"resuming at step {checkpoint.step:,} of {resolved.steps:,}")
+    if checkpoint is None and damaged:
+        raise DataError(
+            f"every checkpoint in {folder.checkpoints} is damaged; the newest: {damaged[0].reason}",
+            help=f"restore a copy, or remove {folder.checkpoints} to begin again at step 0",
+        )
+    if checkpoint is None and is_taken(folder.model):
+        raise UsageError(
+            f"{folder.path} holds an imported model, not a training run",
+            help="choose another --out",
+        )
+    return checkpoint
+
+
+def _refuse_damage(folder: RunFolder, checkpoint: Checkpoint | None) -> None:
+    """Refuse damage that would otherwise show only at the end of the run.
+
+    Raises:
+        DataError: if the progress or the lines of metrics up to it are damaged.
+    """
+    if checkpoint:
+        place = str(checkpoint.folder / checkpoints.PROGRESS)
+        progress = Progress.of(checkpoint.progress, place)
+        metrics.read(folder.metrics, progress.metrics_bytes)
