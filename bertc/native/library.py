@@ -28,6 +28,7 @@ VECTORS = {
 }  # fmt: skip
 """Compiler flags by the CPU capability that torch reports."""
 COMPILE_TIMEOUT_SECONDS = 60
+LARGEST_LIBRARY_BYTES = 2**24
 DIGEST_BYTES = 32
 ValueType = Literal["bf16", "fp32"]
 
@@ -67,7 +68,8 @@ def load_library(value: ValueType) -> Loaded:
 
 def _is_whole(path: Path) -> bool:
     """True if a file ends with the sha256 of the rest: loading a damaged library would crash."""
-    content = path.read_bytes() if path.is_file() else b""
+    usable = path.is_file() and path.stat().st_size <= LARGEST_LIBRARY_BYTES
+    content = path.read_bytes() if usable else b""
     return hashlib.sha256(content[:-DIGEST_BYTES]).digest() == content[-DIGEST_BYTES:]
 
 

@@ -23,7 +23,7 @@ from bertc.estimate import device_named, estimate
 from bertc.host.heap import keep_freed_memory
 from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
-from tests.bench.rig import make_step, random_rows
+from tests.bench.rig import SHIPPED, make_step, random_rows
 
 MINI = "layers=4 hidden=256 vocab=30522"
 MEDIUM = "layers=8 hidden=512 vocab=30522"
@@ -49,15 +49,6 @@ SPECS = (
     f"{BASE} seq=128 batch=8 precision=bf16",
     f"{BASE} seq=128 batch=4 precision=fp32",
 )
-
-SHIPPED = tuple(
-    f"extends {name} batch={batch}"
-    for name, batch in (
-        ("bert-tiny", 64), ("bert-mini", 32), ("bert-small", 16), ("bert-medium", 16),
-        ("bert-base", 4), ("roberta-base", 2), ("albert-base", 4), ("electra-small", 4),
-        ("spanbert-base", 2), ("xlnet-base", 2), ("transformer-xl-enwik8-12", 2), ("gpt-small", 2),
-    )
-)  # fmt: skip
 
 
 def program(spec: str) -> Resolved:

@@ -1,9 +1,11 @@
 """The estimate of memory beside measured training steps on this machine's CPU.
 
-    python -m tests.bench.memory [--process] [--only TEXT] [--json FILE]
+    python -m tests.bench.memory [--shipped] [--process] [--only TEXT] [--json FILE]
 
 Each configuration runs masking, forward, backward and update of the real step, twice, with batches
-read ahead as a run has them. Figures are above what was in use before the model was made:
+read ahead as a run has them. ``--shipped`` takes 12 shipped specs in small batches, their first
+stage in ``--precision`` (of these alone). Figures are above what was in use before the model was
+made:
 
     allocated   the most that torch's allocator had given out at any moment, from its own ledger
     process     with --process, from processes of their own: the most main memory held (VmHWM), with
@@ -31,7 +33,7 @@ from bertc.host.machine import determinism
 from bertc.ir.program.resolved import Resolved
 from bertc.step.feed import Feed
 from bertc.step.synthetic import RandomText
-from tests.bench.rig import make_step
+from tests.bench.rig import SHIPPED, make_step
 from tests.kinds import PAIRS
 
 SMALL = "layers=2 hidden=64 heads=2 vocab=8k seq=64"
@@ -144,7 +146,7 @@ def process_peak(spec: str, environment: dict[str, str]) -> int:
 
 def row(spec: str, process: bool) -> dict[str, float | str]:
     """A line of the table."""
-    estimated = estimate(program(spec), "cpu").memory.peak_bytes
+    estimated = estimate(program(spec), "cpu").stages[0].memory.peak_bytes
     figures = {"allocated": allocated_bytes(program(spec))}
     if process:
         figures["process"] = process_peak(spec, {"MALLOC_MMAP_THRESHOLD_": str(2**18)})
@@ -166,6 +168,8 @@ def main() -> None:
     """Measure all configurations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="configurations that contain this text")
+    parser.add_argument("--shipped", action="store_true")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
     parser.add_argument("--process", action="store_true")
     parser.add_argument("--json")
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -178,7 +182,9 @@ def main() -> None:
         names += ("process", "process_default_malloc")
     rows = []
     print("MiB: estimated,", ", ".join(names))
-    for spec in (spec for spec in CONFIGURATIONS if args.only in spec):
+    shipped = [f"{spec} precision={args.precision}" for spec in SHIPPED]
+    specs = shipped if args.shipped else CONFIGURATIONS
+    for spec in (spec for spec in specs if args.only in spec):
         rows.append(found := row(spec, args.process))
         cells = (
             f"{found[name] / 2**20:7.0f} {100 * found[f'error_{name}']:+5.1f}%" for name in names

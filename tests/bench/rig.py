@@ -10,6 +10,16 @@ from bertc.planning.plan import Plan
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import CLS, SEP, SPECIALS, first_step
 
+SHIPPED = tuple(
+    f"extends {name} batch={batch}"
+    for name, batch in (
+        ("bert-tiny", 64), ("bert-mini", 32), ("bert-small", 16), ("bert-medium", 16),
+        ("bert-base", 4), ("roberta-base", 2), ("albert-base", 4), ("electra-small", 4),
+        ("spanbert-base", 2), ("xlnet-base", 2), ("transformer-xl-enwik8-12", 2), ("gpt-small", 2),
+    )
+)  # fmt: skip
+"""Shipped specs in batches that small machines can train."""
+
 
 def make_step(resolved: Resolved, microbatch: int, compiled: bool = False) -> TrainStep:
     """The step of the first stage, with weights and moments of its own, on the CPU."""

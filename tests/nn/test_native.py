@@ -1,5 +1,6 @@
 """The kernels in C compute what torch computes, and a machine without a compiler does without."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,8 @@ def test_a_damaged_library_is_compiled_again(
         place.write_bytes(damaged)
         assert load("fp32").library is not None
         assert library._is_whole(place)
+    os.truncate(place, 2**36)
+    assert not library._is_whole(place), "told without reading 64 GiB"
 
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
