@@ -182,16 +182,16 @@ class TrainStep:
     def _memories(self, micro_batches: list[MicroBatch]) -> list[Memory | None]:
         """The memory of each micro-batch's rows."""
         first = 0
-        found: list[Memory | None] = []
+        memories: list[Memory | None] = []
         memory = self._remembered.memory
         if memory is None:
             device, rows = micro_batches[0].originals.device, self._ranks.rows(self.stage.batch)
             memory = beginning(self._model, self.stage, rows.stop - rows.start, device)
         for part in micro_batches:
             rows = slice(first, first + len(part.originals))
-            found.append(memory and memory.rows(rows))
+            memories.append(memory and memory.rows(rows))
             first = rows.stop
-        return found
+        return memories
 
     def _drop_gradients(self) -> None:
         for parameter in self.parameters.values():
@@ -211,11 +211,11 @@ class TrainStep:
         if all(map(math.isfinite, (*totals, grad_norm))):
             return
         ids = inputs.example_ids.tolist() if inputs else []
-        found = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
-        found = self._ranks.first_message(found)
+        fault = what_is_not_finite(kinds(self.stage), totals, parts, ids, self._microbatch)
+        fault = self._ranks.first_message(fault)
         with self._ranks.raise_on_all():
             raise DataError(
-                f"step {step}: {found}; the weights are unchanged", help=what_to_try(step)
+                f"step {step}: {fault}; the weights are unchanged", help=what_to_try(step)
             )
 
 
