@@ -59,6 +59,7 @@ def points(
         from bertc.interop.foreseen import remark_own_layout
 
         for program, resolved in zip(complete, found, strict=True):
+            passes.tagged_text(program, diagnostics)
             remark_own_layout(program, resolved, diagnostics)
     return found
 
@@ -66,7 +67,8 @@ def points(
 def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | None = None) -> int:
     """Check a spec and the files that it names; the number of its programs.
 
-    The files of tasks are read: those of text may be large, and are not. Remarks on what is no
+    The files of tasks are read: those of text may be large, and are not, but
+    for the beginning of the first. Remarks on what is no
     mistake go to ``diagnostics``.
 
     Raises:
@@ -82,6 +84,7 @@ def check(spec: str, overrides: Sequence[str] = (), diagnostics: Diagnostics | N
     complete = compile_spec(spec, overrides, diagnostics)
     for program in complete:
         passes.missing_inputs(program, diagnostics)
+        passes.tagged_text(program, diagnostics)
     diagnostics.raise_if_any()
     for program in complete:
         judged_by(program)

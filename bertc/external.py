@@ -146,11 +146,11 @@ def _read(term: Term) -> Term:
     imported = isinstance(task, Classify | Regress | Choose | Tag | Read) and not task.train
     if not asks and (task.examples or imported):
         return term
-    from bertc.data.examples.task_sets import learned_from
+    from bertc.data.examples.task_sets import learned_examples
     from bertc.data.layouts import found_labels, training_examples
 
     examples = training_examples(task)
-    found: dict[str, Any] = {"examples": len(learned_from(task, examples))}
+    found: dict[str, Any] = {"examples": len(learned_examples(task, examples))}
     if asks:
         found["labels"] = found_labels(task, examples)
     return term.model_copy(update={"objective": task.model_copy(update=found)})

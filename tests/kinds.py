@@ -1,9 +1,10 @@
-"""A small spec of every objective of text, of every row format, and of what goes with them."""
+"""A small spec of every objective, unit of masking and row format, and of what goes with them."""
 
 from typing import get_args
 
 from bertc.ir.data import Format
 from bertc.ir.learning.objective import Pretraining
+from bertc.ir.terms.masking import Unit
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
 XLNET = "attention=relative(untie=true, segments=true) segments=0"
@@ -11,6 +12,7 @@ OBJECTIVES = {
     "mlm": "objective=mlm",
     "pairs": "objective=mlm format=segment-pair",
     "blocks": "objective=mlm format=blocks",
+    "words": "objective=mlm(unit=word)",
     "ngrams": "objective=mlm(unit=ngram) format=full-sentences",
     "packed": "objective=mlm+nsp format=sentence-pair pack=true",
     "tlm": f"objective=tlm {PAIRS}",
@@ -38,6 +40,6 @@ def kinds_of(union: object) -> set[str]:
     return {str(member.model_fields["kind"].default) for member in members}
 
 
-TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining), kinds_of(Format)
+TEXT_KINDS, FORMAT_KINDS, UNIT_KINDS = kinds_of(Pretraining), kinds_of(Format), kinds_of(Unit)
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""

@@ -26,6 +26,7 @@ ROOMS = (
     "optim",
     "planning",
     "runs",
+    "step",
     "storage",
     "syntax",
     "tasks",
@@ -63,12 +64,12 @@ RETIRED = {
 """Names that were in use before."""
 
 IN_TWO_ROOMS = {
-    "ALONE", "Block", "Call", "Clock", "Count", "Ends", "GLANCE_SECONDS", "IGNORED", "Name",
-    "Objective", "Plain", "Progress", "Run", "STEPS", "Score", "Shape", "Source",
-    "Span", "Step", "TABLE", "Tokens", "Vocabulary", "WARM_STEPS", "WEIGHTS", "WIDEST",
-    "arguments", "bench", "build", "choose", "described", "estimate", "evaluate", "explain",
-    "fill", "finish", "joined", "laid_out", "listed", "load", "only", "predict", "read_text",
-    "train", "written",
+    "ALONE", "Block", "Call", "Clock", "Count", "Ends", "FILLED", "GLANCE_SECONDS", "IGNORED",
+    "MASK", "Name", "Objective", "Plain", "Progress", "Run", "STEPS", "Score", "Shape",
+    "Source", "Span", "Step", "TABLE", "Tokens", "Vocabulary", "WARM_STEPS", "WEIGHTS",
+    "WIDEST", "arguments", "bench", "build", "choose", "counts", "described", "estimate",
+    "evaluate", "explain", "fill", "finish", "joined", "laid_out", "listed", "load", "only",
+    "predict", "read_text", "train", "written",
 }  # fmt: skip
 """Public names that one of these rooms still shares with another room."""
 

@@ -17,6 +17,7 @@ from bertc.bench.device import begin_peak, peak_bytes
 from bertc.diagnostics import MachineError
 from bertc.host.graphs import Graphs, graphs_so_far
 from bertc.host.speed import finish
+from bertc.planning.cores import cpu_times, taken_by_others
 
 WARM_STEPS = 2
 """Untimed steps after the first one, which compiles."""
@@ -30,7 +31,11 @@ Contenders = Callable[[], Sequence[Contender]]
 
 @dataclass
 class Timing:
-    """The times of one contender; ``seconds`` and ``waits`` of a step have one entry a round."""
+    """The times of one contender.
+
+    Each round has an entry in ``seconds`` of a step, ``wait_seconds`` of them for data, and in
+    ``cores_taken`` by other processes.
+    """
 
     contender: Contender
     first_seconds: float
@@ -38,7 +43,8 @@ class Timing:
     recompiles: int = 0
     peak_bytes: int | None = None
     seconds: list[float] = field(default_factory=list)
-    waits: list[float] = field(default_factory=list)
+    wait_seconds: list[float] = field(default_factory=list)
+    cores_taken: list[float] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -48,7 +54,8 @@ class Timing:
     @property
     def wait_share(self) -> float:
         """Median fraction of a step spent waiting for data."""
-        return statistics.median(w / s for w, s in zip(self.waits, self.seconds, strict=True))
+        waits = zip(self.wait_seconds, self.seconds, strict=True)
+        return statistics.median(waited / whole for waited, whole in waits)
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:
@@ -94,11 +101,11 @@ class _Running:
         device: torch.device,
     ) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pipe, far = context.Pipe()
-        process = context.Process(target=_serve, args=(far, make, index, device), daemon=True)
+        self._pipe, child_end = context.Pipe()
+        process = context.Process(target=_serve, args=(child_end, make, index, device), daemon=True)
         with contender.begin():
             process.start()
-        far.close()
+        child_end.close()
         stack.callback(process.join)
         stack.callback(self._pipe.close)
         first, graphs, peak = self._answer(contender)
@@ -107,9 +114,10 @@ class _Running:
     def turn(self) -> None:
         """Time one turn."""
         self._pipe.send("turn")
-        seconds, waited, recompiles = self._answer(self.timing.contender)
+        seconds, waited, recompiles, taken = self._answer(self.timing.contender)
         self.timing.seconds.append(seconds)
-        self.timing.waits.append(waited)
+        self.timing.wait_seconds.append(waited)
+        self.timing.cores_taken.append(taken)
         self.timing.recompiles += recompiles
 
     def _answer(self, contender: Contender) -> Any:
@@ -139,9 +147,10 @@ def _serve(pipe: Connection, make: Contenders, index: int, device: torch.device)
             pipe.send((first, compiled, peak_bytes(device, before)))
             while True:
                 pipe.recv()
-                graphs = graphs_so_far()
+                graphs, began = graphs_so_far(), cpu_times()
                 seconds, waited = _timed(step, steps, device)
-                pipe.send((seconds, waited, graphs_so_far().since(graphs).compiled))
+                recompiles = graphs_so_far().since(graphs).compiled
+                pipe.send((seconds, waited, recompiles, taken_by_others(began)))
     except EOFError:
         pass  # no more turns
     except Exception as error:

@@ -129,7 +129,7 @@ def estimate(
         typer.echo(as_json(estimates, where=where))
         return
     typer.echo(where_table(estimates) if where else as_table(estimates))
-    if remark := cores.slowdown_note(cores.taken_by_others(began)):
+    if remark := cores.slowdown_note(cores.busy_threads_of_others(began)):
         typer.echo(remark)
 
 

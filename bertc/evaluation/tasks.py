@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertc.data import Progress, Silent, TaskData, TaskSet, encode, vocabulary_of
-from bertc.data.examples.task_sets import scored_sample, unread
+from bertc.data.examples.task_sets import notes_on_cuts, scored_sample
 from bertc.data.layouts import scored_examples, scored_parts, source_name
 from bertc.diagnostics import MissingInputError
 from bertc.evaluation.device import placed
@@ -104,7 +104,7 @@ def evaluate_files(
         read = encode(task, found, vocabulary, seq, segments)
         rows[name] = found, read
         notes.append(_read_from(task, name, source_name(source.source), len(found), len(every)))
-        lost = unread(task, read, len(found), f"{name} ", seq)
+        lost = notes_on_cuts(task, read, len(found), f"{name} ", seq)
         notes += [f"{task.title}: {note}" for note in lost]
     placed(model, device)
     own = TaskSet(task, encode(task, (), vocabulary, seq, segments), rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from bertc.data import Progress, Silent, TaskSet, Vocabulary, encode, vocabulary_of
-from bertc.data.examples.task_sets import unread
+from bertc.data.examples.task_sets import notes_on_cuts
 from bertc.data.layouts import read_examples
 from bertc.data.layouts.example import Example
 from bertc.diagnostics import DataError, UsageError
@@ -142,7 +142,7 @@ def answered(
     progress.begin(f"answering {len(examples):,} rows of {asked.title}", len(rows.owners), "rows")
     answers = answer(model, stage, own, examples, rows, pad, at_once=at_once, progress=progress)
     progress.end()
-    notes = tuple(unread(asked, rows, len(examples), "", stage.seq))
+    notes = tuple(notes_on_cuts(asked, rows, len(examples), "", stage.seq))
     return Predicted(asked, examples, answers, notes, time.perf_counter() - started)
 
 

@@ -11,7 +11,7 @@ from bertc.passes.dimensions import defaults, dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator, generator_widths
 from bertc.passes.growth import growth
-from bertc.passes.inputs import missing_inputs
+from bertc.passes.inputs import missing_inputs, tagged_text
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
@@ -69,5 +69,6 @@ __all__ = [
     "assemble",
     "complete",
     "missing_inputs",
+    "tagged_text",
     "resolve",
 ]

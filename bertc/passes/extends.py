@@ -24,9 +24,13 @@ def extends(program: Program, diagnostics: Diagnostics) -> Program:
         name: Given(given.value, replace(given.origin, kind="extends", source=base.name))
         for name, given in base.settings.items()
     }
+    own = {
+        name: given.instead_of(inherited[name]) if name in inherited else given
+        for name, given in program.settings.items()
+    }
     return Program(
         name=program.name,
-        settings={**inherited, **program.settings},
+        settings={**inherited, **own},
         stages=stages or _overruled(base.stages, program.settings),
     )
 

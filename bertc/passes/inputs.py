@@ -1,4 +1,4 @@
-"""Existence of the files that a spec names; nothing is read."""
+"""The files that a spec names: whether they are there, and are text."""
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
@@ -7,6 +7,7 @@ from bertc.ir.program.complete import Complete
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
 from bertc.storage.paths import files_matching, is_folder, user_path
+from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
 def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
@@ -32,6 +33,26 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
                 if other is not None:
                     message, help = no_text(other)
                     diagnostics.error("E308", message, span, help=help)
+
+
+def tagged_text(program: Complete, diagnostics: Diagnostics) -> None:
+    """Remark on text files that begin with words and tags in columns.
+
+    ``data = files("train.conll")`` is R109. Of several files the first is looked at.
+    """
+    for stage in program.stages:
+        origin = stage.origins["data"]
+        for index, share in enumerate(stage.data):
+            if not isinstance(share.corpus, Files):
+                continue
+            path = min(files_matching(share.corpus.path), default=None)
+            if path is not None and has_tagged_words(path):
+                diagnostics.remark(
+                    "R109",
+                    f"{path} has words and tags in columns, and is read as text, tags included",
+                    origin.parts.get((index, "corpus", "path"), origin.span),
+                    help=tagging_help(path),
+                )
 
 
 def instead_of(name: str) -> tuple[str, str]:

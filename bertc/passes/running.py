@@ -82,10 +82,18 @@ def _reading_on(stage: StageSettings, near_alone: bool) -> str:
     others = [
         "pack=false" * stage.pack,
         "format=stream" * (stage.format.kind not in RUNNING),
-        "attention=relative" * near_alone,
+        _relative(stage) * near_alone,
         "positions=none" * (near_alone and placed),
     ]
     return " ".join(filter(None, others))
+
+
+def _relative(stage: StageSettings) -> str:
+    """Relative attention: the one that a written attention replaced, if it was such a one."""
+    replaced = stage.origins["attention"].replaced
+    if replaced is None or replaced.origin.span is None or not replaced.value.knows_directions:
+        return "attention=relative"
+    return "".join(replaced.origin.span.text.split())
 
 
 def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnostics) -> None:
@@ -110,10 +118,10 @@ def _pair_possible(stage: StageSettings, rows: StreamPair, diagnostics: Diagnost
             stage.span("format"),
             label="distances are negated in reversed rows",
             notes=note("attention is set here", stage.span("attention")),
-            help=_spelt(rows.reuse, False) if own else "attention=relative",
+            help=_spelt(rows.reuse, False) if own else _relative(stage),
             fix=fix(origin, _spelt(rows.reuse, False))
             if own
-            else fix_settings(stage, origin, "attention=relative"),
+            else fix_settings(stage, origin, _relative(stage)),
         )
     ahead = next((term.name for term in stage.objective if term.objective.order == "none"), "")
     if stage.memory and ahead:

@@ -12,6 +12,8 @@ NOTABLE_CORES = 0.25
 """Cores taken by other processes below which nothing is said or changed."""
 SPINS = "200"
 """GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
+SAMPLES, SAMPLE_SECONDS = 8, 0.004
+"""Samples of the number of threads that want a core, and the time between them."""
 GROUPS = Path("/sys/fs/cgroup")
 PROCESSES = Path("/proc")
 
@@ -86,11 +88,15 @@ def default_waiting() -> Iterator[None]:
 
 
 class CpuTimes(NamedTuple):
-    """CPU seconds since boot on the cores of this process: all, its own, and the clock time."""
+    """CPU seconds since boot on the cores of this process, and the clock time.
+
+    ``nice``: the part of ``busy`` that is of processes with a lower priority than usual.
+    """
 
     busy: float
     this_process: float
     at: float
+    nice: float = 0.0
 
 
 def cpu_times() -> CpuTimes | None:
@@ -100,12 +106,16 @@ def cpu_times() -> CpuTimes | None:
     allowed = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     lines = [line.split() for line in _read(PROCESSES / "stat").splitlines()]
     # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)), in ticks.
-    busy = [
-        sum(map(int, (*line[1:4], *line[6:9]))) for line in lines if line and line[0] in allowed
-    ]
-    if not busy:
+    our_cores = [line for line in lines if line and line[0] in allowed]
+    if not our_cores:
         return None
-    return CpuTimes(sum(busy) / os.sysconf("SC_CLK_TCK"), time.process_time(), time.monotonic())
+    ticks, second = [list(map(int, line[1:9])) for line in our_cores], os.sysconf("SC_CLK_TCK")
+    return CpuTimes(
+        busy=sum(sum((*core[:3], *core[5:8])) for core in ticks) / second,
+        this_process=time.process_time(),
+        at=time.monotonic(),
+        nice=sum(core[1] for core in ticks) / second,
+    )
 
 
 def taken_by_others(since: CpuTimes | None) -> float:
@@ -116,18 +126,62 @@ def taken_by_others(since: CpuTimes | None) -> float:
     return max(0.0, others / (until.at - since.at))
 
 
-def slowdown_note(taken: float) -> str:
-    """A remark on how much other processes slow a step; empty below ``NOTABLE_CORES`` cores.
+def busy_threads_of_others(since: CpuTimes | None) -> float:
+    """The mean number of threads of other processes that want this process's cores; 0 if unknown.
 
-    Processes that want the same cores get about equal parts (docs/performance.md).
+    Those that wait for a core count too: on two cores, two busy processes and three take as much.
+    Samples are taken only where cores were taken since then; of threads on a larger machine these
+    cores have their part. This process has one thread that is busy, the caller.
     """
-    if taken < NOTABLE_CORES:
+    taken = taken_by_others(since)
+    if since is None or taken < NOTABLE_CORES or _give_way(since):
+        return taken
+    samples = []
+    for _ in range(SAMPLES):
+        time.sleep(SAMPLE_SECONDS)
+        samples.append(_running_threads() - 1)
+    part = len(os.sched_getaffinity(0)) / (os.cpu_count() or 1)
+    return max(taken, part * sum(samples) / SAMPLES)
+
+
+def _give_way(since: CpuTimes) -> bool:
+    """True if most of what was taken since then is of processes that are nicer than this one."""
+    until = cpu_times()
+    if until is None or os.getpriority(os.PRIO_PROCESS, 0) > 0:
+        return False
+    others = (until.busy - since.busy) - (until.this_process - since.this_process)
+    return until.nice - since.nice > others / 2
+
+
+def _running_threads() -> int:
+    """The number of threads on this machine that run or wait for a core; 1 if unknown."""
+    for line in _read(PROCESSES / "stat").splitlines():
+        name, _, count = line.partition(" ")
+        if name == "procs_running" and count.isdecimal():
+            return int(count)
+    return 1
+
+
+def slowdown_note(threads: float) -> str:
+    """A remark on how much busy threads of others slow a step; empty below ``NOTABLE_CORES``.
+
+    Of C cores a step on C threads gets C / (C + n) beside n others: threads that want the same
+    cores get about equal parts (docs/performance.md).
+    """
+    if threads < NOTABLE_CORES:
         return ""
     cores = available_cores()
     return (
-        f"Other processes take {taken:.1f} of {cores} cores now: beside them it takes about "
-        f"{1 + taken / cores:.1f} times as long."
+        f"Other processes keep {threads:.1f} threads busy on {cores} cores now: beside them it "
+        f"takes about {1 + threads / cores:.1f} times as long."
     )
+
+
+def taken_note(taken: float) -> str:
+    """A remark on times that were measured beside other processes; empty below NOTABLE_CORES."""
+    if taken < NOTABLE_CORES:
+        return ""
+    return f"other processes took {taken:.1f} of {available_cores()} cores while it was timed"
 
 
 def _read(path: Path) -> str:

@@ -63,11 +63,11 @@ def _cut(parts: Parts, rows: int, count: int) -> list[Parts]:
 
 def _each(parts: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
     """Apply ``change`` to every tensor."""
-    own: list[Any] = [
+    changed: list[Any] = [
         part if part is None else change(part) if isinstance(part, Tensor) else _each(part, change)
         for part in _within(parts)
     ]
-    return _made(parts, own)
+    return _made(parts, changed)
 
 
 def _within(parts: Parts) -> Iterable[Any]:
@@ -124,7 +124,7 @@ def corruption(
         parts: list[MicroBatch] = []
         for rows in split(inputs, fitting * unit):
             whole = on_device(corrupt(stage, rows, vocab, mask_key(seed)), device)
-            cut = [part for one in split(whole, unit) for part in split(one, microbatch)]
+            cut = [part for each in split(whole, unit) for part in split(each, microbatch)]
             parts += cut if len(cut) > 1 else [_without_repeats(whole)]
         each = -(-batch // microbatch)
         return [parts[first : first + each] for first in range(0, len(parts), each)]
@@ -165,9 +165,9 @@ class Ahead(Generic[Made]):
     def made(self) -> Made:
         """The result of the next job."""
         assert self._waiting is not None, "a stage takes as many batches as it has steps"
-        made = self._waiting.result()
+        result = self._waiting.result()
         self._begin()
-        return made
+        return result
 
 
 class Taken(Ahead[Made], ABC):
@@ -189,7 +189,7 @@ class Taken(Ahead[Made], ABC):
                 self._ready.extend(self._batches(self.made()))
 
     @abstractmethod
-    def _batches(self, made: Made) -> Iterable[Batch]:
+    def _batches(self, prepared: Made) -> Iterable[Batch]:
         """The batches of one job's result, on the device."""
 
 
@@ -220,7 +220,7 @@ class Feed(Taken[Inputs]):
         self._device, self._corrupt = preparing(device), corrupt
         self._rows = len(range(data.batch)[rows or slice(None)])
 
-    def _batches(self, made: Inputs) -> Iterable[Batch]:
-        inputs = _on_device(made, self._device)
+    def _batches(self, prepared: Inputs) -> Iterable[Batch]:
+        inputs = _on_device(prepared, self._device)
         micro_batches = self._corrupt(inputs, self._rows)
         return map(Batch, split(inputs, self._rows), micro_batches)

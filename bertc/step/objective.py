@@ -53,7 +53,7 @@ def make_objective(
             return forward(micro_batch, factors_t)
 
     def forward(micro_batch: MicroBatch, factors_t: Tensor) -> tuple[Tensor, Tensor, Memory | None]:
-        found: dict[str, Tensor] = {}
+        statistics_by_term: dict[str, Tensor] = {}
         losses_n: list[Tensor] = []
         memory: Memory | None = None
         for network in networks:
@@ -69,11 +69,11 @@ def make_objective(
                 )
             if guesses_bk is not None:
                 micro_batch = with_guesses(stage, micro_batch, guesses_bk)
-            own = (term.name for term in network.terms)
-            found |= dict(zip(own, statistics.unbind(1), strict=True))
+            of_network = (term.name for term in network.terms)
+            statistics_by_term |= dict(zip(of_network, statistics.unbind(1), strict=True))
             losses_n.append(loss)
             memory = outputs.memory
-        statistics = torch.stack([found[name] for name in names], dim=1)
+        statistics = torch.stack([statistics_by_term[name] for name in names], dim=1)
         return sum(losses_n[1:], losses_n[0]), statistics, memory
 
     return objective
@@ -97,7 +97,7 @@ def _scoring(model: Model, stage: Stage, network: Network, compiled: bool) -> Sc
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         terms, hidden_bsh = losses(micro_batch, outputs), outputs.last
         guesses = (term.guesses for term in terms.values())
-        guesses_bk = next((found for found in guesses if found is not None), None)
+        guesses_bk = next((each for each in guesses if each is not None), None)
         if not names:
             return hidden_bsh.new_zeros(()), hidden_bsh.new_zeros(3, 0), guesses_bk
         sums_t = torch.stack([terms[name].sum.float() for name in names])
@@ -143,5 +143,9 @@ def divisors(stage: Stage, counts_t: Tensor) -> Tensor:
 
 def _count(term: Term, parts: Sequence[MicroBatch]) -> Tensor:
     tensors = tensors_of(term.objective)
-    found = [tensors.count(part.terms[term.name]) for part in parts if term.name in part.terms]
-    return torch.stack(found).sum() if found else parts[0].originals.new_zeros(()).float()
+    term_counts = [
+        tensors.count(part.terms[term.name]) for part in parts if term.name in part.terms
+    ]
+    return (
+        torch.stack(term_counts).sum() if term_counts else parts[0].originals.new_zeros(()).float()
+    )

@@ -27,7 +27,7 @@ def examples_at_once(data: TaskData, stage: Stage, fitting: int, device: torch.d
     """
     if device.type != "cpu" or stage.microbatch:
         return fitting
-    rows = sum(len(own.train.owners) for own in data.sets)
+    rows = sum(len(task_set.train.owners) for task_set in data.sets)
     each = max(1, data.tokens // max(1, rows)) * stage.rows_an_example
     few = max(1, FEWEST_ROWS // stage.rows_an_example, ENOUGH_TOKENS // each)
     parts = -(-stage.batch // min(few, fitting))
@@ -44,8 +44,8 @@ def to_micro_batch(
         tensor = torch.as_tensor(array)
         if device.type in WITHOUT_FP64:
             tensor = tensor.to(dtype)
-        found = tensor.pin_memory() if pinned else tensor
-        return found.to(device, non_blocking=True).to(dtype)
+        host_tensor = tensor.pin_memory() if pinned else tensor
+        return host_tensor.to(device, non_blocking=True).to(dtype)
 
     token_ids_bs = moved(batch.token_ids, torch.long)
     examples_bs = moved(batch.examples, torch.long)
@@ -92,5 +92,5 @@ class TaskFeed(Taken[list[TaskBatch]]):
         super().__init__(partial(data.train, step, rows, at_once) for step in range(first, end))
         self._device = device
 
-    def _batches(self, made: list[TaskBatch]) -> list[Batch]:
-        return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in made])]
+    def _batches(self, prepared: list[TaskBatch]) -> list[Batch]:
+        return [Batch(None, [to_micro_batch(part, self._device, self._stage) for part in prepared])]

@@ -25,14 +25,17 @@ def digests(resolved: Resolved, vocabulary: Vocabulary) -> dict[str, str]:
     Raises:
         MissingInputError, DataError, UnsafeError: as ``read_model``; if it reads other tokens.
     """
-    found: dict[str, str] = {}
+    sha256_by_folder: dict[str, str] = {}
     for stage in resolved.stages:
         for network, teacher in _at_work(stage):
-            if isinstance(teacher.source, FromFolder) and teacher.source.path not in found:
+            if (
+                isinstance(teacher.source, FromFolder)
+                and teacher.source.path not in sha256_by_folder
+            ):
                 folder = Path(teacher.source.path)
                 _refuse_other_tokens(folder, vocabulary, network.body.vocab_size)
-                found[teacher.source.path] = digest_of(read_model(folder)[1])
-    return found
+                sha256_by_folder[teacher.source.path] = digest_of(read_model(folder)[1])
+    return sha256_by_folder
 
 
 def require_weights(resolved: Resolved) -> None:
@@ -62,7 +65,7 @@ def frozen_networks(
         MissingInputError, DataError, UnsafeError: as ``read_model``; if it is not as it was when
             the program was made, or has no head that a term asks it for.
     """
-    found = []
+    networks = []
     for network, teacher in _at_work(stage):
         frozen = drawn(network, seed) if isinstance(teacher.source, FromSpec) else Frozen(network)
         with ranks.raise_on_all():
@@ -70,8 +73,8 @@ def frozen_networks(
                 _load(frozen, Path(teacher.source.path), stage.tasks)
         ranks.share_tensors(dict(frozen.named_parameters()))
         frozen.compute_dtype = dtype
-        found.append(frozen.to(device))
-    return tuple(found)
+        networks.append(frozen.to(device))
+    return tuple(networks)
 
 
 def _at_work(stage: Stage) -> list[tuple[Network, Teacher]]:

@@ -41,11 +41,11 @@ def _known(example: Example) -> AnswerValue | None:
         case ScoredExample():
             return example.score
         case ChoiceExample():
-            return example.right
+            return example.answer
         case TaggedExample():
             return example.tags if example.tags or not example.words else None
         case QuestionExample():
-            if example.answered is None or (example.answered and not example.answers):
+            if example.has_answer is None or (example.has_answer and not example.answers):
                 return None
             return tuple(text for text, _ in example.answers)
 

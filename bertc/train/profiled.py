@@ -7,6 +7,7 @@ from pathlib import Path
 from bertc.estimate.beside import PartBeside, beside
 from bertc.host.machine import cost_on
 from bertc.host.profile import Recording, not_profiling, profiling
+from bertc.planning.cores import taken_note
 from bertc.train.session import Session
 
 
@@ -21,6 +22,13 @@ def profiled(session: Session, folder: Path | None) -> Iterator[Recording]:
         yield recording
     if recording.measured is not None:
         session.measured[name] = recording.measured
+
+
+def notes_on_profiles(session: Session) -> tuple[str, ...]:
+    """Remarks on stages that were profiled beside other processes than those of the run."""
+    alone = session.ranks.world.size == 1
+    notes = {name: taken_note(each.cores_taken) for name, each in session.measured.items() if alone}
+    return tuple(f"stage {name}: {note}" for name, note in notes.items() if note)
 
 
 def parts_beside(session: Session) -> dict[str, tuple[PartBeside, ...]]:

@@ -90,17 +90,17 @@ class Worker:
 
 @contextmanager
 def counting(number: int) -> Iterator[float]:
-    """So many processes that keep a core busy; gives the cores that they take."""
+    """So many processes that keep a core busy; gives their busy threads, as told."""
     from bertc.planning import cores
 
-    busy = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
+    processes = [subprocess.Popen([sys.executable, "-c", COUNTING]) for _ in range(number)]
     try:
         time.sleep(0.2)
         since = cores.cpu_times()
         time.sleep(0.3)
-        yield cores.taken_by_others(since)
+        yield cores.busy_threads_of_others(since)
     finally:
-        for process in busy:
+        for process in processes:
             process.kill()
             process.wait()
 
@@ -113,8 +113,8 @@ def measure(precision: str, seconds: float, rounds: int) -> dict[str, dict[str, 
     found: dict[str, dict[str, list[float]]] = {way: {} for way in (*WAYS, "told")}
     for _ in range(rounds):
         for number in OTHERS:
-            with counting(number) as taken:
-                slower = 1 + taken / available_cores()
+            with counting(number) as busy:
+                slower = 1 + busy / available_cores()
                 found["told"].setdefault(str(number), []).append(workers[WAYS[0]].told / slower)
                 for way, worker in workers.items():
                     worker.start(seconds)

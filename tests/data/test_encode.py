@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
 from bertc.data.examples.task import cut, gather, in_order_of_length
-from bertc.data.examples.task_sets import read_tasks, unread
+from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
 from bertc.data.layouts.example import (
     ChoiceExample,
     LabelledExample,
@@ -83,7 +83,7 @@ def test_pairs_are_those_of_the_tokenizer_itself(bert, tokenizer):
             assert wanted.ids == rows.token_ids[span].tolist()
             assert wanted.type_ids == rows.segment_ids[span].tolist()
     assert rows.targets[:, 0].tolist() == [float(e.label == "y") for e in examples]
-    assert rows.cut == sum(len(" ".join(e.texts).split()) > 13 for e in examples)
+    assert rows.num_cut == sum(len(" ".join(e.texts).split()) > 13 for e in examples)
 
 
 def test_specials_of_other_families(tokenizer):
@@ -132,7 +132,7 @@ def test_windows_hold_every_token_and_every_answer(bert):
     task = Read(train="-", stride=7, question=6)
     rows = encode(task, examples, bert, 24, 2)
     assert (rows.lengths <= 24).all()
-    assert rows.lost == 0, "windows overlap by more than the longest answer"
+    assert rows.num_unread == 0, "windows overlap by more than the longest answer"
     found: dict[int, set[int]] = {}
     for row, owner in enumerate(rows.owners):
         span = slice(rows.begins[row], rows.begins[row + 1])
@@ -202,7 +202,7 @@ def test_a_choice_may_stand_first_and_keep_its_beginning(bert):
     shown = [read(rows, bert, row)[0] for row in range(4)]
     assert shown[0] == "[CLS] w4 w5 w6 [SEP] w1 w2 w3 [SEP]"
     assert shown[2] == "[CLS] w5 [SEP] w3 [SEP]"
-    assert (rows.cut, rows.asked_cut) == (0, 1)
+    assert (rows.num_cut, rows.num_questions_cut) == (0, 1)
 
 
 @pytest.mark.parametrize("smoothing", [1.0, 0.5])
@@ -294,13 +294,15 @@ def test_a_question_that_is_cut_names_its_own_limit(bert):
         for n, text in enumerate(("a", "a " * 9))
     ]
     rows = encode(asked, questions, bert, 16, 2)
-    assert unread(asked, rows, 2, "training ", 16) == [
+    assert notes_on_cuts(asked, rows, 2, "training ", 16) == [
         "the questions of 1 of 2 training examples are cut to 3 tokens (question=)"
     ]
     chosen = Choose(train="-", passage="p", question=2)
     example = ChoiceExample("0", "w1 w2", "a b", ("a", "b"), 0)
     rows = encode(chosen, [example], bert, 32, 2)
-    assert (rows.cut, rows.asked_cut) == (0, 1), "one example, though both its choices are"
+    assert (rows.num_cut, rows.num_questions_cut) == (0, 1), (
+        "one example, though both its choices are"
+    )
 
 
 def test_words_that_are_not_read_say_why(bert):
@@ -308,7 +310,7 @@ def test_words_that_are_not_read_say_why(bert):
     lone = ("a", "\u200b", "w1", "w2", "w3", "w4", "w5", "w6")
     bert.tokenizer.normalizer = normalizers.Replace("\u200b", "")
     rows = encode(tagged, [TaggedExample("0", lone, ())], bert, 6, 2)
-    assert unread(tagged, rows, 1, "dev ", 6) == [
+    assert notes_on_cuts(tagged, rows, 1, "dev ", 6) == [
         "1 of 1 dev examples are cut to 6 tokens",
         "3 words of 1 dev examples are beyond the 6 tokens of a row, and answered unread",
         "words that no token stands for, 1 of 1 dev examples: '\\u200b'",

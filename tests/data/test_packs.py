@@ -58,7 +58,7 @@ def test_rows_have_room_for_as_many_examples_as_the_fullest_holds(made: Make) ->
     stage = made(SETTINGS, "format=sentence-pair objective=mlm").stage(0)
     packs = [rows for source in stage.train_sources for rows in source.copies]
     assert all(isinstance(rows, Packs) for rows in packs)
-    held = [len(rows.open(np.array([n]))[1]) for rows in packs for n in range(len(rows))]
+    held = [len(rows.unpack(np.array([n]))[1]) for rows in packs for n in range(len(rows))]
     assert max(held) <= stage.texts < 64 // 8
     assert stage.train(0).starts.shape == (8, stage.texts)
 
@@ -70,7 +70,7 @@ def test_packing_moves_examples_and_changes_none(made: Make, form: str) -> None:
     plain = made(SETTINGS.replace("pack=true", ""), *settings[1:]).stage(0)
     packs, rows = packed.train_sources[0].copies[0], plain.train_sources[0].copies[0]
     assert isinstance(packs, Packs)
-    opened, which = packs.open(np.arange(len(packs)))
+    opened, which = packs.unpack(np.arange(len(packs)))
     assert sorted(opened.tolist()) == sorted(np.asarray(rows).tolist())
     assert np.bincount(which).max() <= packed.texts
     assert len(packs) < len(rows)

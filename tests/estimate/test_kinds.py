@@ -15,7 +15,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.objectives import corrupt
 from bertc.step.feed import to_inputs
 from bertc.step.synthetic import RandomText, unlearned_vocab
-from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS
+from tests.kinds import FORMAT_KINDS, OBJECTIVES, PAIRS, TEXT_KINDS, UNIT_KINDS
 
 TOY = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10"
 CPU = torch.device("cpu")
@@ -26,8 +26,10 @@ def of(objective: str, *overrides: str) -> Resolved:
     return resolve(f"{TOY} {objective}", overrides)
 
 
-def test_the_walk_meets_every_objective_and_every_format() -> None:
+def test_the_walk_meets_every_objective_unit_of_masking_and_format() -> None:
     stages = [of(objective).stages[0] for objective in OBJECTIVES.values()]
+    masks = [term.objective.masks for stage in stages for term in stage.objective]
+    assert {each.unit.kind for each in masks if each} == UNIT_KINDS
     assert {term.objective.kind for stage in stages for term in stage.objective} == TEXT_KINDS
     assert {stage.format.kind for stage in stages} == FORMAT_KINDS
 

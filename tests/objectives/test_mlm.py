@@ -7,6 +7,7 @@ import torch
 from scipy import stats
 
 from bertc.objectives import corrupt
+from tests.kinds import UNIT_KINDS
 from tests.objectives.material import (
     MASK,
     ORDINARY,
@@ -20,6 +21,10 @@ from tests.objectives.material import (
 )
 
 UNITS = ("token", "word", "ngram(3)", "span(0.2, 10)")
+
+
+def test_every_unit_of_masking_is_tried() -> None:
+    assert {unit.partition("(")[0] for unit in UNITS} == UNIT_KINDS
 
 
 def mlm(**settings: object) -> str:

@@ -137,3 +137,16 @@ def test_the_groups_of_init_are_not_torn_apart() -> None:
         "layers 1 and 0 share their attention, but would start as layers 1 and 0 there, which do "
         "not (grow=interleave does)"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "sets"),
+    [("extends xlnet-base attention=full", ()), ("xlnet-base", ("attention=full",))],
+)
+def test_the_attention_that_full_replaced_comes_back(spec: str, sets: tuple[str, ...]) -> None:
+    diagnostics = Diagnostics()
+    for program in syntax.load(spec, sets, diagnostics):
+        passes.complete(program, diagnostics)
+    ways = {each.code: each.help for each in diagnostics.found}
+    own = "attention=relative(untie=true,segments=true)"
+    assert ways == {"E222": own, "E225": own}

@@ -14,7 +14,7 @@ from bertc.nn import build
 from bertc.planning.plan import Plan
 from bertc.step import synthetic
 from bertc.step.feed import Feed
-from bertc.step.step import TrainStep
+from bertc.step.step import TrainStep, _seed_draws
 
 SPEC = "layers=1 hidden=16 heads=2 vocab=64 seq=16 batch=4 microbatch=2 steps=9 compile=off"
 State = Callable[[], list[torch.Tensor]]
@@ -82,3 +82,11 @@ def test_the_next_batch_is_taken_before_any_weight_moves(made: Any) -> None:
     step(feed.take(), 0, 0.01, feed.look_ahead)
     assert feed._ready
     assert not same(before, state())
+
+
+def test_draws_on_a_cpu_are_those_of_torch_s_own_seed() -> None:
+    for seed in (0, 5, 2**63 + 5):
+        torch.manual_seed(seed)
+        drawn = torch.rand(4)
+        _seed_draws(torch.device("cpu"), seed)
+        assert torch.equal(torch.rand(4), drawn)

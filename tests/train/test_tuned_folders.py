@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import bertc
 from bertc.commands import app
-from bertc.data.examples.task_sets import learned_from
+from bertc.data.examples.task_sets import learned_examples
 from bertc.data.layouts import training_examples
 from bertc.diagnostics import DataError, MissingInputError, SpecError, UsageError
 from bertc.inference.evaluate import evaluate_run
@@ -167,7 +167,7 @@ def test_so_many_examples_are_learned_from(tuned, rows, tmp_path):
     (task,) = tuned(spelled("classify", rows, ", examples=30")).stages[0].tasks
     assert (task.examples, task.labels) == (30, ("ducks", "geese", "hens"))
     every = training_examples(task)
-    learned = learned_from(task, every)
+    learned = learned_examples(task, every)
     assert len(learned) == 30
     assert {row.key for row in learned} < {row.key for row in every}
     with pytest.raises(DataError, match="classify has 40 training examples, not 41"):

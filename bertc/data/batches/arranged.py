@@ -65,18 +65,18 @@ def arrange(
     progress: Progress,
 ) -> TextData:
     """Arrange each source in as many copies as the steps of the stage will read."""
-    static = max((_static_copies(term.objective) for term in stage.objective), default=0)
+    static_copies = max((_static_copies(term.objective) for term in stage.objective), default=0)
     if stage.format.kind in RUNNING:
-        return _running(stage, resolved, vocabulary, tokenised, static)
+        return _running(stage, resolved, vocabulary, tokenised, static_copies)
     train, heldout, tokens, lost, seed = [], [], [], 0, resolved.run.seed
-    for _, text, turned in orders_of(stage):
+    for _, text, swapped in orders_of(stage):
         source = tokenised[text]
-        languages = text.languages[::-1] if turned else text.languages
+        languages = text.languages[::-1] if swapped else text.languages
         first, second = (_number(resolved, language) for language in languages)
         arrangement = Arrangement(
-            stage.format, stage.pairs, stage.seq, seed, 0, text.paired, turned
+            stage.format, stage.pairs, stage.seq, seed, 0, text.paired, swapped
         )
-        max_copies = (static or ROW_COPIES) if arrangement.drawn else 1
+        max_copies = (static_copies or ROW_COPIES) if arrangement.drawn else 1
         copies, facts = _copies(source, arrangement, max_copies, stage, cache, progress)
         tokens.append(facts["tokens"])
         lost += facts["lost"]
@@ -102,19 +102,19 @@ def arrange(
         weights,
         tokens_read,
         lost,
-        _texts((*train, *heldout)),
-        static,
+        _texts_per_row((*train, *heldout)),
+        static_copies,
         stage.mixing.kind,
     )
 
 
-def _texts(sources: Sequence[SourceRows]) -> int:
+def _texts_per_row(sources: Sequence[SourceRows]) -> int:
     """The most examples that a row of any of them holds.
 
     Kernels and heads take room for so many in each row, so it is not the most that might be.
     """
     copies = (rows for source in sources for rows in source.copies)
-    return max((rows.texts for rows in copies if isinstance(rows, Packs)), default=1)
+    return max((rows.texts_per_row for rows in copies if isinstance(rows, Packs)), default=1)
 
 
 def _tokens_read(tokens: list[int], weights: Sequence[float]) -> int:
@@ -151,7 +151,7 @@ def _running(
     resolved: Resolved,
     vocabulary: Vocabulary,
     tokenised: dict[CorpusText, Tokenised],
-    static: int,
+    static_copies: int,
 ) -> RunningData | StreamPairs:
     """Batches of running text, which needs no arrangement in rows."""
     texts = [text for _, text in texts_of(stage)]
@@ -171,7 +171,7 @@ def _running(
             heldout,
             languages,
             weights,
-            static,
+            static_copies,
         )
     return RunningData(
         vocabulary,
@@ -181,7 +181,7 @@ def _running(
         tuple(tokens.ids for tokens in heldout),
         languages,
         weights,
-        static,
+        static_copies,
     )
 
 
@@ -193,25 +193,23 @@ def _static_copies(objective: Objective) -> int:
 def _arranged(
     source: Tokenised,
     part: str,
-    how: Arrangement,
+    arrangement: Arrangement,
     stage: Stage,
     cache: Path,
     progress: Progress,
 ) -> tuple[NDArray[Any] | Packs, dict[str, int]]:
     tokens = source.train if part == "train" else source.heldout
     name = fingerprint(
-        VERSION, source.name, part, how.format.model_dump(mode="json"), how.pairs, how.seq,
-        how.paired, how.turned, (how.seed, how.copy) if how.drawn else (),
+        VERSION, source.name, part, arrangement.format.model_dump(mode="json"),
+        arrangement.pairs, arrangement.seq, arrangement.paired, arrangement.swapped,
+        (arrangement.seed, arrangement.copy) if arrangement.drawn else (),
     )  # fmt: skip
     folder = cache / "rows" / name
-    facts = obtain(folder, lambda folder: write_rows(folder, tokens, how), progress)
+    facts = obtain(folder, lambda folder: write_rows(folder, tokens, arrangement), progress)
     rows = open_rows(folder)
     if not stage.pack:
         return rows, dict(facts)
-    packs = cache / "packs" / fingerprint(VERSION, name, how.seq, stage.texts, how.seed, how.copy)
-    obtain(
-        packs,
-        lambda folder: write_packs(folder, rows, how.seq, stage.texts, how.seed, how.copy),
-        progress,
-    )
+    packing = (arrangement.seq, stage.texts, arrangement.seed, arrangement.copy)
+    packs = cache / "packs" / fingerprint(VERSION, name, *packing)
+    obtain(packs, lambda folder: write_packs(folder, rows, *packing), progress)
     return open_packs(packs, rows), dict(facts)

@@ -19,9 +19,9 @@ MEMBERS_FILE, ENDS_FILE = "members", "ends"
 
 @dataclass(frozen=True, eq=False)
 class Packs:
-    """Packed rows: row p holds the examples ``members[ends[p - 1]:ends[p]]`` of ``rows``."""
+    """Packed rows: row p holds the examples ``members[ends[p - 1]:ends[p]]`` of ``examples``."""
 
-    rows: NDArray[Any]
+    examples: NDArray[Any]
     members: NDArray[np.int64]
     ends: NDArray[np.int64]
 
@@ -29,17 +29,17 @@ class Packs:
         return len(self.ends)
 
     @property
-    def texts(self) -> int:
+    def texts_per_row(self) -> int:
         """The most examples that a row holds."""
         return int(np.diff(self.ends, prepend=0).max(initial=1))
 
-    def open(self, packs: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def unpack(self, packs: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The examples of some packed rows, end to end, and the row of each."""
         firsts = np.where(packs > 0, self.ends[packs - 1], 0)
         sizes = self.ends[packs] - firsts
         which = np.repeat(np.arange(len(packs)), sizes)
         nth = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return self.rows[self.members[firsts[which] + nth]], which
+        return self.examples[self.members[firsts[which] + nth]], which
 
 
 def open_packs(folder: Path, rows: NDArray[Any]) -> Packs:

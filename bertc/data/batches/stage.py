@@ -179,7 +179,7 @@ class StageData:
             batch.languages[at] = source.languages
             copy = source.copies[group & (1 << COPY_BITS) - 1]
             if isinstance(copy, Packs):
-                rows, which = copy.open(places.rows[at])
+                rows, which = copy.unpack(places.rows[at])
                 assemble_packed(source.ids, rows, batch, at[which], vocabulary.cls, vocabulary.sep)
             else:
                 rows = copy[places.rows[at]]

@@ -60,8 +60,8 @@ def _texts(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None
             target = -1.0 if example.label is None else float(numbers[example.label])
         else:
             target = float("nan") if example.score is None else example.score
-        pair = _fit(first, second, rows.room(len(example.texts)))
-        rows.cut += pair != (first, second)
+        pair = _fit(first, second, rows.max_tokens(len(example.texts)))
+        rows.num_cut += pair != (first, second)
         rows.add(number, fill_template(rows.template, *pair), (target,))
 
 
@@ -75,7 +75,7 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     assert isinstance(task.answer, Choice), "choices need a task of choices"
     for number, example in enumerate(examples):
         assert isinstance(example, ChoiceExample), "examples of a task are of one kind"
-        right = -1.0 if example.right is None else float(example.right)
+        answer_index = -1.0 if example.answer is None else float(example.answer)
         if example.passage:
             gap = "_" in example.question
             choice_texts = [
@@ -96,11 +96,11 @@ def _choices(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
                 end = task.keeps == "end"
                 choice = choice[-task.question :] if end else choice[: task.question]
             pair = (passage, choice) if task.first == "passage" else (choice, passage)
-            cut_pair = _fit(*pair, rows.room(2))
+            cut_pair = _fit(*pair, rows.max_tokens(2))
             shortened |= cut_pair != pair
-            rows.add(number, fill_template(rows.template, *cut_pair), (right,), there=exists)
-        rows.cut += shortened
-        rows.asked_cut += question_shortened
+            rows.add(number, fill_template(rows.template, *cut_pair), (answer_index,), there=exists)
+        rows.num_cut += shortened
+        rows.num_questions_cut += question_shortened
 
 
 def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> None:
@@ -108,7 +108,7 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
     answer = task.answer
     assert isinstance(answer, Tags)
     numbers = {name: i for i, name in enumerate(answer.names)}
-    room = rows.room(1)
+    max_tokens = rows.max_tokens(1)
     sentences = [e for e in examples if isinstance(e, TaggedExample)]
     spaced = _keeps_spaces(rows.vocabulary)
     for at in range(0, len(sentences), TEXTS_AT_ONCE):
@@ -120,13 +120,13 @@ def _tagged(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> Non
         )
         for number, (example, encoding) in enumerate(zip(part, encodings, strict=True), at):
             of_word = np.array([-1 if w is None else w for w in encoding.word_ids], dtype=np.int64)
-            ids = encoding.ids[:room]
-            words, firsts = np.unique(of_word[:room], return_index=True)
+            ids = encoding.ids[:max_tokens]
+            words, firsts = np.unique(of_word[:max_tokens], return_index=True)
             # A word without any token, such as a lone accent, has no state to predict from.
             token_less = np.setdiff1d(np.arange(len(example.words)), of_word)
-            rows.blank += [example.words[place] for place in token_less]
-            rows.lost += len(example.words) - len(words) - len(token_less)
-            rows.cut += len(encoding.ids) > room
+            rows.tokenless_words += [example.words[place] for place in token_less]
+            rows.num_unread += len(example.words) - len(words) - len(token_less)
+            rows.num_cut += len(encoding.ids) > max_tokens
             rows.add(number, fill_template(rows.template, ids, None), ())
             tags = [numbers[tag] for tag in example.tags] or [-1] * len(example.words)
             places = np.full(len(example.words), -1, dtype=np.int64)
@@ -165,29 +165,29 @@ def _windows(task: AnyTask, examples: Sequence[Example], rows: RowBuilder) -> No
     for number, (example, question) in enumerate(zip(with_question, questions, strict=True)):
         ids, offsets = tokens[example.passage]
         question_ids = question[: task.question]
-        rows.asked_cut += len(question) > len(question_ids)
-        window = max(1, rows.room(2) - len(question_ids))
+        rows.num_questions_cut += len(question) > len(question_ids)
+        window = max(1, rows.max_tokens(2) - len(question_ids))
         first, last = _answer_tokens(example, offsets)
-        lead = len(rows.template.before[0]) + len(question_ids) + len(rows.template.between[0])
+        prefix = len(rows.template.before[0]) + len(question_ids) + len(rows.template.between[0])
         start, answer_read = 0, False
         while True:
             end = min(start + window, len(ids))
             inside = start <= first and last < end and first >= 0
             answer_read |= inside
-            target = (lead + first - start, lead + last - start) if inside else (0, 0)
-            lead_offsets = np.full((lead, 2), -1, dtype=np.int32)
+            target = (prefix + first - start, prefix + last - start) if inside else (0, 0)
+            prefix_offsets = np.full((prefix, 2), -1, dtype=np.int32)
             end_offsets = np.full((len(rows.template.behind[0]), 2), -1, dtype=np.int32)
             rows.add(
                 number,
                 fill_template(rows.template, question_ids, ids[start:end].tolist()),
                 (float(target[0]), float(target[1])),
-                np.concatenate([lead_offsets, offsets[start:end], end_offsets]),
+                np.concatenate([prefix_offsets, offsets[start:end], end_offsets]),
                 first=start,
             )
             if end == len(ids):
                 break
             start += min(window, task.stride)
-        rows.lost += bool(example.answers) and not answer_read
+        rows.num_unread += bool(example.answers) and not answer_read
 
 
 def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tuple[int, int]:
@@ -201,12 +201,12 @@ def _answer_tokens(example: QuestionExample, offsets: NDArray[np.int32]) -> tupl
 
 
 def _fit(
-    first: list[int], second: list[int] | None, room: int
+    first: list[int], second: list[int] | None, max_tokens: int
 ) -> tuple[list[int], list[int] | None]:
-    """Truncate a pair to ``room`` tokens, one by one from the longer text (BERT)."""
+    """Truncate a pair to ``max_tokens`` tokens, one by one from the longer text (BERT)."""
     if second is None:
-        return first[:room], None
-    over = len(first) + len(second) - room
+        return first[:max_tokens], None
+    over = len(first) + len(second) - max_tokens
     if over <= 0:
         return first, second
     # First down to the length of the other, then in turns, the second text before the first.

@@ -70,13 +70,13 @@ class TaskBatch:
 class TaskSet:
     """A task with its training rows, and the parts to score on by name.
 
-    ``apart``: every example has a row of its own.
+    ``one_per_row``: every example has a row of its own.
     """
 
     task: AnyTask
     train: TaskRows
     parts: Mapping[str, tuple[Sequence[Example], TaskRows]]
-    apart: bool = False
+    one_per_row: bool = False
 
     @property
     def rows_an_example(self) -> int:
@@ -86,7 +86,7 @@ class TaskSet:
     @property
     def packs(self) -> bool:
         """True if examples may share rows; choices never do."""
-        return self.task.answer.kind != "choice" and not self.apart
+        return self.task.answer.kind != "choice" and not self.one_per_row
 
     @property
     def units(self) -> int:

@@ -21,9 +21,9 @@ class TaskRows:
     last token of the answer, both 0 if it is not in the window. Unknown labels are -1, unknown
     scores nan.
 
-    ``cut`` examples lost text to the length of a row, ``asked_cut`` some of their question to its
-    own limit. ``lost`` answers are in no window, or words beyond their row; ``blank`` are words
-    without any token.
+    ``num_cut`` examples lost text to the length of a row, ``num_questions_cut`` some of their
+    question to its own limit. ``num_unread`` answers are in no window, or words beyond their row;
+    ``tokenless_words`` are words without any token.
     """
 
     token_ids: NDArray[np.int32]  # (t,)
@@ -38,10 +38,10 @@ class TaskRows:
     offsets: NDArray[np.int32]  # (t, 2) characters of the passage, -1 elsewhere; for spans only
     firsts: NDArray[np.int64]  # (r,) for spans, the first passage token of the window
     cls_last: bool
-    cut: int = 0
-    asked_cut: int = 0
-    lost: int = 0
-    blank: tuple[str, ...] = ()
+    num_cut: int = 0
+    num_questions_cut: int = 0
+    num_unread: int = 0
+    tokenless_words: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -66,8 +66,8 @@ class RowBuilder:
         self.firsts: list[int] = []
         self.words: list[NDArray[np.int64]] = []
         self.tags: list[NDArray[np.int64]] = []
-        self.cut = self.asked_cut = self.lost = 0
-        self.blank: list[str] = []
+        self.num_cut = self.num_questions_cut = self.num_unread = 0
+        self.tokenless_words: list[str] = []
 
     def add(
         self,
@@ -92,7 +92,7 @@ class RowBuilder:
         self.there.append(there)
         self.firsts.append(first)
 
-    def room(self, texts: int) -> int:
+    def max_tokens(self, texts: int) -> int:
         """The tokens of 1 or 2 texts that fit in a row beside the special ones."""
         return self.seq - self.template.specials(texts)
 
@@ -114,8 +114,8 @@ class RowBuilder:
             np.concatenate([*self._offsets, np.zeros((0, 2), np.int32)]),
             np.asarray(self.firsts, dtype=np.int64),
             self.template.last,
-            self.cut,
-            self.asked_cut,
-            self.lost,
-            tuple(self.blank),
+            self.num_cut,
+            self.num_questions_cut,
+            self.num_unread,
+            tuple(self.tokenless_words),
         )

@@ -23,7 +23,7 @@ SAMPLE_EXAMPLES = 1000
 """Examples from which the mean length is estimated."""
 
 
-def learned_from(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
+def learned_examples(task: AnyTask, examples: Sequence[Example]) -> Sequence[Example]:
     """The training examples that a task learns: pairs in both orders, or a sample, if it asks.
 
     Raises:
@@ -74,7 +74,7 @@ def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) 
     Raises:
         MissingInputError, DataError: as the layouts.
     """
-    examples = learned_from(task, training_examples(task))
+    examples = learned_examples(task, training_examples(task))
     sample = examples[:: max(1, len(examples) // SAMPLE_EXAMPLES)]
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
@@ -88,7 +88,7 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
     sets = []
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
-        learned = learned_from(task, training_examples(task))
+        learned = learned_examples(task, training_examples(task))
         all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
         parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
         segments = stage.encoder.kinds_of_segments
@@ -99,7 +99,7 @@ def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progre
                 part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
                 for part, examples in parts.items()
             },
-            apart=not stage.encoder.packs,
+            one_per_row=not stage.encoder.packs,
         )
         progress.end()
         for note in (*_sampled(all_parts, parts), *_notes(task_set, len(learned), stage)):
@@ -130,30 +130,32 @@ def _notes(task_set: TaskSet, examples: int, stage: Stage) -> list[str]:
             f"batch = {stage.batch:,} is {times:.1f} times the {task_set.units:,} training examples"
         )
     for name, (count, rows) in parts.items():
-        notes += unread(task_set.task, rows, count, f"{name} ", stage.seq)
+        notes += notes_on_cuts(task_set.task, rows, count, f"{name} ", stage.seq)
     return notes
 
 
-def unread(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
+def notes_on_cuts(task: AnyTask, rows: TaskRows, count: int, name: str, seq: int) -> list[str]:
     """Remarks on what is cut of ``count`` examples of a part, with the limit."""
     notes, of = [], f"of {count:,} {name}examples"
-    if rows.asked_cut:
+    if rows.num_questions_cut:
         limit = getattr(task, "question", 0)
         what = "questions" if task.answer.kind == "span" else "questions with a choice"
-        notes.append(f"the {what} of {rows.asked_cut:,} {of} are cut to {limit} tokens (question=)")
-    if rows.cut:
-        notes.append(f"{rows.cut:,} {of} are cut to {seq} tokens")
-    if rows.lost and task.answer.kind == "span":
+        cut = f"{rows.num_questions_cut:,} {of}"
+        notes.append(f"the {what} of {cut} are cut to {limit} tokens (question=)")
+    if rows.num_cut:
+        notes.append(f"{rows.num_cut:,} {of} are cut to {seq} tokens")
+    if rows.num_unread and task.answer.kind == "span":
         notes.append(
-            f"the answers of {rows.lost:,} {of} stand in no window as a whole: a longer seq has "
-            "longer windows, a smaller stride more of them"
+            f"the answers of {rows.num_unread:,} {of} stand in no window as a whole: a longer seq "
+            "has longer windows, a smaller stride more of them"
         )
-    elif rows.lost:
-        words_lost = f"{rows.lost:,} words" if rows.lost > 1 else "1 word"
+    elif rows.num_unread:
+        words_lost = f"{rows.num_unread:,} words" if rows.num_unread > 1 else "1 word"
         notes.append(f"{words_lost} {of} are beyond the {seq} tokens of a row, and answered unread")
-    if rows.blank:
-        words_shown = listed([repr(word) for word in dict.fromkeys(rows.blank)], limit=60)
-        notes.append(f"words that no token stands for, {len(rows.blank):,} {of}: {words_shown}")
+    if rows.tokenless_words:
+        words = rows.tokenless_words
+        words_shown = listed([repr(word) for word in dict.fromkeys(words)], limit=60)
+        notes.append(f"words that no token stands for, {len(words):,} {of}: {words_shown}")
     return notes
 
 

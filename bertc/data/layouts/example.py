@@ -23,7 +23,7 @@ class ScoredExample:
 
 @dataclass(frozen=True)
 class ChoiceExample:
-    """A question with choices; ``right`` is the index of the answer, None if unknown.
+    """A question with choices; ``answer`` is the index of the answer, None if unknown.
 
     ``passage`` is empty if there is none.
     """
@@ -32,7 +32,7 @@ class ChoiceExample:
     passage: str
     question: str
     choices: tuple[str, ...]
-    right: int | None
+    answer: int | None
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class TaggedExample:
 class QuestionExample:
     """A question about a passage, with all gold answers: (text, first character).
 
-    ``answered``: whether the passage has an answer, None if unknown.
+    ``has_answer``: whether the passage has an answer, None if unknown.
     """
 
     key: str
     passage: str
     question: str
     answers: tuple[tuple[str, int], ...]
-    answered: bool | None
+    has_answer: bool | None
 
 
 Example = LabelledExample | ScoredExample | ChoiceExample | TaggedExample | QuestionExample

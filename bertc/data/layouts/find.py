@@ -33,7 +33,7 @@ def files_of(data: str) -> dict[str, Path]:
     """
     path = user_path(data)
     if is_file(path):
-        raise DataError(f"{path} is a file, a folder expected", f"{path.parent}")
+        raise DataError(f"{path} is a file, a folder expected", f'name its folder: "{path.parent}"')
     if is_folder(path):
         return {file.name: file for file in sorted(path.iterdir()) if not _hidden(file)}
     siblings = sorted(path.parent.iterdir()) if is_folder(path.parent) else []

@@ -91,13 +91,13 @@ def _chosen(task: Choose, source: ExampleSource, labelled: bool) -> Iterator[Cho
         lost = len(cells) > 1 and _letter(name) == len(cells)
         if lost and labelled:
             continue
-        right = None if lost or not (name or labelled) else _right(name, choices, place)
+        answer = None if lost or not (name or labelled) else _right(name, choices, place)
         yield ChoiceExample(
             key,
             text(passage, place, task.passage) if task.passage else "",
             text(question, place, task.text),
             choices,
-            right,
+            answer,
         )
 
 

@@ -45,8 +45,8 @@ def read_race(path: Path, labelled: bool) -> list[ChoiceExample]:
             choices = texts(options[i], place, f"options[{i}]")
             if len(choices) != len(LETTERS):
                 raise DataError(f"{place}: {len(choices)} choices in options[{i}], 4 expected")
-            right = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
-            examples.append(ChoiceExample(f"{key}-{i}", article, question, choices, right))
+            answer = None if answers is None else _letter(answers[i], f"{place}: answers[{i}]")
+            examples.append(ChoiceExample(f"{key}-{i}", article, question, choices, answer))
     return examples
 
 

@@ -18,6 +18,7 @@ from bertc.diagnostics import DataError
 from bertc.ir.data import Hf
 from bertc.storage.endings import FORMATS, PACKED, suffix
 from bertc.storage.paths import is_folder
+from bertc.storage.tagged import has_tagged_words, tagging_help
 
 ExampleSource = Path | Hf
 
@@ -42,9 +43,13 @@ def table(source: ExampleSource, selection: ColumnSelection) -> Iterator[TableRo
 
 
 def _format_help(source: Path) -> str:
-    """The help for a file that is no table by its ending."""
-    if suffix(source) in (".conll", ".conllu", ".iob", ".iob2", ".bio"):
-        return f'words and tags a line are read of a folder, by task=tagging("{source.parent}")'
+    """The help for a file that is no table by its ending.
+
+    Raises:
+        MissingInputError: it is not there.
+    """
+    if suffix(source) in (".conll", ".conllu", ".iob", ".iob2", ".bio") or has_tagged_words(source):
+        return tagging_help(source)
     read = f"bertc reads {', '.join(FORMATS)}, each also with {' or '.join(PACKED)}"
     return f"{read}: name it {source.with_suffix('.tsv').name} if tabs part its columns"
 

@@ -47,7 +47,7 @@ ROWS_FILE = "rows"
 class Arrangement:
     """The settings that decide the rows of one copy of the data.
 
-    ``paired``: each document is a row, a sentence and its translation, exchanged if ``turned``.
+    ``paired``: each document is a row, a sentence and its translation, exchanged if ``swapped``.
     """
 
     format: Format
@@ -56,7 +56,7 @@ class Arrangement:
     seed: int
     copy: int
     paired: bool = False
-    turned: bool = False
+    swapped: bool = False
 
     @property
     def drawn(self) -> bool:
@@ -96,7 +96,7 @@ def open_rows(folder: Path) -> NDArray[Any]:
 def _blocks(tokens: Tokens, how: Arrangement, fitting: Fitting) -> Iterator[NDArray[Any]]:
     if how.paired:
         pairs = _translations(tokens, how.seq - 4, fitting)
-        yield from map(_turned, pairs) if how.turned else pairs
+        yield from map(_swapped, pairs) if how.swapped else pairs
         return
     if isinstance(how.format, FullSentences):
         yield from _full_sentences(tokens, fitting.room)
@@ -132,7 +132,7 @@ def _translations(tokens: Tokens, room: int, fitting: Fitting) -> Iterator[NDArr
         yield block
 
 
-def _turned(block: NDArray[Any]) -> NDArray[Any]:
+def _swapped(block: NDArray[Any]) -> NDArray[Any]:
     """Rows with their two texts exchanged."""
     exchanged = block.copy()
     for a_field, b_field in (("a", "b"), ("a_length", "b_length")):

@@ -15,13 +15,15 @@ class Origin:
     """The origin of a value: a span of text, or the source of a default.
 
     ``parts`` maps the path of a part of the value (pydantic's ``loc``) to its span, for messages
-    about one argument. Origins do not take part in comparisons.
+    about one argument. ``replaced`` is the value of the spec that is extended, or that ``--set``
+    replaces. Origins do not take part in comparisons.
     """
 
     kind: OriginKind
     span: Span | None = None
     source: str = ""
     parts: Mapping[tuple[str | int, ...], Span] = field(default_factory=dict, repr=False)
+    replaced: "Given | None" = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class Given:
 
     value: Any
     origin: Origin = field(compare=False)
+
+    def instead_of(self, replaced: "Given | None") -> "Given":
+        """The same value, which remembers the one that it replaces."""
+        return replace(self, origin=replace(self.origin, replaced=replaced))
 
 
 @dataclass(frozen=True)

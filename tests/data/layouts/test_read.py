@@ -210,10 +210,10 @@ def test_any_file_of_the_layout_is_read(tmp_path: Path, kind: type) -> None:
         case (
             LabelledExample(label=answer)
             | ScoredExample(score=answer)
-            | QuestionExample(answered=answer)
+            | QuestionExample(has_answer=answer)
         ):
             assert answer is None
-        case ChoiceExample(right=answer):
+        case ChoiceExample(answer=answer):
             assert answer is None
         case TaggedExample(tags=answer):
             assert answer == ()
@@ -313,7 +313,7 @@ def test_squad_with_questions_that_have_no_answer(data: Path) -> None:
     ]
     assert dev_parts(task) == ()
     file = write(data / "blind.json", json.dumps(passages(answers=False)))
-    assert read_examples(task, file)[0].answered is None  # type: ignore[union-attr]
+    assert read_examples(task, file)[0].has_answer is None  # type: ignore[union-attr]
 
 
 def test_squad_from_two_files(data: Path) -> None:
@@ -401,7 +401,7 @@ def test_questions_that_lost_their_choices(data: Path) -> None:
     task = choose(data)
     assert [one.key for one in part_examples(task, "dev")] == ["2"]
     found = read_examples(task, data / "dev.csv")
-    assert [(one.key, one.right) for one in found] == [("0", None), ("2", 2)]  # type: ignore[union-attr]
+    assert [(one.key, one.answer) for one in found] == [("0", None), ("2", 2)]  # type: ignore[union-attr]
 
 
 def test_data_sets_name_their_labels(data: Path) -> None:

@@ -1,0 +1,65 @@
+"""docs/step.md names the functions of a step in the order in which they run."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from bertc.api import resolve
+from bertc.train.loop import train
+
+ROOT = Path(__file__).parents[2]
+ROWS = re.findall(
+    r"^\| `([\w.]+)` \| `([\w/]+\.py)` \|", (ROOT / "docs" / "step.md").read_text(), re.MULTILINE
+)
+ELSEWHERE = {"StageData.train", "Teaching.__call__"}
+"""Runs in another thread; and with a teacher alone."""
+OF_ADAM, OF_LAMB = {"guard", "AdamRule.update"}, {"clip", "ForeachRule.update"}
+
+
+def calls(spec: str, out: Path, cache: Path) -> list[tuple[str, str]]:
+    """The functions of the package that a run calls, with their files, in order."""
+    called = []
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and "/bertc/" in file:
+            name = frame.f_code.co_qualname.partition(".<locals>")[0]
+            called.append((name, file.rpartition("/bertc/")[2]))
+
+    resolved = resolve(spec)
+    sys.setprofile(note)
+    try:
+        train(resolved, out, quiet=True, cache=cache)
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.parametrize(("rule", "of_another"), [("adamw", OF_LAMB), ("lamb", OF_ADAM)])
+def test_functions_run_in_the_order_of_the_page(
+    rule: str, of_another: set[str], corpus_file: Path, tmp_path: Path
+) -> None:
+    spec = (
+        "layers=1 hidden=16 heads=1 seq=24 batch=64 steps=1 vocab=wordpiece(120) holdout=0.2 "
+        "precision=fp32 compile=off device=cpu objective=rtd*50+mlm generator=0.5 "
+        f"optimizer={rule}(clip=0.001) data=files({json.dumps(str(corpus_file))}, sentences=lines)"
+    )
+    rows = [row for row in ROWS if row[0] not in ELSEWHERE | of_another]
+    called = calls(spec, tmp_path / "run", tmp_path / "cache")
+    left = iter(called)
+    for row in rows:
+        assert row in called, f"{row} is not called"
+        assert row in left, f"{row} is called earlier than the page says"
+
+
+def test_functions_that_the_page_names_are_there() -> None:
+    assert len(ROWS) > 25
+    for name, file in ROWS:
+        text = (ROOT / "bertc" / file).read_text()
+        *kind, function = name.split(".")
+        assert all(f"class {each}" in text for each in kind)
+        assert f"def {function}(" in text, (name, file)
