@@ -86,6 +86,9 @@ def to_onnx(graph: Graph) -> bytes:
             dynamic_shapes=dict.fromkeys(inputs, axes),
         )
         assert program is not None, "it is given no file"
+        # Maps that are laid side by side become one matrix: within a graph none is quantised.
+        limits = dict.fromkeys(("input_size_limit", "output_size_limit"), MOST_GRAPH_BYTES)
+        package("onnxscript.optimizer").optimize_ir(program.model, **limits)
         content: bytes = program.model_proto.SerializeToString()
     return content
 

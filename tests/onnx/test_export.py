@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -21,7 +22,7 @@ from bertc.onnx.folder import export_onnx
 from bertc.onnx.graph import graph_of, left_out, refuse_unsayable
 from bertc.onnx.runtime import GraphSession
 from bertc.onnx.scoring import in_onnxruntime, in_place
-from bertc.onnx.tracing import compared, to_onnx
+from bertc.onnx.tracing import compared, quantised, to_onnx
 from tests.interop.programs import tensors
 from tests.onnx.conftest import NETWORK, TEXTS, run_of
 
@@ -98,6 +99,18 @@ def test_every_kind_of_answer_scores_as_in_torch(tmp_path: Path, tasks: dict[str
         expected, _ = evaluate_files(run, task.title, "cpu")
         assert found.losses == pytest.approx(expected.losses, rel=1e-4)
         assert found.scores == expected.scores
+
+
+def test_all_matrices_of_weights_are_in_int8() -> None:
+    wide = NETWORK.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
+    written = onnx.load_from_string(quantised(to_onnx(graph_of(model_of(wide), heads=False))))
+    used = {name for node in written.graph.node for name in node.input}
+    matrices = [
+        each for each in written.graph.initializer if len(each.dims) > 1 and each.name in used
+    ]
+    in_fp32 = [each.name for each in matrices if each.data_type == onnx.TensorProto.FLOAT]
+    assert all("position" in name or "segment" in name for name in in_fp32), in_fp32
+    assert len(matrices) > 2 * 4
 
 
 def test_heads_that_read_more_than_a_row_are_left_out() -> None:
