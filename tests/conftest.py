@@ -35,6 +35,6 @@ def processes() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["bertc.bench", "bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"]
+        ["bertc.bench.run", "bertc.train.loop", "torch.distributed.fsdp", "torch._dynamo"]
     )
     return context

@@ -33,6 +33,7 @@ ROOMS = (
     "passes",
     "estimate.machines",
     "estimate",
+    "estimate.latency",
     "data.cache",
     "data.sources",
     "data.vocab",
@@ -58,8 +59,9 @@ ROOMS = (
     "distributed",
     "optim",
     "step",
-    "bench",
     "evaluation",
+    "onnx",
+    "bench",
     "compress",
     "train",
     "inference",
@@ -250,7 +252,7 @@ def test_an_attention_is_named_in_its_own_files_alone(kind: type[Node]) -> None:
 OF_STORAGE = {"read_text", "read_bytes", "expanduser", "is_file", "is_dir", "exists"}
 OWN_FILES = (
     "resources.py", "syntax/read/grammar.py", "syntax/read/table.py", "diagnostics/codes.py",
-    "estimate/machines/calibration.py", "host/machine.py", "bench/device.py",
+    "estimate/machines/calibration.py", "host/machine.py", "host/resident.py",
     "data/sources/docstrings.py", "data/cache/store.py", "syntax/files.py", "commands/specs.py",
     "planning/cores.py", "native/library.py",
 )  # fmt: skip

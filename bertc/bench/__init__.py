@@ -1,5 +1,1 @@
-"""Benchmarks: the training step of a spec, timed beside other systems."""
-
-from bertc.bench.run import bench
-
-__all__ = ["bench"]
+"""Benchmarks: training steps beside other systems, and answers to texts, timed in turns."""

@@ -1,28 +1,17 @@
 """The peak memory of the device under test."""
 
-import gc
-from pathlib import Path
-
 import torch
 
-from bertc.host.heap import trim_heap
-
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # proc(5)
+from bertc.host import resident
 
 
 def begin_peak(device: torch.device) -> int:
     """Reset the peak; returns the bytes in use now, for ``peak_bytes``."""
-    gc.collect()
-    trim_heap()
+    before = resident.reset_peak()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
-    try:
-        _CLEAR.write_text(_RESET_PEAK)
-    except OSError:
-        return 0  # no figure will be had
-    return _status_bytes("VmRSS")
+    return before
 
 
 def peak_bytes(device: torch.device, before: int) -> int | None:
@@ -32,11 +21,4 @@ def peak_bytes(device: torch.device, before: int) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) - before
-    return _status_bytes("VmHWM") - before if before else None
-
-
-def _status_bytes(field: str) -> int:
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return resident.peak_beyond(before)

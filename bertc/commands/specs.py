@@ -190,7 +190,7 @@ def bench(
     from bertc.api import resolve
 
     os.environ.update(QUIET_PROFILER)
-    from bertc.bench import bench as run
+    from bertc.bench.run import bench as run
 
     overrides = [*(set or ()), *([f"device={device}"] if device else [])]
     report = run(

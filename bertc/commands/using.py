@@ -106,12 +106,34 @@ def predict(
 
 @app.command("export")
 def export_(
-    run: RunArgument, to: Annotated[Path, typer.Option(help="the folder to write")]
+    run: RunArgument,
+    to: Annotated[Path | None, typer.Option(help="the Hugging Face folder to write")] = None,
+    onnx: Annotated[
+        Path | None, typer.Option(help="a folder for an ONNX graph, or the .onnx file in it")
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="with --onnx: write the graph with int8 weights too")
+    ] = False,
+    examples: Annotated[
+        int, typer.Option(min=0, help="with --int8: examples of dev parts to score on [0: all]")
+    ] = 1000,
 ) -> None:
-    """Write a run's model as a Hugging Face folder, or name the setting in the way."""
-    from bertc.interop.runs import export_run
+    """Write a run's model as a Hugging Face folder or ONNX graph, or name what is in the way."""
+    from bertc.diagnostics import UsageError
 
-    typer.echo(export_run(run, to).summary())
+    if to is None and onnx is None or int8 and onnx is None:
+        raise UsageError(
+            "--int8 is of an ONNX graph" if int8 else "export needs a folder to write",
+            help="--onnx FOLDER" if int8 else "--to FOLDER, --onnx FOLDER, or both",
+        )
+    if to is not None:
+        from bertc.interop.runs import export_run
+
+        typer.echo(export_run(run, to).summary())
+    if onnx is not None:
+        from bertc.onnx.folder import export_onnx
+
+        typer.echo(export_onnx(run, onnx, int8=int8, examples=examples).summary())
 
 
 @app.command("import")

@@ -5,7 +5,7 @@ An operation takes the larger of its arithmetic time and its memory time, plus i
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from bertc.estimate.blocks import call_of
@@ -141,6 +141,24 @@ def _spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
     if arithmetic >= memory:
         return Spent(arithmetic=arithmetic, starts=starts)
     return Spent(memory=memory, starts=starts)
+
+
+def forward_spent(operation: op.Operation, how: Execution, device: Device) -> Spent:
+    """Time of one operation in evaluation: forward alone, no dropout, no loss."""
+    joined = 0
+    match operation:
+        case op.Dropout() | op.Loss() | op.VocabularyLoss():
+            return Spent()
+        case op.Attention() | op.Norm():
+            operation = replace(operation, dropout=False)
+        case op.Lookup():
+            operation = replace(operation, table_rows=0)  # no gradient of the table
+        case op.Product(inner=inner, columns=columns, maps=maps) if maps > 1:
+            joined = 2 * inner * columns * how.value_bytes  # maps are laid side by side each time
+        case _:
+            pass
+    spent = _forward_alone(operation, _spent(operation, how, device), how)
+    return spent + Spent(memory=joined / device.bandwidth)
 
 
 def _forward_alone(operation: op.Operation, spent: Spent, how: Execution) -> Spent:

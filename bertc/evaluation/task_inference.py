@@ -46,7 +46,7 @@ BYTES_AT_ONCE = 64 << 20
 """Bytes of scores that are copied to main memory between two synchronisations."""
 
 Within = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""A decorator that makes a forward-only function callable under an engine (``Engine.reading``)."""
+"""A decorator of a forward-only function: to call it under an engine, or another in its place."""
 
 Said = Iterator[tuple[TaskBatch, tuple[NDArray[np.float64], ...]]]
 """Batches and the scores of their rows (``_score_tensors``)."""
@@ -83,7 +83,7 @@ def answer(
 ) -> Answers:
     """Answer all examples, batched with others of similar length.
 
-    ``within`` is an engine's ``reading``; ``progress`` counts rows.
+    ``within`` decorates ``outputs``; ``progress`` counts rows.
 
     Raises:
         StoppedError: if a stop was requested meanwhile.

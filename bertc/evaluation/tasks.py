@@ -79,6 +79,7 @@ def evaluate_files(
     *,
     part: str = "",
     most: int = 0,
+    within: Within = lambda function: function,
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate a model on the scored parts of a task; also returns notes on the files read.
@@ -112,7 +113,7 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0)
-    return evaluate_tasks(model, only, data, progress=progress), tuple(notes)
+    return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

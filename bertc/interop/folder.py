@@ -11,10 +11,19 @@ from bertc.storage import durable
 from bertc.storage.paths import is_folder, is_taken
 
 ELSEWHERE = "name another folder"
-SIGNS = ("config.json", "resolved.json")
+SIGNS = ("config.json", "resolved.json", "onnx.json")
 """Files of which every exported or imported folder has at least one."""
 EXPORTED = frozenset(
-    {"config.json", "model.safetensors", "bertc_heads.safetensors", "resolved.json", "note.txt"}
+    {
+        "config.json",
+        "model.safetensors",
+        "bertc_heads.safetensors",
+        "resolved.json",
+        "note.txt",
+        "onnx.json",
+        "model.onnx",
+        "model.int8.onnx",
+    }  # fmt: skip
 )
 """Files of an earlier export that a new one may drop."""
 

@@ -87,7 +87,7 @@ class Direction(nn.Module):
     def forward(self, x_nsi: Float[torch.Tensor, "n s i"]) -> Float[torch.Tensor, "n s h"]:
         """The state after each step, from zeros."""
         maps = [self.input.weight, self.state.weight, self.input.bias, self.state.bias]
-        begin_1nh = x_nsi.new_zeros(1, len(x_nsi), self.state.weight.shape[1])
+        begin_1nh = x_nsi.new_zeros(1, x_nsi.shape[0], self.state.weight.shape[1])
         # biases, layers, dropout, whether backward follows, both directions, batch first
         arguments = (True, 1, 0.0, torch.is_grad_enabled(), False, True)
         weights = side_by_side(maps, x_nsi.dtype)

@@ -61,9 +61,10 @@ def picked(table: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
 
     Compilers turn the gradient of a lookup into a scatter, and a deterministic one into a sort with
     serial additions, slow if thousands of ids are equal. So a table of two rows is a selection,
-    whose gradients are plain sums, and a larger one has a custom operator.
+    whose gradients are plain sums, and a larger one has a custom operator. An exported graph has no
+    gradients.
     """
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() or torch.compiler.is_exporting():
         return F.embedding(ids, table)
     if len(table) == 2:
         first, second = table.unbind()

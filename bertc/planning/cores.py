@@ -118,12 +118,15 @@ def cpu_times() -> CpuTimes | None:
     )
 
 
-def taken_by_others(since: CpuTimes | None) -> float:
-    """The mean number of cores that other processes took since then; 0 if unknown."""
+def taken_by_others(since: CpuTimes | None, children_seconds: float = 0.0) -> float:
+    """The mean number of cores that other processes took since then; 0 if unknown.
+
+    ``children_seconds`` are CPU seconds of processes that this one started, which do not count.
+    """
     if since is None or (until := cpu_times()) is None or until.at <= since.at:
         return 0.0
-    others = (until.busy - since.busy) - (until.this_process - since.this_process)
-    return max(0.0, others / (until.at - since.at))
+    ours = until.this_process - since.this_process + children_seconds
+    return max(0.0, (until.busy - since.busy - ours) / (until.at - since.at))
 
 
 def busy_threads_of_others(since: CpuTimes | None) -> float:

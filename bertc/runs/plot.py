@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from bertc.diagnostics import UsageError
 from bertc.runs.metrics import Line
 from bertc.storage import durable
 
@@ -38,6 +39,29 @@ def plot(lines: list[Line], path: Path) -> None:
     if axes.lines:
         axes.legend()
     save(figure, path)
+
+
+def plot_latencies(points: list[tuple[str, float, float]], path: Path) -> None:
+    """Plot scores against milliseconds, a named point each, as a PNG.
+
+    Raises:
+        UsageError: if there are none.
+        CannotWriteError: if the disk has no room.
+    """
+    if not points:
+        raise UsageError(
+            "--plot needs runs that were evaluated: no row has a score", help="name run folders"
+        )
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, milliseconds, score in points:
+        axes.plot(milliseconds, score, "o", label=name)
+    axes.set(xlabel="ms a text", ylabel="score", xscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    save(figure, path, elsewhere="name another file")
 
 
 def save(figure: Any, path: Path, elsewhere: str = durable.ANOTHER_OUT) -> None:

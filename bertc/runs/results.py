@@ -11,7 +11,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.runs import metrics
 from bertc.runs.folder import RunFolder
-from bertc.storage.paths import is_folder, real_path
+from bertc.storage.paths import is_file, is_folder, real_path
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss."""
@@ -63,6 +63,24 @@ def mean_score(stage: Stage, scores: Scores) -> float:
         for task in stage.tasks
         if task.title in scores
     )
+
+
+def best_score(folder: Path) -> tuple[str, float] | None:
+    """The best evaluation of a run, by what ranks it; None if it was never evaluated.
+
+    Raises:
+        DataError: if its files are damaged.
+    """
+    if not is_file(folder / "lock.json"):  # an imported model has none
+        return None
+    run = _read(folder)
+    if run.best is None:
+        return None
+    scored = {score[0] for score in run.best.values}
+    tasks = [task for task in run.resolved.stages[-1].tasks if task.title in scored]
+    if not tasks or len(next(iter(run.best.values))) == 1:
+        return "held-out loss", -run.best.rank
+    return " + ".join(f"{task.title} {task.metrics[0]}" for task in tasks), run.best.rank
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:

@@ -13,10 +13,11 @@ import torch
 
 from bertc import cli
 from bertc.api import resolve
-from bertc.bench import bench, measure
+from bertc.bench import measure
 from bertc.bench.baseline import IGNORED, arguments, described, transformers
 from bertc.bench.contender import Contender, Step, bertc, load_kernels
 from bertc.bench.measure import quartiles
+from bertc.bench.run import bench
 from bertc.diagnostics import DataError, MissingInputError, UsageError
 from bertc.host.machine import SUMS, make_plan
 from bertc.ir.program.model import model_weights

@@ -112,16 +112,19 @@ def _number(figure: str, text: str) -> float:
     return value
 
 
-def this_cpu(processes: int = 1) -> Device:
+def this_cpu(processes: int = 1, threads: int = 0) -> Device:
     """One process's share of this CPU: cores, memory, fast bf16 or not.
 
-    ``OMP_NUM_THREADS`` limits the cores, as it does for torch.
+    ``OMP_NUM_THREADS`` limits the cores, as it does for torch; ``threads`` (0: any) says how many
+    are used whatever it is.
     """
     flags = set((cpu_info("flags") or cpu_info("Features")).split())
     fast_bf16 = bool({"avx512_bf16", "amx_bf16", "bf16", "svebf16"} & flags)
-    cores, threads = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
-    if threads.isdecimal() and int(threads):
-        cores = min(cores, int(threads))
+    cores, most = available_cores() / processes, os.environ.get("OMP_NUM_THREADS", "")
+    if threads:
+        cores = min(cores, threads)
+    elif most.isdecimal() and int(most):
+        cores = min(cores, int(most))
     measured = calibration_here()
     if measured:
         rates = measured.at(cores)

@@ -33,6 +33,7 @@ class RelativeAttention(AttentionNode):
     knows_distances: ClassVar[bool] = True
     knows_directions: ClassVar[bool] = True
     clamps: ClassVar[bool] = True
+    varying_steps: ClassVar[bool] = True
     untie: bool = False
     segments: bool = False
     clamp: Annotated[int, Field(ge=0, le=1_000_000)] = 0

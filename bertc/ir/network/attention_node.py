@@ -11,12 +11,14 @@ class AttentionNode(Node):
 
     ``knows_distances``: scores depend on the distance between query and key, so position embeddings
     are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
-    ``clamps``: it has a ``clamp`` that evaluation may set.
+    ``clamps``: it has a ``clamp`` that evaluation may set. ``varying_steps``: what its module
+    computes depends on the length of a row in more than sizes.
     """
 
     knows_distances: ClassVar[bool] = False
     knows_directions: ClassVar[bool] = False
     clamps: ClassVar[bool] = False
+    varying_steps: ClassVar[bool] = False
 
     def at(self, layer: int) -> Self:
         """The attention of one layer; a kind may differ between layers."""

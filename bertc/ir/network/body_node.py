@@ -137,6 +137,11 @@ class BodyNode(Node):
         """The same with that bound."""
         raise ValueError("it knows no distances")
 
+    @property
+    def varying_steps(self) -> str:
+        """The setting by which its steps depend on the length of a row; "" if none does."""
+        return ""
+
     def counted_weights(self) -> Iterator[tuple[tuple[Weight, ...], int, int]]:
         """Weights of parts, how often they are stored and applied; parts alike may be one."""
         yield self.weights(), 1, 1

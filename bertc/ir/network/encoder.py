@@ -125,6 +125,11 @@ class Encoder(BodyNode):
         """True for attention with a ``clamp``."""
         return self.attention.clamps
 
+    @property
+    def varying_steps(self) -> str:
+        """Its attention, for kinds that take long rows in pieces."""
+        return f"attention={self.attention.kind}" if self.attention.varying_steps else ""
+
     def clamped(self, distance: int) -> "Encoder":
         """The same encoder with that ``clamp`` in its attention."""
         attention = self.attention.model_copy(update={"clamp": distance})

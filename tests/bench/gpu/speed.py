@@ -5,8 +5,8 @@ from functools import partial
 
 import torch
 
-from bertc.bench import bench
 from bertc.bench.measure import take_turns
+from bertc.bench.run import bench
 from bertc.diagnostics import BertcError
 from bertc.estimate import Device
 from bertc.host.machine import detect

@@ -1,0 +1,139 @@
+"""A process that answers texts with one network in one setup, and is timed at it.
+
+It loads torch only for torch, so that its memory is that of a process that serves texts.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.estimate.latency.cases import Setup, Shape
+from bertc.host.resident import peak_beyond, reset_peak
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
+
+TURN_SECONDS = 0.02
+"""Seconds that a turn takes at least, after a first run that is not timed."""
+MOST_RUNS = 50
+"""Runs of a turn at most."""
+TextArrays = dict[str, NDArray[np.int64]]
+Run = Callable[[TextArrays], object]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to be timed: the folder of its weights, None for random ones.
+
+    ``graphs`` are ONNX files by precision.
+    """
+
+    name: str
+    resolved: Resolved
+    folder: Path | None
+    graphs: dict[str, Path]
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Seconds of a run at one shape, once warm, and bytes by which the process grew."""
+
+    seconds: float
+    memory_bytes: int | None
+
+
+def answer_turns(pipe: Connection, subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> None:
+    """Load the network and warm up at every shape; then take a turn at each number received.
+
+    Each answer is followed by the seconds of the processor since the process began.
+    """
+    try:
+        run, before = _opened(subject, setup)
+        texts = [full_rows(subject.resolved, shape) for shape in shapes]
+        warm = [_warm(run, each, before) for each in texts]
+        pipe.send((warm, time.process_time()))
+        while True:
+            number = pipe.recv()
+            pipe.send((_turn(run, texts[number], warm[number]), time.process_time()))
+    except EOFError:
+        pass  # no more turns
+    except Exception as error:
+        pipe.send(error)
+
+
+def full_rows(resolved: Resolved, shape: Shape) -> TextArrays:
+    """Rows of random tokens without padding."""
+    body = resolved.stages[-1].network(MAIN).body
+    size = (shape.batch, shape.length)
+    every = np.random.default_rng(0)
+    return {
+        "input_ids": every.integers(body.vocab_size, size=size),
+        "attention_mask": np.ones(size, dtype=np.int64),
+        "token_type_ids": np.zeros(size, dtype=np.int64),
+        "language_ids": np.zeros(size, dtype=np.int64),
+    }
+
+
+def _opened(subject: Subject, setup: Setup) -> tuple[Run, int]:
+    """A function that answers rows, and the bytes in use before the network was loaded."""
+    match setup.runtime:
+        case "torch":
+            return _in_torch(subject, setup)
+        case "onnx":
+            from bertc.onnx.runtime import GraphSession, package
+
+            package("onnxruntime")
+            before = reset_peak()
+            session = GraphSession(subject.graphs[setup.precision], setup.threads)
+            return session, before
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _in_torch(subject: Subject, setup: Setup) -> tuple[Run, int]:
+    import torch
+
+    from bertc.interop.loading import load
+    from bertc.nn import build
+    from bertc.onnx.graph import graph_of
+
+    torch.set_num_threads(setup.threads)
+    torch.nn.functional.linear(torch.ones(64, 64), torch.ones(64, 64))  # kernels are loaded
+    before = reset_peak()
+    model = build(subject.resolved) if subject.folder is None else load(subject.folder)
+    if setup.precision == "bf16":
+        model.to(torch.bfloat16).compute_dtype = torch.bfloat16
+    graph = graph_of(model, heads=False)
+
+    def run(texts: TextArrays) -> object:
+        with torch.inference_mode():
+            return graph(**{name: torch.from_numpy(texts[name]) for name in graph.inputs})
+
+    return run, before
+
+
+def _warm(run: Run, texts: TextArrays, before: int) -> Warm:
+    in_use = reset_peak()
+    run(texts)
+    started = time.perf_counter()
+    run(texts)
+    seconds = time.perf_counter() - started
+    return Warm(seconds, peak_beyond(before) if in_use else None)
+
+
+def _turn(run: Run, texts: TextArrays, warm: Warm) -> list[float]:
+    count = max(1, min(MOST_RUNS, math.ceil(TURN_SECONDS / warm.seconds)))
+    if count > 1:
+        run(texts)  # what other processes took of the caches comes back
+    seconds = []
+    for _ in range(count):
+        started = time.perf_counter()
+        run(texts)
+        seconds.append(time.perf_counter() - started)
+    return seconds

@@ -1,0 +1,101 @@
+"""The rows of ``bertc latency``: measured or predicted. Loads torch only to measure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bertc.bench.answering import Subject
+from bertc.diagnostics import UsageError
+from bertc.estimate.latency.cases import Case, Choices
+from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.latency.table import Figures, Latencies, Row
+from bertc.estimate.machines.devices import this_cpu
+from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
+from bertc.planning.cores import NOTABLE_CORES, available_cores
+from bertc.runs.results import best_score
+from bertc.storage.paths import is_taken
+
+RANDOM_ROWS = (
+    "rows are full of random tokens; a text's time is its batch's divided by its texts, without\n"
+    "tokenising; of a task its scores, else last hidden states without a head over the vocabulary"
+)
+IN_TURNS = (
+    "ms a text: median of {fewest} to {most} runs, in turns; p95: that of the slowest 5% begin;\n"
+    "memory +: by how much the process grew at most, from just before the network was loaded"
+)
+HOW_PREDICTED = "predicted: torch's operations, one by one; {source}"
+
+
+def of_folder(folder: Path) -> Subject:
+    """The network of a run, or of an imported model.
+
+    Raises:
+        MissingInputError, DataError: if there is none, or it cannot be read.
+    """
+    if not is_taken(folder / RESOLVED):
+        refuse_several(folder)
+        from bertc.interop.loading import read_model  # only weights say what some folders hold
+
+        return Subject(str(folder), read_model(folder)[0], folder, {})
+    resolved = read_resolved(folder / RESOLVED)
+    if checkpoints := checkpoint_folders(folder / "checkpoints"):
+        step, _ = checkpoints[0]
+        resolved = resolved.as_in(resolved.trained_at(step))  # as deep as its weights
+    return Subject(str(folder), resolved, folder, {})
+
+
+def of_spec(resolved: Resolved) -> Subject:
+    """The network of a spec, with random weights."""
+    return Subject(resolved.name, resolved, None, {})
+
+
+def latencies(
+    subjects: Sequence[Subject], choices: Choices, *, seconds: float, predict: bool
+) -> Latencies:
+    """A row a case: measured for ``seconds`` in all, or with ``predict`` predicted alone.
+
+    Raises:
+        UsageError: if a network reads no rows of a length, or two have one name.
+        MissingInputError, DataError, MachineError: as ``measure``.
+    """
+    by_name = {subject.name: subject for subject in subjects}
+    if len(by_name) < len(subjects):
+        raise UsageError("two networks have one name", help="name each run or spec once")
+    for subject in subjects:
+        _refuse_longer(subject, choices)
+    notes, measured = [RANDOM_ROWS], dict[Case, Figures]()
+    if not predict:
+        from bertc.bench.latency import measure
+
+        measured, taken = measure(subjects, choices, seconds)
+        runs = [figures.runs for figures in measured.values()]
+        notes.append(IN_TURNS.format(fewest=min(runs), most=max(runs)))
+        if taken >= NOTABLE_CORES:
+            cores = f"{taken:.1f} of {available_cores()} cores"
+            notes.append(f"other processes took {cores} meanwhile: times are longer by that")
+    notes.append(HOW_PREDICTED.format(source=this_cpu().source))
+    scores = {name: best_score(s.folder) if s.folder else None for name, s in by_name.items()}
+    if fresh := [subject.name for subject in subjects if subject.folder is None]:
+        notes.append(f"random weights: {', '.join(fresh)}")
+    rows = (
+        Row(
+            case,
+            measured.get(case),
+            predicted(by_name[case.setup.name].resolved.stages[-1], case),
+            scores[case.setup.name],
+        )
+        for case in choices.cases(list(by_name))
+    )
+    return Latencies(tuple(rows), tuple(notes))
+
+
+def _refuse_longer(subject: Subject, choices: Choices) -> None:
+    room = subject.resolved.stages[-1].network(MAIN).body.room
+    longest = max(choices.lengths)
+    if room is not None and longest > room:
+        fitting = [length for length in choices.lengths if length <= room] or [room]
+        raise UsageError(
+            f"{subject.name} reads rows of at most {room:,} tokens, not {longest:,}",
+            help=f"--length {','.join(map(str, fitting))}",
+        )

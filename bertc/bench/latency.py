@@ -1,0 +1,155 @@
+"""``bertc latency``: time a text, of several networks and setups in turns."""
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertc.bench.answering import Subject, Warm, answer_turns
+from bertc.diagnostics import MachineError
+from bertc.estimate.latency.cases import Case, Choices, NumberFormat, Setup, Shape
+from bertc.estimate.latency.table import Figures
+from bertc.host.display import Display, choose
+from bertc.planning.cores import cpu_times, taken_by_others
+
+MOST_ROUNDS = 200
+SLOWEST = 0.95
+"""The share of runs that are quicker than the slow one that the table names."""
+
+
+def measure(
+    subjects: Sequence[Subject], choices: Choices, seconds: float, *, quiet: bool = False
+) -> tuple[dict[Case, Figures], float]:
+    """Figures of every case, and the mean number of cores that other processes took.
+
+    All cases take a turn in every round, one after the other; rounds end when ``seconds`` of them
+    are over, after at least one.
+
+    Raises:
+        MissingInputError: if a package is not installed.
+        DataError: if ONNX cannot say a network.
+        MachineError: if a process was killed, as happens when memory runs out.
+    """
+    with closing(choose(quiet)) as display, ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if "onnx" in choices.runtimes:
+            subjects = [
+                _with_graphs(each, folder / str(number), choices.precisions, display)
+                for number, each in enumerate(subjects)
+            ]
+        by_name = {subject.name: subject for subject in subjects}
+        running = {}
+        for setup in choices.setups(list(by_name)):
+            display.note(f"loading {_title(setup)}")
+            subject = by_name[setup.name]
+            running[setup] = stack.enter_context(_opened(subject, setup, choices.shapes))
+        cases = choices.cases(list(by_name))
+        began, before = cpu_times(), _processor(running)
+        times = _rounds(cases, running, seconds, display)
+        taken = taken_by_others(began, _processor(running) - before)
+        return {case: _figures(times[case], running[case.setup], case) for case in cases}, taken
+
+
+def _title(setup: Setup) -> str:
+    threads = f"{setup.threads} thread{'s' * (setup.threads > 1)}"
+    return f"{setup.name}, {setup.runtime} {setup.precision}, {threads}"
+
+
+def _with_graphs(
+    subject: Subject, folder: Path, precisions: Sequence[NumberFormat], display: Display
+) -> Subject:
+    """The subject with ONNX files of its network, in a folder that is there for a while."""
+    from bertc.interop.loading import load
+    from bertc.nn import build
+    from bertc.onnx.graph import graph_of, refuse_unsayable
+    from bertc.onnx.tracing import quantised, to_onnx
+
+    display.note(f"tracing {subject.name}")
+    model = build(subject.resolved) if subject.folder is None else load(subject.folder)
+    refuse_unsayable(model)
+    content = to_onnx(graph_of(model, heads=False))
+    contents = {"fp32": content}
+    if "int8" in precisions:
+        contents["int8"] = quantised(content)
+    folder.mkdir()
+    graphs = {name: folder / f"{name}.onnx" for name in contents}
+    for name, path in graphs.items():
+        path.write_bytes(contents[name])
+    return replace(subject, graphs=graphs)
+
+
+class _Running:
+    """A process that waits for its turns."""
+
+    def __init__(self, pipe: Any, setup: Setup, shapes: Sequence[Shape]) -> None:
+        self._pipe, self._setup, self._shapes = pipe, setup, shapes
+        self.processor_seconds = 0.0
+        self.warm: dict[Shape, Warm] = dict(zip(shapes, self._answer(), strict=True))
+
+    def turn(self, shape: Shape) -> list[float]:
+        """Seconds of the runs of one turn."""
+        self._pipe.send(self._shapes.index(shape))
+        seconds: list[float] = self._answer()
+        return seconds
+
+    def _answer(self) -> Any:
+        try:
+            answer = self._pipe.recv()
+        except EOFError:
+            raise MachineError(
+                f"the process of {_title(self._setup)} ended, as where memory runs out",
+                help="fewer networks, threads or precisions at once, or a smaller --batch",
+            ) from None
+        if isinstance(answer, Exception):
+            raise answer
+        content, self.processor_seconds = answer
+        return content
+
+
+@contextmanager
+def _opened(subject: Subject, setup: Setup, shapes: Sequence[Shape]) -> Iterator[_Running]:
+    """A process of its own: setups stay out of each other's memory and threads."""
+    context = multiprocessing.get_context("spawn")
+    pipe, far = context.Pipe()
+    process = context.Process(target=answer_turns, args=(far, subject, setup, shapes), daemon=True)
+    process.start()
+    far.close()
+    try:
+        yield _Running(pipe, setup, shapes)
+    finally:
+        pipe.close()
+        process.join()
+
+
+def _processor(running: Mapping[Setup, _Running]) -> float:
+    return sum(each.processor_seconds for each in running.values())
+
+
+def _rounds(
+    cases: Sequence[Case], running: Mapping[Setup, _Running], seconds: float, display: Display
+) -> dict[Case, list[float]]:
+    times: dict[Case, list[float]] = {case: [] for case in cases}
+    started = time.perf_counter()
+    display.begin(f"timing {len(cases)} cases for {seconds:g} s", round(seconds), "s")
+    for done in range(1, MOST_ROUNDS + 1):
+        begun = time.perf_counter()
+        for case in cases:
+            times[case] += running[case.setup].turn(case.shape)
+        now = time.perf_counter()
+        display.advance(round(now - started) - round(begun - started))
+        if (now - started) * (done + 1) / done > seconds:
+            break
+    display.end()
+    return times
+
+
+def _figures(times: Sequence[float], running: _Running, case: Case) -> Figures:
+    ordered = sorted(times)
+    slow = ordered[min(len(ordered) - 1, round(SLOWEST * (len(ordered) - 1)))]
+    memory = running.warm[case.shape].memory_bytes
+    return Figures(statistics.median(times), slow, memory, len(times))

@@ -1,0 +1,1 @@
+"""Milliseconds of answering texts: cases, their prediction, and the table of both."""

@@ -1,0 +1,57 @@
+"""Prediction of the time and memory of answering texts, from the operations of a forward pass."""
+
+from collections.abc import Iterator
+
+from bertc.estimate.execution import FP32, Execution
+from bertc.estimate.latency.cases import Case, Shape
+from bertc.estimate.latency.table import Figures
+from bertc.estimate.machines.devices import this_cpu
+from bertc.estimate.rules import cost
+from bertc.estimate.spent import Spent, forward_spent
+from bertc.ir import operation as op
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.stage import AnyStage
+from bertc.ir.terms.node import RowShape
+
+
+def predicted(stage: AnyStage, case: Case) -> Figures | None:
+    """Time and memory of a case on this CPU; None for other runtimes than torch.
+
+    The rates are those of torch's operations, as measured by ``bertc calibrate``.
+    """
+    precision = case.setup.precision
+    if case.setup.runtime != "torch" or precision == "int8":
+        return None
+    device = this_cpu(threads=case.setup.threads)
+    how = Execution("cpu", precision, compiled=False)
+    passed = list(_operations(stage, case.shape))
+    spent = sum((forward_spent(each, how, device) for each in passed), Spent())
+    return Figures(
+        seconds=spent.seconds, slowest=None, memory_bytes=_memory(stage, passed, case, how)
+    )
+
+
+def _operations(stage: AnyStage, shape: Shape) -> Iterator[op.Operation]:
+    """The operations of the main network and the heads of tasks."""
+    body, tasks = stage.network(MAIN).body, stage.tasks
+    of_first = tasks and all(task.pooled for task in tasks) and not body.pools_rows
+    call = op.Call(
+        rows=shape.batch,
+        tokens=shape.length,
+        queries=1 if of_first else shape.length,
+        pooled=int(body.pooler),
+        causal=body.causal,
+    )
+    yield from body.operations(call).operations()
+    for task in tasks:
+        yield from task.operations(body, RowShape(seq=shape.length), shape.batch)
+
+
+def _memory(stage: AnyStage, passed: list[op.Operation], case: Case, how: Execution) -> int:
+    """Bytes of the weights, of the operation that reads the most, and of the output states."""
+    body = stage.network(MAIN).body
+    heads = {w.name: w.numel for task in stage.tasks for w in task.weights(body)}
+    weights = sum(weight.numel for weight in body.weights()) + sum(heads.values())
+    width = FP32 if case.setup.precision == "fp32" else how.value_bytes
+    states = case.shape.batch * case.shape.length * body.hidden * how.value_bytes
+    return weights * width + max(cost(each, how).kept for each in passed) + states

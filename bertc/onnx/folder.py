@@ -1,0 +1,143 @@
+"""``bertc export RUN --onnx``: a folder with a graph, its description and the tokenizer."""
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bertc.data import Vocabulary, vocabulary_of
+from bertc.data.vocab.template import template_of
+from bertc.diagnostics import UsageError
+from bertc.estimate.units import bytes_text
+from bertc.host.display import choose
+from bertc.interop.folder import replacing
+from bertc.interop.loading import load
+from bertc.onnx.graph import Graph, Output, graph_of, left_out, refuse_unsayable
+from bertc.onnx.runtime import package
+from bertc.onnx.scoring import scored
+from bertc.onnx.tracing import OPSET, Check, compared, quantised, to_onnx
+from bertc.storage.paths import working_folder
+
+NAME, DESCRIPTION = "model.onnx", "onnx.json"
+EXAMPLES = 1000
+"""Examples of a dev part on which graphs are scored, unless more or fewer are asked for."""
+Files = Mapping[str, bytes]
+"""Graphs by precision: fp32, int8."""
+
+
+@dataclass(frozen=True)
+class OnnxFolder:
+    """An exported folder: bytes of each graph, and its scores by precision, task and metric."""
+
+    path: Path
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    checked: Check
+    sizes: Mapping[str, int]
+    scores: Mapping[str, Mapping[str, float]]
+    notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Lines: the file, what it reads and gives, what was checked, sizes, scores, notes."""
+        first = self.sizes["fp32"]
+        outputs = ", ".join(f"{one.name} ({', '.join(one.axes)})" for one in self.outputs)
+        shapes = ", ".join(f"{rows} x {tokens}" for rows, tokens in self.checked.shapes)
+        lines = [
+            f"{self.path}: {bytes_text(first)}, reads {', '.join(self.inputs)} (batch, length)",
+            f"gives {outputs}",
+            f"onnxruntime and torch differ by {self.checked.difference:.1e} at most, in rows of "
+            f"{shapes} tokens",
+        ]
+        if quantised_bytes := self.sizes.get("int8"):
+            ratio = quantised_bytes / first
+            name = int8_of(self.path).name
+            lines.append(f"{name}: {bytes_text(quantised_bytes)}, {ratio:.2f} of that")
+        for title in self.scores.get("fp32", {}):
+            values = (f"{found[title]:.4g} in {name}" for name, found in self.scores.items())
+            lines.append(f"{title}: {', '.join(values)}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def int8_of(path: Path) -> Path:
+    """The file with the same graph in int8."""
+    return path.with_suffix(".int8.onnx")
+
+
+def export_onnx(
+    run: Path, to: Path, *, int8: bool = False, examples: int = EXAMPLES, quiet: bool = False
+) -> OnnxFolder:
+    """Write a run's model as an ONNX graph, with its tokenizer beside it, in a folder of its own.
+
+    ``to`` is that folder, or the file in it, which ends with .onnx. With ``int8`` the quantised
+    graph stands there too; if the run has a task with a dev part both are scored on at most
+    ``examples`` of it (0: all).
+
+    Raises:
+        MissingInputError: if a package is not installed, or there is no model.
+        DataError: if ONNX cannot say the model, naming the setting; if onnxruntime disagrees.
+        UsageError: if the folder holds something else already.
+        CannotWriteError: if the disk is full or the folder cannot be written.
+    """
+    path = _file(to)
+    package("onnxruntime")
+    model = load(run)
+    refuse_unsayable(model)
+    words = vocabulary_of(run, model.resolved.encoder.vocab_size)
+    graph = graph_of(model, cls_last=template_of(words).last)
+    with closing(choose(quiet)) as display:
+        display.note("tracing the graph")
+        files = {"fp32": to_onnx(graph)}
+        display.note("checking it in onnxruntime")
+        checked, notes = compared(graph, files["fp32"]), left_out(model)
+        scores: Mapping[str, Mapping[str, float]] = {}
+        if int8:
+            display.note("quantising it")
+            files["int8"] = quantised(files["fp32"])
+            scores, more = scored(run, graph, files, examples, display)
+            notes = (*notes, *more)
+    _write(path, graph, words, checked, files)
+    sizes = {name: len(content) for name, content in files.items()}
+    return OnnxFolder(path, graph.inputs, graph.outputs, checked, sizes, scores, notes)
+
+
+def _file(to: Path) -> Path:
+    path = to if to.suffix == ".onnx" else to / NAME
+    if (working_folder() / path).parent == working_folder():
+        raise UsageError(
+            f"{to} needs a folder of its own: the tokenizer stands beside the graph",
+            help=f"--onnx FOLDER/{path.name}",
+        )
+    return path
+
+
+def _write(path: Path, graph: Graph, words: Vocabulary, checked: Check, files: Files) -> None:
+    with replacing(path.parent) as fresh:
+        words.save(fresh)
+        described = json.dumps(_described(graph, words, checked), indent=1, ensure_ascii=False)
+        (fresh / DESCRIPTION).write_text(described + "\n", encoding="utf-8")
+        for name, content in files.items():
+            own = path if name == "fp32" else int8_of(path)
+            (fresh / own.name).write_bytes(content)
+
+
+def _described(graph: Graph, words: Vocabulary, checked: Check) -> dict[str, Any]:
+    """Inputs, outputs and limits of a graph as plain values, for those who run it."""
+    body = graph.model.encoder.node
+    return {
+        "schema": 1,
+        "name": graph.model.resolved.name,
+        "fingerprint": graph.model.resolved.fingerprint(),
+        "inputs": {name: ["batch", "length"] for name in graph.inputs},
+        "outputs": {
+            output.name: {"axes": output.axes, "labels": output.labels} for output in graph.outputs
+        },
+        "longest_row": body.room,
+        "pad": words.pad,
+        "languages": body.languages,
+        "opset": OPSET,
+        "checked": {"shapes": checked.shapes, "difference": checked.difference},
+        "versions": {name: version(name) for name in ("bertc", "torch", "onnxruntime")},
+    }

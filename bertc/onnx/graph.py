@@ -1,0 +1,225 @@
+"""The forward pass of a trained network as a module with plain tensors in and out.
+
+Axes: b batch, s sequence, k positions read, h hidden, c scores of a position, v token ids.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+import torch
+from torch import nn
+
+from bertc.diagnostics import DataError
+from bertc.interop.families.obstacle import Obstacle, first_of
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.objective import Objective
+from bertc.ir.learning.task import Task
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.stage import AnyStage
+from bertc.ir.terms.heads import (
+    BoundaryHead,
+    Classifier,
+    ConditionedSpanHead,
+    DetectorHead,
+    Projections,
+    VocabularyHead,
+)
+from bertc.nn import EncoderInputs, Model, gather_positions
+from bertc.objectives import token_logits
+from bertc.objectives.answers import TaskTensors
+
+LAST_STATE, POOLED = "last_hidden_state", "pooled"
+Inputs = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output of a graph: its axes, and what the entries of the last one are called."""
+
+    name: str
+    axes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+
+class Graph(nn.Module):
+    """The main network with heads, as a function of integer tensors (b, s).
+
+    With tasks it computes their scores alone, and of the last layer no more than they read. Else
+    last hidden states, the pooled state, and the scores of ``heads``. ``cls_last``: [CLS] is the
+    last token of a text, not the first.
+    """
+
+    def __init__(
+        self, model: Model, heads: tuple[Objective, ...], *, states: bool, cls_last: bool
+    ) -> None:
+        super().__init__()
+        self.model, self.heads, self.states, self.cls_last = model, heads, states, cls_last
+        body = model.encoder.node
+        self.pooled = states and body.pooler and "pooler" not in model.untrained
+        self.narrow = not (states or body.pools_rows) and all(head.pooled for head in heads)
+        read = {
+            "input_ids": True,
+            "attention_mask": True,
+            "token_type_ids": body.kinds_of_segments > 1,
+            "language_ids": bool(body.languages),
+        }
+        self.inputs = tuple(name for name, reads in read.items() if reads)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs, in order."""
+        hidden = Output(LAST_STATE, ("batch", "length", "hidden"))
+        pooled = Output(POOLED, ("batch", "hidden"))
+        first = ((hidden,) if self.states else ()) + ((pooled,) if self.pooled else ())
+        return (*first, *map(_output, self.heads))
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor | None = None,
+        language_ids: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, ...]:
+        """All outputs, in fp32; ``attention_mask`` is 1 at tokens, 0 at the padding after them."""
+        first_b1 = torch.zeros_like(input_ids[:, :1])
+        if self.cls_last:
+            first_b1 = attention_mask.sum(1, keepdim=True) - 1
+        reading = EncoderInputs(
+            input_ids,
+            token_type_ids,
+            attention_mask.bool(),
+            language_ids=language_ids,
+            output_positions=first_b1 if self.narrow else None,
+        )
+        states_bsh = self.model.read(reading)
+        cls_b1h = states_bsh if self.narrow else gather_positions(states_bsh, first_b1)
+        found = [states_bsh.float()] if self.states else []
+        if self.pooled:
+            found.append(self._pooled(states_bsh, cls_b1h, reading)[:, 0].float())
+        return (*found, *(self._scores(one, states_bsh, cls_b1h, reading) for one in self.heads))
+
+    def _pooled(
+        self, states_bsh: torch.Tensor, cls_b1h: torch.Tensor, reading: EncoderInputs
+    ) -> torch.Tensor:
+        network = self.model.encoder
+        return network.pool(states_bsh if network.node.pools_rows else cls_b1h, reading)
+
+    def _scores(
+        self,
+        term: Objective,
+        states_bsh: torch.Tensor,
+        cls_b1h: torch.Tensor,
+        reading: EncoderInputs,
+    ) -> torch.Tensor:
+        head, network = self.model.heads[term.head_name], self.model.encoder
+        if isinstance(term, Task):
+            reads_all = network.node.pools_rows or not term.pooled
+            states_bkh = states_bsh if reads_all else cls_b1h
+            return _answers(term, head(TaskTensors(term).features(states_bkh, network, reading)))
+        match term.head_node:
+            case VocabularyHead():
+                b, s, h = states_bsh.shape
+                scores_nv = token_logits(states_bsh.reshape(b * s, h), head, network)
+                return scores_nv.reshape(b, s, -1).float()
+            case Classifier():
+                pooled_bc: torch.Tensor = head(self._pooled(states_bsh, cls_b1h, reading))[:, 0]
+                return pooled_bc.float()
+            case DetectorHead():
+                scores_bs: torch.Tensor = head(states_bsh)
+                return scores_bs.float()
+            case BoundaryHead() | ConditionedSpanHead() | Projections():
+                raise AssertionError("left out")
+            case unreachable:
+                assert_never(unreachable)
+
+
+def _answers(task: AnyTask, scores_bkc: torch.Tensor) -> torch.Tensor:
+    match task.answer:
+        case Labels():
+            return scores_bkc[:, 0].float()
+        case Score() | Choice():
+            return scores_bkc[:, 0, 0].float()
+        case Tags() | Span():
+            return scores_bkc.float()
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _output(term: Objective) -> Output:
+    if isinstance(term, Task):
+        match term.answer:
+            case Labels(names=names):
+                return Output(term.title, ("batch", "label"), names)
+            case Score() | Choice():
+                return Output(term.title, ("batch",))
+            case Tags(names=names):
+                return Output(term.title, ("batch", "length", "tag"), names)
+            case Span():
+                return Output(term.title, ("batch", "length", "end"), ("start", "end"))
+            case unreachable:
+                assert_never(unreachable)
+    if isinstance(term.head_node, Classifier):
+        return Output(term.head_name, ("batch", "label"))
+    last = ("token",) if isinstance(term.head_node, VocabularyHead) else ()
+    return Output(term.head_name, ("batch", "length", *last))
+
+
+def graph_of(model: Model, *, heads: bool = True, cls_last: bool = False) -> Graph:
+    """The graph of the last stage: its tasks, or states and, with ``heads``, other scores."""
+    stage = model.resolved.stages[-1]
+    if stage.tasks:
+        return Graph(model.eval(), stage.tasks, states=False, cls_last=cls_last)
+    found = {term.head_name: term for term in _terms(model)} if heads else {}
+    kept = tuple(term for term in found.values() if not _left_out(stage, term))
+    return Graph(model.eval(), kept, states=True, cls_last=cls_last)
+
+
+def left_out(model: Model) -> tuple[str, ...]:
+    """Notes on heads of the last stage that its graph lacks, with the reason."""
+    stage = model.resolved.stages[-1]
+    reasons = {} if stage.tasks else {t.head_name: _left_out(stage, t) for t in _terms(model)}
+    return tuple(f"{name} is left out: {why}" for name, why in reasons.items() if why)
+
+
+def _terms(model: Model) -> Iterator[Objective]:
+    """The objectives of the last stage whose heads have trained weights."""
+    for term in model.resolved.stages[-1].objective:
+        one = term.objective
+        if not one.only_for_teachers and one.head_name not in model.untrained:
+            yield one
+
+
+def _left_out(stage: AnyStage, term: Objective) -> str:
+    if stage.learner(term).name != MAIN:
+        return "it is of the generator"
+    if term.order == "permuted":
+        return "it reads rows in a permuted order"
+    return "it scores spans between two tokens" * isinstance(term.head_node, BoundaryHead)
+
+
+def refuse_unsayable(model: Model) -> None:
+    """Refuse what a graph for rows of any length cannot say.
+
+    Raises:
+        DataError: naming the setting in the way.
+    """
+    if found := first_of(_obstacles(model)):
+        raise DataError(str(found), help=found.way_out)
+
+
+def _obstacles(model: Model) -> Iterator[Obstacle]:
+    stage, body = model.resolved.stages[-1], model.encoder.node
+    if stage.memory:
+        why = "an ONNX graph keeps no states from one call to the next"
+        yield Obstacle(f"memory={stage.memory}", why, "memory=0")
+    if kind := body.varying_steps:
+        why = "its steps depend on the length of a row, and an ONNX graph has the same for all"
+        yield Obstacle(kind, why, "attention=full")
+    for task in stage.tasks:
+        if isinstance(task.head_node, ConditionedSpanHead):
+            why = "ends are scored for the likeliest starts only; plain scores are of every token"
+            yield Obstacle("head=conditioned", why, f"task={task.kind}(..., head=plain)")
+        if task.title in model.untrained:
+            yield Obstacle(f"task={task.kind}", "the folder has no weights of its head")

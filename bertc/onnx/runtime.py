@@ -1,0 +1,51 @@
+"""Graphs in onnxruntime. Loads no torch."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.diagnostics import MissingInputError
+
+NEEDED = ("onnx", "onnxscript", "onnxruntime")
+INSTALL = "pip install -c constraints.txt -e '.[onnx]'"
+ERRORS_ONLY = 3
+"""The log level of onnxruntime at which it prints no warnings."""
+
+
+def package(name: str) -> Any:
+    """Import one of the optional packages.
+
+    Raises:
+        MissingInputError: if it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingInputError(
+            f"{name.partition('.')[0]} is not installed, which ONNX graphs need", help=INSTALL
+        ) from None
+
+
+class GraphSession:
+    """A graph, loaded to be run on ``threads`` threads of the CPU (0: all)."""
+
+    def __init__(self, graph: bytes | Path, threads: int = 0) -> None:
+        runtime = package("onnxruntime")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = ERRORS_ONLY
+        content = graph if isinstance(graph, bytes) else str(graph)
+        self._session = runtime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
+        self.inputs = tuple(each.name for each in self._session.get_inputs())
+        self.outputs = tuple(each.name for each in self._session.get_outputs())
+
+    def __call__(self, inputs: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.float32]]:
+        """The outputs by name; of ``inputs`` those are taken that the graph reads."""
+        given = {name: inputs[name] for name in self.inputs}
+        return dict(zip(self.outputs, self._session.run(None, given), strict=True))

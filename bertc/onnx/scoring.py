@@ -1,0 +1,109 @@
+"""Scores of graphs on the dev parts of a run's tasks, computed in onnxruntime.
+
+Axes: b batch, k positions read, c scores of a position.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertc.data import Progress
+from bertc.diagnostics import MissingInputError
+from bertc.evaluation.task_inference import Within
+from bertc.evaluation.tasks import evaluate_files
+from bertc.ir.learning.answer import Choice, Labels, Score, Span, Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.nn import gather_positions
+from bertc.objectives import MicroBatch, TaskTargets, TermLoss
+from bertc.objectives.answers import (
+    SpanScores,
+    TaskTensors,
+    answer_losses,
+    answer_scores,
+    span_scores,
+)
+from bertc.onnx.graph import Graph
+from bertc.onnx.runtime import GraphSession
+
+Outputs = Callable[[MicroBatch], tuple[torch.Tensor | SpanScores, TermLoss]]
+
+
+def scored(
+    run: Path, graph: Graph, files: Mapping[str, bytes], examples: int, progress: Progress
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """The first metric of each task and part, by the name of the file, and notes on the examples.
+
+    A task without files to score it on has a note instead.
+    """
+    scores: dict[str, dict[str, float]] = {name: {} for name in files}
+    notes: dict[str, None] = {}
+    languages = len(graph.model.encoder.node.languages)
+    for name, content in files.items():
+        session = GraphSession(content)
+        for task in graph.model.resolved.stages[-1].tasks:
+            outputs = in_onnxruntime(session, task, languages)
+            try:
+                found, sources = evaluate_files(
+                    run,
+                    task.title,
+                    "cpu",
+                    most=examples,
+                    within=in_place(outputs),
+                    progress=progress,
+                )
+            except MissingInputError as error:
+                notes[f"{task.title} was not scored: {error.message}"] = None
+                continue
+            for part, values in found.scores[task.title].items():
+                metric = task.metrics[0]
+                scores[name][f"{task.title} {part}, {metric}"] = values[metric]
+            notes |= dict.fromkeys(sources)
+    return scores, tuple(notes)
+
+
+def in_place(outputs: Outputs) -> Within:
+    """A decorator that calls ``outputs`` in place of the function it is given."""
+    return lambda _: outputs
+
+
+def in_onnxruntime(session: GraphSession, task: AnyTask, languages: int) -> Outputs:
+    """A function in place of ``task_inference.outputs``, with the scores of a graph."""
+    head = nn.Identity()  # the graph has applied its own
+
+    def outputs(micro_batch: MicroBatch) -> tuple[torch.Tensor | SpanScores, TermLoss]:
+        reading, own = micro_batch.reading, micro_batch.terms[task.title]
+        assert reading.attention_mask is not None, "rows of one example each"
+        assert reading.segment_ids is not None, "rows of examples have segments"
+        mask = reading.attention_mask.long().numpy()
+        given = {
+            "input_ids": reading.token_ids.numpy(),
+            "attention_mask": mask,
+            "token_type_ids": reading.segment_ids.numpy(),
+            "language_ids": np.full_like(mask, languages),
+        }
+        scores_bkc = _of_positions(task, torch.from_numpy(session(given)[task.title]), own)
+        loss = TaskTensors(task).loss(answer_losses(task.answer, own, scores_bkc, head), own)
+        if isinstance(task.answer, Span):
+            return span_scores(task.answer, own, scores_bkc, head), loss
+        return answer_scores(task.answer, scores_bkc, head), loss
+
+    return outputs
+
+
+def _of_positions(task: AnyTask, scores: torch.Tensor, own: TaskTargets) -> torch.Tensor:
+    """Scores of the positions that are read, from an output of the graph."""
+    match task.answer:
+        case Labels():
+            return scores[:, None]
+        case Score() | Choice():
+            return scores[:, None, None]
+        case Tags():
+            return gather_positions(scores, own.positions)
+        case Span():
+            return scores
+        case unreachable:
+            assert_never(unreachable)

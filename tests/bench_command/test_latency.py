@@ -1,0 +1,154 @@
+"""``bertc latency``: cases, tables and refusals. No clock is trusted here."""
+
+import json
+import subprocess
+import sys
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+import bertc
+from bertc import cli
+from bertc.bench import latency
+from bertc.bench.latencies import latencies, of_folder, of_spec
+from bertc.diagnostics import DataError, UsageError
+from bertc.estimate.latency.cases import Case, Setup, Shape, chosen
+from bertc.estimate.latency.predicted import predicted
+from bertc.estimate.latency.table import Figures, Latencies, Row
+from bertc.runs.plot import plot_latencies
+from tests.onnx.conftest import run_of
+
+TOY = "layers=2 hidden=32 heads=2 seq=16 vocab=wordpiece(97) device=cpu "
+
+
+@pytest.fixture
+def _forked(processes: ForkServerContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that need not load torch."""
+    monkeypatch.setattr(latency.multiprocessing, "get_context", lambda method: processes)
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr("sys.argv", ["bertc", "latency", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return int(end.value.code or 0)
+
+
+@pytest.mark.usefixtures("_forked")
+def test_runs_and_specs_stand_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(tmp_path / "run", f"{TOY} objective=mlm")
+    chosen_ones = ["--runtime", "torch,onnx", "--precision", "fp32,bf16,int8", "--threads", "1"]
+    shapes = ["--length", "4,8", "--batch", "2", "--seconds", "0.1", "--json"]
+    assert run_command(monkeypatch, str(run), TOY, *chosen_ones, *shapes) == 0
+    found = json.loads(capsys.readouterr().out)
+    ways = [(row["runtime"], row["precision"], row["length"]) for row in found["rows"]]
+    each = [("torch", "fp32"), ("torch", "bf16"), ("onnx", "fp32"), ("onnx", "int8")]
+    assert ways == [(*way, length) for length in (4, 8) for _ in range(2) for way in each]
+    for row in found["rows"]:
+        assert row["seconds_per_text"] > 0
+        assert row["seconds_per_text_p95"] >= row["seconds_per_text"]
+        assert row["runs"] >= 1
+        assert (row["measured_over_predicted"] is None) == (row["runtime"] == "onnx")
+        assert row["score"] is None
+    assert "random weights: spec" in found["notes"][-1]
+
+
+def test_predicting_loads_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['bertc', 'latency', 'bert-tiny', '--predict', '--threads', '1'];"
+        "from bertc import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    head, row, *_ = found.stdout.splitlines()
+    assert head.split()[:3] == ["runtime", "precision", "threads"]
+    assert row.split()[:6] == ["bert-tiny", "torch", "fp32", "1", "128", "1"]
+    assert "predicted: torch's operations" in found.stdout
+
+
+def case(length: int, batch: int = 1, precision: str = "fp32") -> Case:
+    (setup,) = chosen("torch", precision, "1", "1", "1").setups(["it"])
+    return Case(setup, Shape(batch, length))
+
+
+def seconds(spec: str, at: Case) -> float:
+    figures = predicted(bertc.resolve(spec).stages[-1], at)
+    assert figures is not None
+    return figures.seconds
+
+
+def test_predictions_follow_the_operations() -> None:
+    long, short = (seconds(TOY.replace("seq=16", "seq=512"), case(n)) for n in (512, 64))
+    assert 4 * short < long < 40 * short
+    assert seconds("layers=12", case(128)) == pytest.approx(
+        2 * seconds("layers=6", case(128)), rel=0.1
+    )
+    assert seconds("bert-base", case(128, 8)) < 8 * seconds("bert-base", case(128))
+    assert seconds("body=bilstm(64) objective=mlm", case(128)) > 0
+
+
+def test_the_last_layer_of_a_task_is_not_predicted_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("text\tlabel\na\tx\nb\ty\n")
+    task = f"layers=1 task=classify('{tmp_path}/a.tsv', '{tmp_path}/a.tsv')"
+    assert seconds(task, case(128)) < 0.8 * seconds("layers=1", case(128))
+
+
+def row(score: tuple[str, float] | None = None) -> Row:
+    setup = Setup("it", "torch", "fp32", 1)
+    return Row(Case(setup, Shape(2, 8)), Figures(0.004, 0.006, 1 << 20, 5),
+               Figures(0.002, None, 1 << 19), score)  # fmt: skip
+
+
+def test_the_table_has_no_empty_columns() -> None:
+    head, line, *_ = Latencies((row(),), ()).as_table().splitlines()
+    assert "score" not in head
+    assert line.split() == [
+        "it", "torch", "fp32", "1", "8", "2", "2", "3", "500", "1.00", "MiB", "1", "2.00",
+    ]  # fmt: skip
+
+
+def test_scores_are_plotted_against_milliseconds(tmp_path: Path) -> None:
+    plot_latencies(Latencies((row(("sst2 accuracy", 0.9)),), ()).points(), tmp_path / "it.png")
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UsageError, match="no row has a score"):
+        plot_latencies(Latencies((row(),), ()).points(), tmp_path / "none.png")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("torch", "int8", "1", "1", "8"), "torch does not run int8 here"),
+        (("onnx", "bf16", "1", "1", "8"), "onnx does not run bf16 here"),
+        (("tensorrt", "fp32", "1", "1", "8"), "--runtime tensorrt: unknown"),
+        (("torch", "fp32", "no", "1", "8"), "--threads no: a number from 1"),
+        (("torch", "fp32", "1", "1,", "8"), "--batch '1,': values separated by commas"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(options: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        chosen(*options)
+
+
+def test_rows_longer_than_positions_are_refused() -> None:
+    spec = of_spec(bertc.resolve(TOY))
+    with pytest.raises(UsageError, match="at most 16 tokens, not 32") as error:
+        latencies([spec], chosen("torch", "fp32", "1", "1", "8,32"), seconds=1, predict=True)
+    assert error.value.help == "--length 8"
+    with pytest.raises(UsageError, match="one name"):
+        latencies([spec, spec], chosen("torch", "fp32", "1", "1", "8"), seconds=1, predict=True)
+
+
+def test_a_network_that_no_graph_can_say_is_named() -> None:
+    spec = of_spec(bertc.resolve(f"{TOY} attention=relative"))
+    with pytest.raises(DataError, match="attention=relative"):
+        latencies([spec], chosen("onnx", "fp32", "1", "1", "8"), seconds=1, predict=False)
+
+
+def test_a_folder_is_read_without_its_weights(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", TOY)
+    assert of_folder(run).resolved == bertc.resolve(TOY)

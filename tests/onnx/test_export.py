@@ -1,0 +1,210 @@
+"""ONNX graphs: their outputs beside the modules', what is refused, and what stands in a folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+import bertc
+from bertc import cli
+from bertc.diagnostics import DataError, MissingInputError, UsageError
+from bertc.evaluation.tasks import evaluate_files
+from bertc.inference.trained import load
+from bertc.interop.loading import load as load_model
+from bertc.objectives import token_logits
+from bertc.onnx import runtime
+from bertc.onnx.folder import export_onnx
+from bertc.onnx.graph import graph_of, left_out, refuse_unsayable
+from bertc.onnx.runtime import GraphSession
+from bertc.onnx.scoring import in_onnxruntime, in_place
+from bertc.onnx.tracing import compared, quantised, to_onnx
+from tests.interop.programs import tensors
+from tests.onnx.conftest import NETWORK, TEXTS, run_of
+
+BILSTM = "body=bilstm(8) vocab=wordpiece(97) seq=24 device=cpu "
+
+
+def model_of(spec: str) -> bertc.nn.Model:
+    resolved = bertc.resolve(spec)
+    model = bertc.nn.build(resolved)
+    model.load_state_dict(tensors(resolved))
+    return model.eval()
+
+
+def rows(batch: int, length: int) -> dict[str, torch.Tensor]:
+    """Inputs of which the last row is part padding."""
+    generator = torch.Generator().manual_seed(batch)
+    mask = torch.ones(batch, length, dtype=torch.long)
+    mask[-1, length - length // 3 :] = 0
+    ids = torch.randint(97, (batch, length), generator=generator)
+    segments = (torch.arange(length) > length // 2).long().expand(batch, -1) * mask
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
+
+
+def answers(session: GraphSession, given: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
+    return session({name: tensor.numpy() for name, tensor in given.items()})
+
+
+def same(found: np.ndarray, expected: torch.Tensor) -> None:
+    np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("more", ["norm=post", "norm=pre share=all E=16"])
+def test_states_and_heads_are_those_of_the_module(more: str) -> None:
+    model = model_of(f"{NETWORK} {more} objective=mlm+sop format=segment-pair")
+    graph = graph_of(model)
+    session = GraphSession(to_onnx(graph))
+    assert session.outputs == ("last_hidden_state", "pooled", "mlm", "sop")
+    for batch, length in ((1, 2), (3, 7), (2, 24)):
+        given = rows(batch, length)
+        found = answers(session, given)
+        states = model.encode(given["input_ids"], given["token_type_ids"], given["attention_mask"])
+        same(found["last_hidden_state"], states)
+        same(found["pooled"], model.pool(states))
+        logits = token_logits(states.flatten(0, 1), model.heads["mlm"], model.encoder)
+        same(found["mlm"], logits.view(batch, length, -1))
+        same(found["sop"], model.heads["sop"](model.pool(states)))
+
+
+def test_languages_are_an_input() -> None:
+    spec = f'{NETWORK} objective=mlm+tlm data=pairs(en="a", fr="b") language_embeddings=true'
+    graph = graph_of(model_of(spec))
+    assert graph.inputs == ("input_ids", "attention_mask", "token_type_ids", "language_ids")
+    assert compared(graph, to_onnx(graph)).difference < 1e-5
+
+
+def test_an_lstm_is_exported() -> None:
+    graph = graph_of(model_of(f"{BILSTM} objective=mlm"))
+    found = compared(graph, to_onnx(graph))
+    assert (1, 1) in found.shapes
+    assert found.difference < 1e-5
+
+
+def test_every_kind_of_answer_scores_as_in_torch(tmp_path: Path, tasks: dict[str, str]) -> None:
+    run = run_of(tmp_path / "run", f"{NETWORK} task={'+'.join(tasks.values())}")
+    model = load_model(run)
+    session = GraphSession(to_onnx(graph_of(model)))
+    learned = model.resolved.stages[-1].tasks
+    assert session.outputs == tuple(task.title for task in learned)
+    assert len(learned) == len(tasks)
+    for task in learned:
+        within = in_place(in_onnxruntime(session, task, 0))
+        found, _ = evaluate_files(run, task.title, "cpu", within=within)
+        expected, _ = evaluate_files(run, task.title, "cpu")
+        assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+        assert found.scores == expected.scores
+
+
+def test_all_matrices_of_weights_are_in_int8() -> None:
+    wide = NETWORK.replace("hidden=24 heads=3 ffn=40", "hidden=128 heads=2")
+    written = onnx.load_from_string(quantised(to_onnx(graph_of(model_of(wide), heads=False))))
+    used = {name for node in written.graph.node for name in node.input}
+    matrices = [
+        each for each in written.graph.initializer if len(each.dims) > 1 and each.name in used
+    ]
+    in_fp32 = [each.name for each in matrices if each.data_type == onnx.TensorProto.FLOAT]
+    assert all("position" in name or "segment" in name for name in in_fp32), in_fp32
+    assert len(matrices) > 2 * 4
+
+
+def test_heads_that_read_more_than_a_row_are_left_out() -> None:
+    notes = left_out(model_of(f"{NETWORK} objective=span+sbo format=single-segment"))
+    assert notes == ("sbo is left out: it scores spans between two tokens",)
+    notes = left_out(model_of(f"{NETWORK} objective=rtd*50+mlm generator=0.5"))
+    assert notes == ("mlm is left out: it is of the generator",)
+
+
+@pytest.mark.parametrize(
+    ("setting", "in_the_way"),
+    [
+        ("attention=relative", "attention=relative stands in the way"),
+        ("attention=relative memory=16 objective=clm format=stream", "memory=16 stands"),
+    ],
+)
+def test_the_setting_in_the_way_is_named(setting: str, in_the_way: str) -> None:
+    with pytest.raises(DataError, match=in_the_way) as error:
+        refuse_unsayable(model_of(f"{NETWORK} {setting}"))
+    assert "bertc.load" in error.value.help
+
+
+def test_a_folder_of_its_own_is_refused_or_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "run", f"{NETWORK} attention=relative")
+    with pytest.raises(DataError, match="attention=relative"):
+        export_onnx(run, tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="folder of its own"):
+        export_onnx(run, Path("model.onnx"), quiet=True)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingInputError, match="onnxruntime is not installed") as error:
+        export_onnx(tmp_path, tmp_path / "out")
+    assert error.value.help == runtime.INSTALL
+
+
+READER = """
+import json, sys
+import numpy as np, onnxruntime
+from tokenizers import Tokenizer
+folder, text = sys.argv[1:]
+told = json.load(open(f"{folder}/onnx.json"))
+row = Tokenizer.from_file(f"{folder}/tokenizer.json").encode(text)
+given = {"input_ids": row.ids, "attention_mask": row.attention_mask, "token_type_ids": row.type_ids}
+given = {name: np.array([given[name]]) for name in told["inputs"]}
+for file in ("model.onnx", "model.int8.onnx"):
+    (scores,) = onnxruntime.InferenceSession(f"{folder}/{file}").run(None, given)
+    powers = np.exp(scores[0]) / np.exp(scores[0]).sum()
+    print(json.dumps(dict(zip(told["outputs"]["classify"]["labels"], powers.tolist()))))
+assert not {"torch", "bertc"} & set(sys.modules)
+"""
+
+
+def test_a_fresh_process_answers_as_the_run_does(
+    tmp_path: Path, tasks: dict[str, str], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['classify']}")
+    to = tmp_path / "graphs" / "model.onnx"
+    arguments = ["export", str(run), "--onnx", str(to), "--int8", "--examples", "5"]
+    for _ in range(2):  # an earlier export is replaced
+        monkeypatch.setattr("sys.argv", ["bertc", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        assert not end.value.code
+    said = capsys.readouterr().out
+    assert "reads input_ids, attention_mask, token_type_ids (batch, length)" in said
+    assert "classify dev, accuracy: " in said
+    assert " in fp32, " in said
+    assert "5 of 12 examples" in said
+
+    reader = [sys.executable, "-c", READER, str(to.parent), TEXTS[3]]
+    told = subprocess.run(reader, check=True, capture_output=True, text=True, cwd=tmp_path)
+    fp32, int8 = map(json.loads, told.stdout.splitlines())
+    (expected,) = load(run).predict([TEXTS[3]])
+    assert fp32 == pytest.approx(expected["probabilities"], abs=1e-4)
+    assert int8 == pytest.approx(expected["probabilities"], abs=0.1)
+
+
+def test_no_half_of_a_graph_is_written(
+    tmp_path: Path, tasks: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(tmp_path / "run", f"{NETWORK} task={tasks['regress']}")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bertc.onnx.folder._described", killed)
+    with pytest.raises(KeyboardInterrupt):
+        export_onnx(run, tmp_path / "out", quiet=True)
+    assert not (tmp_path / "out").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
