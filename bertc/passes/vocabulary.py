@@ -38,7 +38,9 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     given, init = program.settings["vocab"], program.settings["init"]
     begins = isinstance(init.value, FromOther) and init.value.path != TEACHER
     if given.origin.kind == "default" and not begins:
-        given = _of_teacher(program.settings["teacher"]) or given
+        taught = (stage.settings.get("teacher") for stage in program.stages)
+        teachers = (program.settings["teacher"], *(each for each in taught if each))
+        given = next(filter(None, map(_of_teacher, teachers)), given)
         program = program.with_settings({"vocab": given})
     if begins and given.origin.kind == "default":
         if not is_folder(init.value.path):
