@@ -92,5 +92,5 @@ def test_a_run_goes_on_in_any_stage_to_the_same_bits(
 
 def test_a_network_reads_with_the_vocabulary_of_a_stage_s_teacher(made: tuple[Path, str]) -> None:
     before, _, stages = made[1].partition("init=")
-    (resolved,) = points(f"{before} {stages[stages.index('stage') :]}")
+    (resolved,) = points(f"{before} positions=32 {stages[stages.index('stage') :]}")
     assert resolved.encoder.vocab_size == 120
