@@ -83,7 +83,7 @@ class Settings(Node):
     language_embeddings: bool = default(
         False, "google-research/bert multilingual.md", "an embedding for each of the languages"
     )
-    pooler: Literal["relu"] | bool = derived(
+    pooler: bool | Literal["relu"] = derived(
         "whether an objective reads it", "dense + tanh over the first token, or dense + ReLU"
     )
     head: Head = derived(

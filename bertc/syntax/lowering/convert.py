@@ -291,7 +291,7 @@ def _option(value: Value, shape: EitherShape) -> Shape:
                 return option
             case TextShape() if isinstance(value, String):
                 return option
-            case TruthShape() if isinstance(value, Name) and value.text in ("true", "false"):
+            case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
             case RealShape() if isinstance(value, Number) and not (
                 isinstance(value.value, int) and not value.percent
