@@ -8,18 +8,20 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
+from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_resolved
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.growth import FromRun
+from bertc.ir.network.growth import TEACHER, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import TaskStage
+from bertc.ir.program.teacher import NOBODY, FromFolder
 from bertc.ir.program.written import Given, Program
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import TokenizerFile
@@ -44,7 +46,7 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
     """
     program = extends(program, diagnostics)
     init = program.settings.get("init")
-    if init is not None and isinstance(init.value, FromRun):
+    if init is not None and isinstance(init.value, FromOther):
         program = _as_there(program, init)
     program = as_published(program)
     program = program.with_settings(_read_of(program.settings))
@@ -53,11 +55,27 @@ def filled_in(program: Program, diagnostics: Diagnostics) -> Program:
 
 
 def _as_there(program: Program, init: Given) -> Program:
-    """Fill in unwritten settings of the network from ``init``."""
-    found = network_of(Path(init.value.path))
+    """Fill in unwritten settings of the network from ``init``, and what is asked of it."""
+    if init.value.path == TEACHER:
+        init, found = _of_teacher(program, init)
+    else:
+        found = network_of(Path(init.value.path))
+    init, found = taken(init, found, program.settings)
     origin = replace(init.origin, kind="derived", source="that of init")
     open_ = {n: Given(v, origin) for n, v in found.items() if n not in program.settings}
-    return program.with_settings(open_)
+    return program.with_settings({**open_, "init": init})
+
+
+def _of_teacher(program: Program, init: Given) -> tuple[Given, dict[str, Any]]:
+    """``init`` with the path of the first teacher if it has one, and settings of its network."""
+    first = program.stages[0].settings if program.stages else {}
+    given = first.get("teacher") or program.settings.get("teacher")
+    teacher = given.value[0] if given else NOBODY[0]
+    if isinstance(teacher.source, FromFolder) and (found := network_of(Path(teacher.source.path))):
+        path = teacher.source.path
+        return replace(init, value=init.value.model_copy(update={"path": path})), found
+    shape = with_shape(teacher).shape
+    return init, shape.body.settings() if shape else {}
 
 
 def network_of(folder: Path) -> dict[str, Any]:
@@ -203,18 +221,19 @@ def begun_from(resolved: Resolved) -> None:
     Raises:
         DataError: if its weights would not fit.
     """
-    from bertc.compress import fit, refusal
+    from bertc.compress import begins_as, fit, refusal
 
-    init, first = resolved.run.init, resolved.stages[0]
-    old = program_of(Path(init.path)) if isinstance(init, FromRun) else None
-    if old is None or not isinstance(init, FromRun):
+    init = resolved.run.init
+    if not isinstance(init, FromOther) or init.path == TEACHER:
         return
-    new = resolved.as_in(first)
-    assert first.grow is not None, "a stage that begins from another network says how"
+    old = program_of(Path(init.path))
+    if old is None:
+        return
+    new = resolved.as_in(resolved.stages[0])
     # Which heads are there, and whether there is a pooler, only its weights say.
     names = (weight.name for weight in model_weights(old))
     body = [n for n in names if n.startswith("encoder.") and not n.startswith("encoder.pooler.")]
-    _, mismatches = fit(old, body, new, first.grow)
+    _, mismatches = fit(old, body, new, begins_as(resolved))
     if mismatches:
         raise refusal(Path(init.path), mismatches, old, new)
 

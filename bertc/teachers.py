@@ -26,6 +26,8 @@ def with_shape(teacher: Teacher) -> Teacher:
             known = is_taken(Path(path) / "resolved.json")
         case FromSpec(spec=spec):
             found = _of_spec(spec)
+            # What a network of this shape will have learned is not known: its weights are to come.
+            known = False
         case NoTeacher():
             return teacher
         case unreachable:

@@ -1,6 +1,6 @@
-"""Networks made from others, as a map of weights: growing."""
+"""Networks made from others, as a map of weights: growing, or beginning with chosen layers."""
 
-from bertc.compress.fit import changed_answers, fit, refusal
+from bertc.compress.fit import begins_as, changed_answers, fit, refusal
 from bertc.compress.grow import WeightMap, weight_map
 
-__all__ = ["WeightMap", "fit", "refusal", "changed_answers", "weight_map"]
+__all__ = ["WeightMap", "begins_as", "fit", "refusal", "changed_answers", "weight_map"]

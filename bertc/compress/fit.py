@@ -7,7 +7,15 @@ from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
 from bertc.ir.learning.answer import Answer, alike
 from bertc.ir.learning.task import Task
-from bertc.ir.network.growth import Growth, Identity, Interleave, parted
+from bertc.ir.network.growth import (
+    Beginning,
+    FromEmbeddings,
+    FromLayers,
+    FromRun,
+    Identity,
+    Interleave,
+    parted,
+)
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
@@ -22,20 +30,17 @@ ShapesByName = Mapping[str, tuple[int, ...]]
 
 
 def fit(
-    old: Resolved, saved: Collection[str], new: Resolved, growth: Growth
+    old: Resolved, saved: Collection[str], new: Resolved, growth: Beginning
 ) -> tuple[WeightMap, tuple[str, ...]]:
     """Map the weights of ``new`` to those of ``old``, with the reasons that stand in the way.
 
     ``saved`` are the weights that the old model has. Its pooler, heads and other networks may be
-    absent, its heads may have other shapes or labels; these are then not copied. Its encoder has to
-    be used completely, and the new encoder has to come from it.
+    absent, its heads may have other shapes or labels; these are then not copied. The new encoder
+    has to come from the old one, and, where not some layers or the embeddings alone are asked for,
+    has to use it completely.
     """
-    kinds = old.encoder.body_kind, new.encoder.body_kind
-    if kinds[0] != kinds[1]:
-        return WeightMap({}), (f"it is a {kinds[0]}, and this network a {kinds[1]}",)
-    depths = old.encoder.depth, new.encoder.depth
-    if depths[0] > depths[1]:
-        return WeightMap({}), (f"it has {depths[0]} layers, but this network {depths[1]}",)
+    if reason := _unlike(old, new, growth):
+        return WeightMap({}), (reason,)
     full_map = weight_map(old, new, growth)
     new_shapes = {w.name: w.shape for w in model_weights(new)}
     old_shapes = {w.name: w.shape for w in model_weights(old) if w.name in saved}
@@ -54,11 +59,21 @@ def fit(
     mismatches = (
         *_not_identity(old, new, growth),
         *_sharing_split(old, new, growth),
-        *_other_shapes(copies, old_shapes, new_shapes),
+        *(_widths(old, new, growth) or _other_shapes(copies, old_shapes, new_shapes)),
         *_missing(new_shapes.keys() - copies.keys(), full_map, old_shapes),
-        *_unused(old_shapes.keys() - set(copies.values())),
     )
+    if not isinstance(growth, FromLayers | FromEmbeddings):
+        mismatches += tuple(_unused(old_shapes.keys() - set(copies.values())))
     return WeightMap(copies, full_map.zeros), mismatches
+
+
+def begins_as(resolved: Resolved) -> Beginning:
+    """The way in which a run with ``init`` begins with the weights there."""
+    init, grow = resolved.run.init, resolved.stages[0].grow
+    if isinstance(init, FromLayers | FromEmbeddings):
+        return init
+    assert grow is not None, "a stage that starts from another network has grow"
+    return grow
 
 
 def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) -> DataError:
@@ -68,8 +83,9 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
         + (f"; and {hidden_reasons} more" if hidden_reasons > 0 else ""),
-        help=f"layers={old_layers}, as it has; a network may grow from another, not shrink"
-        if old_layers > new_layers
+        help=f"layers={old_layers}, as it has, or begin with some of them, as in "
+        f'init=layers("{folder}", first)'
+        if old_layers > new_layers and isinstance(new.run.init, FromRun)
         else "write the network as it is there (bertc build --emit resolved shows it); more "
         "layers are made from those by grow",
     )
@@ -87,7 +103,34 @@ def changed_answers(old: Resolved, new: Resolved) -> dict[str, tuple[Answer, Ans
     }
 
 
-def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+def _unlike(old: Resolved, new: Resolved, growth: Beginning) -> str:
+    """The reason why nothing of one network can begin the other; empty if something may."""
+    kinds = old.encoder.body_kind, new.encoder.body_kind
+    before, after = old.encoder.depth, new.encoder.depth
+    if isinstance(growth, FromEmbeddings):
+        tables = (each.encoder.table.kind for each in (old, new))
+        return "" if len({*tables}) == 1 else "its token table is of another kind"
+    if kinds[0] != kinds[1]:
+        return f"it is a {kinds[0]}, and this network a {kinds[1]}"
+    if isinstance(growth, FromLayers):
+        return growth.misfit(before, after)
+    return f"it has {before} layers, but this network {after}" if before > after else ""
+
+
+def _widths(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
+    """Widths of what is chosen that differ, as settings."""
+    if not isinstance(growth, FromLayers | FromEmbeddings):
+        return []
+    there, here = old.encoder.settings(), new.encoder.settings()
+    chosen = ["hidden", "embedding"] if isinstance(growth, FromLayers) else ["embedding"]
+    return [
+        f"{name} is {there[name]:,} there and {here[name]:,} here"
+        for name in chosen
+        if name in there and name in here and there[name] != here[name]
+    ]
+
+
+def _not_identity(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     """Reasons against grow=identity: it needs pre-norm, and new layers with their own weights."""
     before, after = old.encoder.depth, new.encoder.depth
     if not isinstance(growth, Identity) or before == after:
@@ -98,18 +141,22 @@ def _not_identity(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
     return []
 
 
-def _sharing_split(old: Resolved, new: Resolved, growth: Growth) -> list[str]:
+def _sharing_split(old: Resolved, new: Resolved, growth: Beginning) -> list[str]:
     """Reasons from sharing: layers that share weights have to start from layers that do too."""
-    reasons = []
+    reasons: list[str] = []
+    if isinstance(growth, FromEmbeddings):
+        return reasons
     for part, after in new.encoder.owners.items():
         before = old.encoder.owners[part]
         layer = parted(growth, before, after)
         if layer is not None and not isinstance(growth, Identity):
             there = (growth.source(at, len(before), len(after)) for at in (layer, after[layer]))
+            kept = parted(Interleave(), before, after) is None
+            grows = not isinstance(growth, FromLayers)
             reasons.append(
                 f"layers {layer} and {after[layer]} share their {part}, but would start as layers "
                 f"{' and '.join(map(str, there))} there, which do not"
-                + (" (grow=interleave does)" if parted(Interleave(), before, after) is None else "")
+                + (" (grow=interleave does)" if kept and grows else "")
             )
     return reasons
 

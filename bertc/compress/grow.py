@@ -1,4 +1,4 @@
-"""Growing: a map from the weights of a deeper network to those of the old one.
+"""A map from the weights of a network to those of another that it begins with.
 
 Names and shapes alone, from the two weight tables; ``bertc.train.growth`` moves the tensors.
 """
@@ -8,11 +8,20 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from bertc.ir.network.body import Body
-from bertc.ir.network.growth import FromGenerator, Growth, Identity, Interleave, Stack
+from bertc.ir.network.growth import (
+    Beginning,
+    FromEmbeddings,
+    FromGenerator,
+    FromLayers,
+    Identity,
+    Interleave,
+    Stack,
+)
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
+_TABLES = f"{MAIN}.embeddings."
 OUTPUTS = ("output", "outer")
 """Names of the projections back to the residual stream, in attention and feed-forward."""
 
@@ -39,7 +48,7 @@ class WeightMap:
         return name in self.zeros or name in self.fresh
 
 
-def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
+def weight_map(old: Resolved, new: Resolved, growth: Beginning) -> WeightMap:
     """Map each weight of ``new`` to its source in ``old``; a shared weight has one owner.
 
     Layers are copied from those that ``growth`` names; an owner stands for its borrowers.
@@ -49,6 +58,10 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
     sampled = old.stages[-1].sampled
     for name in (weight.name for weight in model_weights(new)):
         source = _source(name, old, new, growth)
+        if isinstance(growth, FromEmbeddings) and not (
+            name.startswith(_TABLES) and source in known
+        ):
+            source = ""
         if isinstance(growth, FromGenerator) and sampled:
             drawn = source.replace(f"{MAIN}.", f"{sampled.name}.", 1)
             source = drawn if drawn in known else source  # what is tied is there already
@@ -59,7 +72,7 @@ def weight_map(old: Resolved, new: Resolved, growth: Growth) -> WeightMap:
     return WeightMap(copies, frozenset(zeros), frozenset(fresh))
 
 
-def _source(name: str, old: Resolved, new: Resolved, growth: Growth) -> str:
+def _source(name: str, old: Resolved, new: Resolved, growth: Beginning) -> str:
     """The name of the old weight; empty for a weight of a new layer."""
     network, part, *rest = name.split(".")
     before, after = _body(old, network), _body(new, network)
@@ -76,12 +89,12 @@ def _body(resolved: Resolved, name: str) -> Body | None:
     return {each.name: each.body for each in resolved.learned}.get(name)
 
 
-def _is_zero_output(name: str, growth: Growth) -> bool:
+def _is_zero_output(name: str, growth: Beginning) -> bool:
     """True if a weight of a new layer is zero, so that the layer adds nothing."""
     match growth:
         case Identity():
             return name.split(".")[-2] in OUTPUTS
-        case Stack() | Interleave() | FromGenerator():
+        case Stack() | Interleave() | FromGenerator() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:
             assert_never(unreachable)

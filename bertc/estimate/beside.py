@@ -8,7 +8,7 @@ from bertc.estimate.units import bytes_text, duration_text
 from bertc.estimate.where import LABEL, TITLES
 
 COLUMN = 18
-COMPILED = ("embeddings", "layers", "head", "optimiser", "loader")
+COMPILED = ("embeddings", "layers", "head", "teacher", "optimiser", "loader")
 """The rows where a layer was compiled as one: its parts cannot be distinguished."""
 
 
@@ -45,7 +45,8 @@ def beside(
     factor = (step_seconds or measured.step_seconds) / measured.step_seconds
     rows, parts = [], tuple(cost.part for cost in where)
     within_layers = (part for part in parts if part not in COMPILED)
-    for part in COMPILED if "layers" in measured.seconds else parts:
+    compiled = (part for part in COMPILED if part != "teacher" or part in parts)
+    for part in compiled if "layers" in measured.seconds else parts:
         names = (part, *within_layers) if part == "layers" else (part,)
         costs = [cost for cost in where if cost.part in names]
         rows.append(

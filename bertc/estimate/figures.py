@@ -52,10 +52,14 @@ class Parameters(_Figures):
 
 
 class Flops(_Figures):
-    """Floating-point operations in one convention, per mean example and step of all stages."""
+    """Floating-point operations in one convention, per mean example and step of all stages.
+
+    ``frozen_per_example`` is what frozen networks take of ``forward_per_example``.
+    """
 
     convention: Convention
     forward_per_example: int
+    frozen_per_example: int
     train_per_example: int
     train_per_step: int
     train_total: int
@@ -214,5 +218,7 @@ class Estimate(_Figures):
         if absent:
             left_out["parameters"] = absent
             stages["parameters"] = absent
+        if not self.flops.frozen_per_example:
+            left_out["flops"] = stages["flops"] = {"frozen_per_example"}
         left_out["stages"] = {"__all__": stages}
         return self.model_dump(mode="json", by_alias=True, exclude=left_out)

@@ -12,11 +12,15 @@ from bertc.ir.program.stage import Stage
 
 
 class Executed(NamedTuple):
-    """Matmul FLOPs per example; ``layers`` is one more forward of them, if they are recomputed."""
+    """Matmul FLOPs per example; ``layers`` is one more forward of them, if they are recomputed.
+
+    ``frozen`` is what frozen networks take of ``forward``.
+    """
 
     forward: int
     train: int
     layers: int
+    frozen: int
 
 
 def stage_flops(
@@ -29,22 +33,24 @@ def stage_flops(
     """
     match convention:
         case "exact":
-            forward, train, _ = executed
+            forward, train, _, frozen = executed
         case "electra":
             costs = [(n, electra.network_flops(n, stage.seq)) for n in stage.networks()]
             forward = sum(cost for _, cost in costs)
             train = sum(cost * (2 if network.terms else 1) for network, cost in costs)
+            frozen = sum(cost for network, cost in costs if not network.learned)
         case "6n":
             # Kaplan et al. 2020, 2.1: weights outside the embedding tables, 2 forward 4 backward.
             # A shared weight works once for every layer that applies it.
             tables = parameters.by_part.get("embeddings", 0)
-            forward = 2 * stage.seq * (parameters.applied - tables)
+            forward, frozen = 2 * stage.seq * (parameters.applied - tables), 0
             train = 3 * forward
         case _:
             assert_never(convention)
     return Flops(
         convention=convention,
         forward_per_example=forward,
+        frozen_per_example=frozen,
         train_per_example=train,
         train_per_step=train * stage.batch,
         train_total=train * stage.batch * stage.steps,
@@ -59,10 +65,15 @@ def run_flops(stages: Sequence[Stage], flops: Sequence[Flops]) -> Flops:
         stage.steps * stage.batch * cost.forward_per_example
         for stage, cost in zip(stages, flops, strict=True)
     )
+    frozen = sum(
+        stage.steps * stage.batch * cost.frozen_per_example
+        for stage, cost in zip(stages, flops, strict=True)
+    )
     total = sum(cost.train_total for cost in flops)
     return Flops(
         convention=flops[0].convention,
         forward_per_example=_mean(forward, examples),
+        frozen_per_example=_mean(frozen, examples),
         train_per_example=_mean(total, examples),
         train_per_step=_mean(total, steps),
         train_total=total,
@@ -75,7 +86,7 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
     Work done once per batch is divided among its examples. A network without terms has no backward
     pass.
     """
-    total = train = layers = 0
+    total = train = layers = frozen = 0
     for network in stage.networks():
         call = call_of(stage, network, examples * stage.rows_an_example)
         passed, learns = network.body.operations(call), bool(network.terms)
@@ -87,7 +98,8 @@ def executed_flops(stage: Stage, examples: int) -> Executed:
             total += each.flops
             train += each.train_flops if learns else each.flops
         layers += sum(each.flops for each in inside) if learns else 0
-    return Executed(*(_mean(each, examples) for each in (total, train, layers)))
+        frozen += 0 if network.learned else sum(each.flops for each in (*around, *inside))
+    return Executed(*(_mean(each, examples) for each in (total, train, layers, frozen)))
 
 
 def _mean(total: int, count: int) -> int:

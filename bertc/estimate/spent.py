@@ -75,7 +75,8 @@ def microbatch_spent(
     for network in stage.networks():
         learns = bool(network.terms)
         passed = network.body.operations(call_of(stage, network, rows))
-        for part, weights, operations in _parts(stage, network, passed, rows):
+        for name, weights, operations in _parts(stage, network, passed, rows):
+            part = name if network.learned else "teacher"
             for each in operations:
                 spent = _spent(each, how, device)
                 again = _forward_alone(each, spent, how)

@@ -6,7 +6,7 @@ Plain text: a table library would take three times as long as the estimate itsel
 import json
 from collections.abc import Callable, Sequence
 
-from bertc.estimate.figures import Estimate, Parameters, StageEstimate
+from bertc.estimate.figures import Estimate, Flops, Parameters, StageEstimate
 from bertc.estimate.sharing import TALK_SOURCE
 from bertc.estimate.units import bytes_text, change_text, count_text, duration_text, flops_text
 
@@ -123,6 +123,19 @@ def _ratio(parameters: Parameters) -> str:
     return f"{parameters.encoder / parameters.frozen:.0%}" if parameters.frozen else ""
 
 
+def _frozen_flops() -> list[Row]:
+    """Rows of what frozen networks take of a forward pass, and of how much the others need."""
+
+    def of_frozen(flops: Flops) -> str:
+        own, frozen = flops.forward_per_example, flops.frozen_per_example
+        return f"{(own - frozen) / frozen:.0%}" if frozen else ""
+
+    return [
+        ("frozen, of it", lambda c: flops_text(c.flops.frozen_per_example)),
+        ("the rest of frozen", lambda c: of_frozen(c.flops)),
+    ]
+
+
 def _sections(
     columns: Sequence[Estimate | StageEstimate], whole: Estimate
 ) -> list[tuple[str, list[Row]]]:
@@ -137,6 +150,7 @@ def _sections(
             [
                 ("steps", lambda c: f"{_steps(c):,}"),
                 ("forward, an example", lambda c: flops_text(c.flops.forward_per_example)),
+                *(_frozen_flops() if whole.flops.frozen_per_example else []),
                 ("training, a step", lambda c: flops_text(c.flops.train_per_step)),
                 ("training, in all", lambda c: flops_text(c.flops.train_total)),
             ],

@@ -29,8 +29,10 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
     states = {part: 2 * FP32 * count for part, count in weights.items()}
     states["head"] = 2 * FP32 * (total - sum(weights.values()))
     states["optimiser"] = MOMENTS_BYTES * total
+    states["teacher"] = FP32 * step.parameters.frozen
+    taught = ("teacher",) if step.parameters.frozen else ()
     found = []
-    for part in ("embeddings", *_inside(step), "head", "optimiser", "loader"):
+    for part in ("embeddings", *_inside(step), "head", *taught, "optimiser", "loader"):
         spent = time.parts.get(part, Spent())
         found.append(
             PartCost(
@@ -48,7 +50,8 @@ def part_costs(step: Step, microbatch: int, time: StepTime) -> tuple[PartCost, .
 
 def _inside(step: Step) -> tuple[str, ...]:
     """The parts of layers, in the order in which they are met."""
-    layers = (layer for one in step.passes for layer in one.forward.layers)
+    passes = (one for one in step.passes if one.network.learned)
+    layers = (layer for one in passes for layer in one.forward.layers)
     return tuple(dict.fromkeys(block.part for layer in layers for block in layer))
 
 
@@ -73,6 +76,7 @@ def _weights(step: Step) -> dict[str, int]:
     by_owner = {
         (at, block.owner): (block.part, block.weights)
         for at, one in enumerate(step.passes)
+        if one.network.learned
         for layer in one.forward.layers
         for block in layer
     }

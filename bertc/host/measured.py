@@ -64,7 +64,7 @@ def _places(events: Sequence[FunctionEvent]) -> dict[int, _Place]:
     previous: str | None = None
     for event in events:
         place = _above(event, places)
-        if event.name in PROFILED_PARTS:
+        if event.name in PROFILED_PARTS and place.part != "teacher":
             place = place._replace(part=event.name)
         elif event.name.startswith(BACKWARD):
             # A gradient that is added up has no number: it follows the node that made it.

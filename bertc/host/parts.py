@@ -7,9 +7,11 @@ import torch
 from torch.autograd import profiler
 
 PartName = Literal[
-    "embeddings", "attention", "ffn", "recurrence", "layers", "head", "optimiser", "loader"
-]
-"""``layers``: attention and feed-forward parts that were compiled as one."""
+    "embeddings", "attention", "ffn", "recurrence", "layers", "head", "teacher", "optimiser",
+    "loader",
+]  # fmt: skip
+"""``layers``: attention and feed-forward parts that were compiled as one; ``teacher``: all parts
+of frozen networks."""
 PROFILED_PARTS: tuple[str, ...] = get_args(PartName)
 
 

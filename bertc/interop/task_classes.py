@@ -34,7 +34,8 @@ def task_class(family: Family[Any], task: AnyTask, pooled: bool) -> HfClass | Ob
     if found.pooler == "refused" and pooled:
         return Obstacle("pooler=true", f"{found.name} has no pooler", "pooler=false")
     chosen = found.holding(task.title, pooled)
-    return chosen.saying({**told(task), heads.dropout: task.dropout, **chosen.settings})
+    rate = {found.dropout or heads.dropout: task.dropout}
+    return chosen.saying({**told(task), **rate, **chosen.settings})
 
 
 def told(task: AnyTask) -> Mapping[str, Any]:

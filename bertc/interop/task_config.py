@@ -46,6 +46,8 @@ class _HfTask(BaseModel):
     hidden_dropout_prob: Probability | None = None
     summary_first_dropout: Probability | None = None
     summary_last_dropout: Probability | None = None
+    seq_classif_dropout: Probability | None = None
+    qa_dropout: Probability | None = None
 
 
 @dataclass(frozen=True)
@@ -97,16 +99,17 @@ def read_task(
         default = {**SUMMARY, **heads.summary}.get(name)
         if (given.get(name, default) or None) != (value or None):
             raise _refused(path, name, given.get(name, default))
-    task = _task(path, found, told, _dropout(heads, config, told))
+    task = _task(path, found, told, _dropout(found, heads, config, told))
     return TaskOfFolder(task, found.holding(task.title, pooled))
 
 
-def _dropout(heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
+def _dropout(found: TaskClass, heads: TaskHeads, config: HfConfig, told: _HfTask) -> float:
     """The dropout before the head: the file's, else the family's default, else the encoder's."""
-    own: float | None = getattr(told, heads.dropout)
+    own: float | None = getattr(told, found.dropout or heads.dropout)
     if own is not None:
         return own
-    return config.hidden_dropout_prob if heads.default is None else heads.default
+    encoders = found.dropout or heads.default is None
+    return config.hidden_dropout_prob if encoders else heads.default or 0.0
 
 
 def _task(path: Path, found: TaskClass, told: _HfTask, dropout: float) -> AnyTask:

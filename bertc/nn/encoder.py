@@ -189,10 +189,11 @@ class Encoder(BodyModule):
     def pool(
         self, first_h: Float[torch.Tensor, "*batch h"], inputs: EncoderInputs | None = None
     ) -> Float[torch.Tensor, "*batch h"]:
-        """tanh(W h + b) of first tokens (..., h) (BERT 3)."""
+        """tanh(W h + b) of first tokens (..., h) (BERT 3), or ReLU in place of tanh."""
         if self.pooler is None:
             raise ValueError("this encoder has no pooler (pooler=false)")
-        return torch.tanh(self.pooler(first_h))
+        pooled_h = self.pooler(first_h)
+        return pooled_h.relu() if self.node.pooler == "relu" else torch.tanh(pooled_h)
 
     def _recomputed(
         self,

@@ -5,6 +5,7 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
+from bertc.passes.beginning import begins
 from bertc.passes.bodies import bodies
 from bertc.passes.checks import checks
 from bertc.passes.dimensions import defaults, dimensions
@@ -32,6 +33,7 @@ CHECKS = (
     sharing,
     generator,
     teachers,
+    begins,
     growth,  # skipped where owners or widths are wrong already
     tasks,
     checks,

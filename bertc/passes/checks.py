@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.network.growth import FromRun
+from bertc.ir.network.growth import FromOther
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
 from bertc.passes.bodies import check_body
@@ -224,7 +224,7 @@ def _row_fits_positions(stage: StageSettings, program: Complete, diagnostics: Di
         more_rows = f"positions={program.longest_seq}"
         written = stage.origins["positions"]
         # The positions of a network from init cannot be changed.
-        fixed = positions.offset or isinstance(stage.init, FromRun)
+        fixed = positions.offset or isinstance(stage.init, FromOther)
         diagnostics.error(
             "E203",
             f"rows of {seq} tokens need {seq} positions, but there are {room}",

@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
-from bertc.ir.network.growth import FromRun
+from bertc.ir.network.growth import TEACHER, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
@@ -17,7 +17,7 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     installed packages are not looked up.
     """
     init, known = program.init, {each.code for each in diagnostics.found}
-    if isinstance(init, FromRun) and not is_folder(init.path) and "E265" not in known:
+    if isinstance(init, FromOther) and not _is_there(init) and "E265" not in known:
         nowhere_to_begin(init, program.span("init"), diagnostics)
     told = {(each.message, each.span) for each in diagnostics.found}
     for stage in program.stages:
@@ -53,6 +53,10 @@ def tagged_text(program: Complete, diagnostics: Diagnostics) -> None:
                     origin.parts.get((index, "corpus", "path"), origin.span),
                     help=tagging_help(path),
                 )
+
+
+def _is_there(init: FromOther) -> bool:
+    return init.path == TEACHER or is_folder(init.path)
 
 
 def instead_of(name: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from bertc.ir.learning.answer import Conditioned
 from bertc.ir.learning.custom_task import Choose, Read, Tag
 from bertc.ir.learning.optimizer import Adam, ConstantRate, Polynomial
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Task, Xnli
+from bertc.ir.network.body_node import PoolerKind
 from bertc.ir.terms.node import System
 
 
@@ -17,7 +18,7 @@ class Recipe(TypedDict, total=False):
     seq: Required[int]
     epochs: float
     steps: int
-    pooler: bool
+    pooler: PoolerKind
 
 
 class TaskArguments(TypedDict, total=False):
@@ -50,11 +51,14 @@ STACKED_GLUE = {  # StackingBERT/reproduce_glue.sh: passes, batch, rate
 SYMMETRIC = ("mrpc", "stsb", "qqp")  # StackingBERT/reproduce_glue.sh, --symmetric
 
 
-def recipe(system: System, hidden: int, task: Task) -> Recipe:
+def recipe(system: System, hidden: int, task: Task, body: str = "transformer") -> Recipe:
     """Settings for a task and hidden width, or for the most similar published task.
 
-    ``pooler`` is set for systems that read the first state directly.
+    ``pooler`` is set for systems that read the first state directly. A body other than the
+    transformer has a recipe of its own.
     """
+    if body == "bilstm":
+        return _recurrent(task)
     reads, chooses = isinstance(task, Squad | Read), isinstance(task, Race | Choose)
     match system:
         case "bert":
@@ -73,6 +77,8 @@ def recipe(system: System, hidden: int, task: Task) -> Recipe:
             return _xlm(task, reads, chooses)
         case "stackingbert":
             return _stackingbert(task, chooses)
+        case "distilbert":  # the paper says no rates; modeling_distilbert.py, pre_classifier
+            return {**_bert(task, reads, chooses), "pooler": "relu"}
         case _:
             assert_never(system)
 
@@ -93,6 +99,8 @@ def task_arguments(system: System, task: Task) -> TaskArguments:
             return {"head": Conditioned(width=512, units="gelu-tanh")}
         case "electra" if glue in ("mrpc", "stsb"):  # configure_finetuning.py, double_unordered
             return {"both_orders": True}
+        case "distilbert" if task.pooled:  # configuration_distilbert.py, seq_classif_dropout
+            return {"dropout": 0.2}
         case "xlm":  # glue-xnli.py, --dropout
             return {"dropout": 0.0}
         case "stackingbert":  # fairseq_model.py, FairseqClassifierModel
@@ -230,3 +238,13 @@ def _stackingbert(task: Task, chooses: bool) -> Recipe:
     rule = Adam(lr=lr, warmup=0.1, decay_exempt="none", clip=0.0)
     seq = 512 if chooses else 384
     return {"optimizer": rule, "batch": batch, "seq": seq, "epochs": passes, "pooler": False}
+
+
+def _recurrent(task: Task) -> Recipe:
+    """Tang et al. 2019, 4.2: batches of 50 for SST-2, else of 256, up to 30 passes.
+
+    Theirs is AdaDelta at rate 1, which is no rule here: this is Adam as Kingma and Ba 2015 have it.
+    """
+    rule = Adam(lr=1e-3, warmup=0, schedule=ConstantRate(), eps=1e-8, decay=0.0)
+    single = isinstance(task, Glue) and task.task == "sst2"
+    return {"optimizer": rule, "batch": 50 if single else 256, "seq": 128, "epochs": 30.0}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.learning.objective import Term
@@ -11,9 +12,26 @@ from bertc.ir.learning.task import Task
 from bertc.ir.program.settings import STAGE_SETTINGS
 from bertc.ir.program.written import Given, Origin, Program
 from bertc.ir.terms.node import System
-from bertc.passes.published import recipe, task_arguments
+from bertc.passes.published import Recipe, recipe, task_arguments
 from bertc.passes.settings.fixes import fix
 from bertc.passes.settings.stages import asks_about_pairs
+
+
+class _Published(NamedTuple):
+    """The system, width and body whose recipe a task follows."""
+
+    system: System
+    hidden: int
+    body: str
+
+    def of(self, task: Task) -> Recipe:
+        """The recipe for a task."""
+        return recipe(self.system, self.hidden, task, self.body)
+
+    @property
+    def whose(self) -> str:
+        """Its owner, in the genitive."""
+        return f"{self.system}'s" if self.body == "transformer" else f"{self.body}'s"
 
 
 def as_published(program: Program) -> Program:
@@ -58,6 +76,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     program = as_published(program)
     system = _system(program)
     size = program.settings["hidden"].value if "hidden" in program.settings else 768
+    body = program.settings["body"].value.kind if "body" in program.settings else "transformer"
+    published = _Published(system, size, body)
     positions = program.settings.get("positions")
     room = positions.value.room if positions else None
     stages = []
@@ -68,28 +88,29 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
         own = dict(stage.settings)
         forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
         if "objective" in own and (tasks := _tasks(own["objective"])):
-            own = _followed(own, forced, tasks, system, size, room, diagnostics)
+            own = _followed(own, forced, tasks, published, room, diagnostics)
         stages.append(replace(stage, settings=own))
     program = replace(program, stages=tuple(stages))
     objective = program.settings.get("objective")
     if objective is not None and (tasks := _tasks(objective)):
         settings = dict(program.settings)
-        filled = _followed(settings, {}, tasks, system, size, room, diagnostics)
+        filled = _followed(settings, {}, tasks, published, room, diagnostics)
         program = program.with_settings(filled)
-    return _without_pooler(program, system, size)
+    return _with_their_pooler(program, published)
 
 
-def _without_pooler(program: Program, system: System, size: int) -> Program:
-    """Drop the pooler if the recipe of every task does, and no term classifies pairs."""
+def _with_their_pooler(program: Program, published: _Published) -> Program:
+    """Take the pooler that the recipe of every task has, or has not, unless a term needs BERT's."""
     blocks = [stage.settings for stage in program.stages] or [{}]
     objectives = [{**program.settings, **block}.get("objective") for block in blocks]
     tasks = [task for objective in objectives if objective for task in _tasks(objective)]
     pairs = any(asks_about_pairs(objective.value) for objective in objectives if objective)
-    whole = {recipe(system, size, task).get("pooler", True) for task in tasks}
-    if "pooler" in program.settings or pairs or whole != {False}:
+    whole = {published.of(task).get("pooler", True) for task in tasks}
+    unread = whole == {"relu"} and not any(task.pooled for task in tasks)
+    if "pooler" in program.settings or pairs or unread or len(whole - {True}) != 1:
         return program
-    origin = Origin("default", source=f"{system}'s recipe for {tasks[0].title}")
-    return program.with_settings({"pooler": Given(False, origin)})
+    origin = Origin("default", source=f"{published.whose} recipe for {tasks[0].title}")
+    return program.with_settings({"pooler": Given(whole.pop(), origin)})
 
 
 def _system(program: Program) -> System:
@@ -116,15 +137,14 @@ def _followed(
     own: dict[str, Given],
     forced: Mapping[str, Given],
     tasks: list[Task],
-    system: System,
-    hidden: int,
+    published: _Published,
     room: int | None,
     diagnostics: Diagnostics,
 ) -> dict[str, Given]:
     """The settings of a stage, completed from its recipe."""
-    source = f"{system}'s recipe for {tasks[0].title}"
+    source = f"{published.whose} recipe for {tasks[0].title}"
     known = {**own, **forced}
-    theirs = recipe(system, hidden, tasks[0])
+    theirs = published.of(tasks[0])
     if room:
         theirs["seq"] = min(theirs["seq"], room)
     for name, value in theirs.items():

@@ -58,7 +58,8 @@ def make_objective(
         memory: Memory | None = None
         for network in networks:
             if not network.learned:
-                micro_batch = teachers[network.name](micro_batch)
+                with profiled_as("teacher"):
+                    micro_batch = teachers[network.name](micro_batch)
                 continue
             with nullcontext() if network.terms else torch.no_grad():
                 reading = micro_batch.read_by(network)

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
 
 from torch import Tensor
 
-from bertc.compress import WeightMap, changed_answers, fit, refusal
+from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import digest_of, read_model
 from bertc.ir.learning.answer import Answer, Labels, Tags
-from bertc.ir.network.growth import Drawn, FromRun
+from bertc.ir.network.growth import TEACHER, FromLayers, FromOther
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
@@ -47,23 +47,23 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         DataError: if it reads other tokens, or its weights do not fit; the first are named.
         UnsafeError: if its weights are pickled.
     """
-    match resolved.run.init:
-        case Drawn():
-            return None
-        case FromRun(path=path):
-            folder = Path(path)
-        case unreachable:
-            assert_never(unreachable)
+    init = resolved.run.init
+    if not isinstance(init, FromOther) or init.path == TEACHER:
+        return None  # a teacher that is a shape alone has no weights
+    folder = Path(init.path)
     first = resolved.stages[0]
     old, tensors = read_model(folder)
     if vocabulary is not None:
         _refuse_other_tokens(folder, vocabulary, old.encoder.vocab_size)
     target = resolved.as_in(first)
-    assert first.grow is not None, "a stage that starts from another network has grow"
-    places, mismatches = fit(old, tensors.keys(), target, first.grow)
+    places, mismatches = fit(old, tensors.keys(), target, begins_as(resolved))
     if mismatches:
         raise refusal(folder, mismatches, old, target)
-    notes = (*_differences(old, target), *_new(places, old, target))
+    notes = (
+        *_differences(old, target),
+        *_new(places, old, target),
+        *_left_out(init, places, old, target),
+    )
     return Source(folder, tensors, places, digest_of(tensors), notes)
 
 
@@ -105,6 +105,17 @@ def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
         f"{reasons.get(kind, f'it has no {kind} head')}: it starts from random values"
         for kind in missing
     ]
+
+
+def _left_out(init: FromOther, places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
+    """A line about which layers are taken, and one for each table of embeddings that is not."""
+    if not isinstance(init, FromLayers):
+        return []
+    depths = old.encoder.depth, new.encoder.depth
+    taken = ", ".join(str(init.source(layer, *depths)) for layer in range(depths[1]))
+    tables = {weight.name for weight in model_weights(old) if weight.part == "embeddings"}
+    unused = sorted(tables - set(places.copies.values()))
+    return [f"layers {taken}", *(f"its {name} is left out" for name in unused)]
 
 
 def _tells(answer: Answer) -> str:

@@ -25,6 +25,14 @@ XLM = {
     "n_heads": 3,
     "max_position_embeddings": 32,
 }
+DISTIL = {
+    "vocab_size": 97,
+    "dim": 24,
+    "n_layers": 3,
+    "n_heads": 3,
+    "hidden_dim": 40,
+    "max_position_embeddings": 32,
+}
 XLNET = {
     "vocab_size": 97,
     "d_model": 24,
@@ -97,4 +105,7 @@ CASES = [
     case("ElectraForMaskedLM", DEEP, embedding_size=48),
     case("ElectraModel", DEEP, embedding_size=8, hidden_act="relu"),
     case("RobertaModel", DEEP, type_vocab_size=1, hidden_act="relu"),
+    case("DistilBertForMaskedLM", DISTIL),
+    case("DistilBertForMaskedLM", DISTIL, dim=32, n_heads=2, activation="relu"),
+    case("DistilBertModel", DISTIL, n_layers=1, hidden_dim=17),
 ]  # fmt: skip

@@ -44,7 +44,7 @@ FITTING = [
 
 OBSTACLES = [
     ({"norm": PreNorm()}, 0, "norm=pre"),
-    ({"segments": 0}, 0, "segments=0"),
+    ({"segments": 0, "embedding": 16}, 0, "embedding=16"),
     ({"heads": (3, 3, 2), "head_dim": 8}, 0, "heads=[3, 3, 2]"),
     ({"ffn": (40, 40, 20)}, 0, "ffn=[40, 40, 20]"),
     ({"head_dim": 4}, 0, "head_dim=4"),
@@ -157,7 +157,7 @@ def test_tied_parameters_are_stored_once_each(tmp_path: Path) -> None:
 
 def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     folder = tmp_path / "m"
-    own = program(segments=0)
+    own = program(segments=0, embedding=16)
     export_model(own, tensors(own), words(), folder)
     resolved = program()
     export_model(resolved, tensors(resolved), words(), folder)

@@ -27,7 +27,8 @@ def remarked(*settings: str) -> list[Diagnostic]:
 FORESEEN = [
     ("share=attention", "share=attention", "share=none"),
     ("share=all", "embedding=64", "share=none"),
-    ("segments=0", "segments=0", "segments=1"),
+    ("segments=0 E=32", "embedding=32", "embedding=64"),
+    ("segments=0 pooler=true", "pooler=true", "pooler=relu"),
     ("norm=pre", "norm=pre", "norm=post"),
     ("norm=pre positions=sinusoidal", "positions=sinusoidal", "positions=32 norm=post"),
     ("norm=pre share=all ffn=64", "norm=pre", "norm=post share=none"),

@@ -28,7 +28,7 @@ from bertc.ir.program.resolved import Resolved
 from bertc.nn import Model
 from bertc.objectives import TaskTargets
 from bertc.objectives.answers import answer_scores, span_scores
-from tests.interop.hf_models import SMALL, XLM, XLNET, Case, case
+from tests.interop.hf_models import DISTIL, SMALL, XLM, XLNET, Case, case
 from tests.interop.programs import Wordless, program, tensors, words
 from tests.interop.test_round_trip import close, encoded, inputs
 
@@ -78,6 +78,11 @@ CASES = [
     case("XLNetForMultipleChoice", XLNET),
     case("XLNetForTokenClassification", XLNET, **THREE),
     case("XLNetForQuestionAnsweringSimple", XLNET),
+    case("DistilBertForSequenceClassification", DISTIL, **THREE, seq_classif_dropout=0.3),
+    case("DistilBertForSequenceClassification", DISTIL, **ONE),
+    case("DistilBertForMultipleChoice", DISTIL),
+    case("DistilBertForTokenClassification", DISTIL, **THREE),
+    case("DistilBertForQuestionAnswering", DISTIL, qa_dropout=0.2),
 ]  # fmt: skip
 
 
@@ -184,6 +189,12 @@ OWN: list[tuple[dict[str, Any], AnyTask, str, str]] = [
     (RELATIVE | {"pooler": False}, Choose(), "XLNetForMultipleChoice", ""),
     ({"segments": 0, "head": LinearHead(), "ffn": 96, "pooler": False}, Classify(labels=("a", "b")),
      "XLMForSequenceClassification", ""),
+    ({"segments": 0, "recipe": "distilbert"}, Glue(task="rte", data="x", dropout=0.2),
+     "DistilBertForSequenceClassification", ""),
+    ({"segments": 0, "recipe": "distilbert"}, Tag(labels=("a", "b")),
+     "DistilBertForTokenClassification", ""),
+    ({"segments": 0}, Glue(task="rte", data="x"), "", "pooler=true stands in the way: the Distil"),
+    ({"pooler": "relu"}, Glue(task="rte", data="x"), "", "pooler=relu stands in the way: the BERT"),
     ({"recipe": "electra"}, Choose(), "ElectraForMultipleChoice", ""),
     ({"recipe": "electra", "embedding": 16}, Tag(labels=("a", "b")),
      "ElectraForTokenClassification", ""),

@@ -18,7 +18,8 @@ from tests.net.programs import FARM, PROGRAMS, spec
 UNTRIED = {
     ("corpus", "hf"),  # needs a network
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
-    ("init", "run"), ("grow", "generator"), ("vocabulary", "tokenizer"),  # begin with older runs
+    ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
+    ("vocabulary", "tokenizer"),  # begin with older runs
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
 """Keys of a schema that name no field."""

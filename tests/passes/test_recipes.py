@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 import bertc
+from bertc.api import points
 from bertc.diagnostics import Diagnostics, SpecError
 from bertc.external import network_of
 from bertc.ir.learning.answer import Conditioned, Plain
@@ -80,6 +81,22 @@ def test_xlm_counts_twenty_thousand_examples_as_a_pass():
     assert (rule.schedule.kind, rule.decay, rule.clip) == ("constant", 0, 0)
 
 
+def test_a_bilstm_has_a_rate_of_its_own():
+    for task, batch in (("sst2", 50), ("mrpc", 256)):
+        text = f'body=bilstm(150) task=glue({task}, "a", examples=512)'
+        stage = points(text)[0].stages[0]
+        assert (stage.optimizer.lr, stage.optimizer.decay, stage.batch) == (1e-3, 0, batch)
+        assert stage.steps == -(-30 * 512 // batch)
+
+
+def test_distilbert_reads_the_first_state_through_relu():
+    (found,) = points('recipe=distilbert task=glue(rte, "a", examples=9)')
+    assert found.encoder.pooler == "relu"
+    assert found.stages[0].tasks[0].dropout == 0.2
+    (found,) = points('recipe=distilbert task=squad("a", examples=9)')
+    assert found.encoder.pooler is False
+
+
 def test_multilingual_bert_reads_xnli_twice():
     assert recipe("bert", 768, Xnli(data="-"))["epochs"] == 2
 
@@ -118,6 +135,7 @@ def test_what_a_task_leaves_open_is_as_its_authors_had_it(family, task, wanted):
         ("mbert", "bert"), ("roberta-base", "roberta"), ("albert-base", "albert"),
         ("electra-small", "electra"), ("xlnet-base", "xlnet"), ("spanbert-base", "spanbert"),
         ("xlm-15", "xlm"), ("xlm-en", "xlm"), ("bert-stacked", "stackingbert"),
+        ("distilbert", "distilbert"),
         ("gpt-small", "bert"), ("transformer-xl", "bert"),
         ("extends bert-mini recipe=electra", "electra"),
     ],

@@ -5,6 +5,7 @@ from typing import Any
 
 from bertc.interop.families.albert import ALBERT
 from bertc.interop.families.bert import BERT
+from bertc.interop.families.distilbert import DISTILBERT
 from bertc.interop.families.electra import ELECTRA
 from bertc.interop.families.family import Candidate, Family
 from bertc.interop.families.obstacle import Obstacle, first_of
@@ -15,7 +16,9 @@ from bertc.ir.base import Node
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.program.resolved import Resolved
 
-FAMILIES: tuple[Family[Any], ...] = (XLNET, ELECTRA, XLM, ALBERT, ROBERTA, BERT)
+FAMILIES: tuple[Family[Any], ...] = (
+    XLNET, ELECTRA, DISTILBERT, XLM, ALBERT, ROBERTA, BERT,
+)  # fmt: skip
 """Order in which families are tried for a program; the last accepts all that remain."""
 
 
@@ -46,6 +49,12 @@ def family_for(resolved: Resolved, pad: int, prefer: str | None = None) -> Famil
 def _unsaid(family: Family[Any], candidate: Candidate) -> Iterator[Obstacle]:
     """Obstacles from kinds of parts, or arguments, that the family does not list."""
     no_setting = f"the {family.title} layout has no setting for it"
+    pooler = candidate.encoder.pooler
+    if pooler and pooler != family.pooler:
+        ours, theirs = (str(each).lower() for each in (pooler, family.pooler))
+        unit = "ReLU" if theirs == "relu" else "tanh"
+        why = f"the {family.title} layout has {unit} there"
+        yield Obstacle(f"pooler={ours}", why, f"pooler={theirs}")
     for name, about in type(candidate.encoder).model_fields.items():
         value = getattr(candidate.encoder, name)
         values = value if isinstance(value, tuple) else (value,)

@@ -9,6 +9,7 @@ from bertc.interop.families.config import HfConfig
 from bertc.interop.families.obstacle import Obstacle
 from bertc.ir.base import Node
 from bertc.ir.learning import task
+from bertc.ir.network.body_node import PoolerKind
 from bertc.ir.network.encoder import Encoder
 from bertc.ir.network.ffn import Activation
 from bertc.ir.program.resolved import Resolved
@@ -56,7 +57,8 @@ class TaskClass:
     """A class for some kinds of answers, with one linear layer as head.
 
     ``head`` is the name of that layer. The pooler is the encoder's, or part of the head under the
-    name ``own_pooler``. Both have keys without prefix.
+    name ``own_pooler``. Both have keys without prefix. ``dropout`` is the setting of the dropout
+    before the head where it is not that of the family; if absent, it is the encoder's.
     """
 
     name: str
@@ -65,6 +67,7 @@ class TaskClass:
     pooler: Pooler
     own_pooler: str = ""
     summary_type: Literal["first", "last"] = "first"
+    dropout: str = ""
 
     def holding(self, title: str, pooled: bool) -> HfClass:
         """The class with the names of a task's head."""
@@ -238,6 +241,8 @@ class Family(Generic[C]):
     """The argument of ``forward`` for the labels of each head; for a single head ``labels``."""
     head_activation: Activation | None = None
     """The activation of its masked-LM head, if it differs from the layers'."""
+    pooler: PoolerKind = True
+    """The kind of its pooler, where it has one."""
     unread: frozenset[str] = frozenset()
     """Keys in files of task classes that no task reads."""
     unused: Callable[[Encoder], Mapping[str, Shape]] = lambda encoder: {}

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from bertc.ir import operation as op
 from bertc.ir.base import Initializer, Node, Weight, Width
@@ -10,6 +10,9 @@ from bertc.ir.network.ffn import Activation
 from bertc.ir.network.head import AdaptiveHead, Head
 from bertc.ir.network.norm import NormFunction
 from bertc.ir.network.table import AdaptiveTable, Cluster, TokenTable
+
+PoolerKind = bool | Literal["relu"]
+"""False for none, True for BERT's, with tanh; DistilBERT's pre_classifier has ReLU."""
 
 
 def layer_of(name: str) -> int | None:
@@ -41,7 +44,7 @@ class BodyNode(Node):
     table: TokenTable
     languages: tuple[str, ...] = ()
     causal: bool
-    pooler: bool
+    pooler: PoolerKind
     head: Head
     initializer: Initializer
 

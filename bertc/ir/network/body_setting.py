@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertc.ir.base import Initializer, Node
-from bertc.ir.network.body_node import BodyNode
+from bertc.ir.network.body_node import BodyNode, PoolerKind
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.head import Head
 from bertc.ir.network.table import TokenTable
@@ -32,7 +32,7 @@ class Shared:
     embedding: int
     table: TokenTable
     causal: bool
-    pooler: bool
+    pooler: PoolerKind
     head: Head
     dropout: Dropout
     initializer: Initializer

@@ -4,7 +4,7 @@ A kind maps each layer of the new depth to the layer it is copied from; widths, 
 are kept. ``bertc.compress`` derives the map of tensors, sharing included.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -67,7 +67,7 @@ class FromGenerator(_Growth):
 Growth = Annotated[Stack | Interleave | Identity | FromGenerator, Field(discriminator="kind")]
 
 
-def parted(growth: Growth, before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
+def parted(growth: "Beginning", before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
     """The first layer that would start from another layer than its owner does; None if none would.
 
     ``before`` and ``after`` are the owner maps of a part in the old and the new network.
@@ -87,17 +87,101 @@ class Drawn(Node):
     kind: Literal["random"] = "random"
 
 
-class FromRun(Node):
-    """The weights of an earlier run, of an imported model or of a Hugging Face folder.
+TEACHER = "teacher"
+"""The path that stands for the first teacher of the first stage."""
 
-    All weights of the encoder must match by name, sharing and shape; pooler and heads are taken if
-    both have them. The optimiser starts anew.
+
+class FromOther(Node):
+    """Weights of another network; the optimiser starts anew.
+
+    ``path`` is an earlier run, an imported model or a Hugging Face folder, or ``teacher``.
+    """
+
+    path: Literal["teacher"] | Annotated[str, Field(min_length=1)]
+    positional: ClassVar[tuple[str, ...]] = ("path",)
+
+
+class FromRun(FromOther):
+    """All weights of the encoder, which must match by name, sharing and shape.
+
+    Pooler and heads are taken if both networks have them.
     """
 
     kind: Literal["run"] = "run"
-    path: Annotated[str, Field(min_length=1)]
-    positional = ("path",)
     bare_string = ("path",)
 
 
-Init = Annotated[Drawn | FromRun, Field(discriminator="kind")]
+ChosenLayers = (
+    Literal["uniform", "first", "top"]
+    | Annotated[tuple[Annotated[int, Field(ge=0, le=999)], ...], Field(min_length=1)]
+)
+"""The layers (of N) that layers 0 to M - 1 begin as, counted from 0 too.
+
+``uniform``: the last one of each N/M; ``first``: the M lowest; ``top``: the M highest.
+"""
+
+
+class FromLayers(FromOther):
+    """Some layers of a deeper network, with its embeddings, pooler and heads (DistilBERT 3).
+
+    What else it has is left out. ``depth`` is the number of its layers.
+    """
+
+    kind: Literal["layers"] = "layers"
+    layers: ChosenLayers
+    depth: Annotated[int, Field(ge=0, le=1000)] = 0
+    positional = ("path", "layers")
+    looked_up = ("depth",)
+
+    def source(self, layer: int, before: int, after: int) -> int:
+        """The chosen one."""
+        match self.layers:
+            case "uniform":
+                return (layer + 1) * before // after - 1
+            case "first":
+                return layer
+            case "top":
+                return layer + before - after
+            case written:
+                return written[layer]
+
+    def misfit(self, before: int, after: int) -> str:
+        """The reason why such layers of ``before``, 0 if unknown, are not the ``after`` of a run.
+
+        Empty if they are.
+        """
+        if not isinstance(self.layers, str):
+            if len(self.layers) != after:
+                return f"init names {_counted(len(self.layers))}, and this network has {after}"
+            if before and max(self.layers) >= before:
+                return f"init names layer {max(self.layers)} of {before}, counted from 0"
+        elif before and after > before:
+            return f"there are {before} layers, and this network has {after}"
+        elif self.layers == "uniform" and before % after:
+            return f"{before} layers are no multiple of the {after} of this network"
+        return ""
+
+    def instead(self, before: int, after: int) -> str:
+        """Layers that do fit, as far apart as they can be; empty if there are too few."""
+        if after > before:
+            return ""
+        apart = (round((layer + 1) * before / after) - 1 for layer in range(after))
+        return f"[{', '.join(map(str, apart))}]"
+
+
+class FromEmbeddings(FromOther):
+    """The embeddings of another network; layers and heads have random initial values."""
+
+    kind: Literal["embeddings"] = "embeddings"
+
+    def source(self, layer: int, before: int, after: int) -> None:
+        """None: every layer is new."""
+
+
+def _counted(layers: int) -> str:
+    return f"{layers} layer{'s' * (layers != 1)}"
+
+
+Init = Annotated[Drawn | FromRun | FromLayers | FromEmbeddings, Field(discriminator="kind")]
+Beginning = Stack | Interleave | Identity | FromGenerator | FromLayers | FromEmbeddings
+"""Ways for a network to begin with the layers of another."""

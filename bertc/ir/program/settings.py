@@ -83,7 +83,9 @@ class Settings(Node):
     language_embeddings: bool = default(
         False, "google-research/bert multilingual.md", "an embedding for each of the languages"
     )
-    pooler: bool = derived("whether an objective reads it", "dense + tanh over the first token")
+    pooler: bool | Literal["relu"] = derived(
+        "whether an objective reads it", "dense + tanh over the first token, or dense + ReLU"
+    )
     head: Head = derived(
         "adaptive with such a table, else linear where every next token is predicted, else "
         "transform",

@@ -79,7 +79,7 @@ class KdLogits(Distilled):
     @property
     def head_node(self) -> HeadNode:
         """A linear map for labels, else the head over the vocabulary."""
-        return Classifier(self.labels) if self.labels else VocabularyHead()
+        return Classifier(self.labels, self.pools) if self.labels else VocabularyHead()
 
     @property
     def states_name(self) -> str:

@@ -29,7 +29,10 @@ Pairs = Literal["none", "consecutive", "random-next", "swapped"]
 """The source of segment pairs: none, the true next text, NSP's random text, SOP's swap."""
 Order = Literal["none", "forward", "permuted"]
 """The order in which tokens are predicted, each from those before it; none: all at once."""
-System = Literal["bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert"]
+System = Literal[
+    "bert", "roberta", "albert", "electra", "xlnet", "spanbert", "xlm", "stackingbert",
+    "distilbert",
+]  # fmt: skip
 """The systems with published fine-tuning recipes."""
 
 

@@ -289,6 +289,10 @@ def _option(value: Value, shape: EitherShape) -> Shape:
                 return option
             case KindShape() if isinstance(value, Call):
                 return option
+            case TextShape() if isinstance(value, String):
+                return option
+            case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
+                return option
             case RealShape() if isinstance(value, Number) and not (
                 isinstance(value.value, int) and not value.percent
             ):

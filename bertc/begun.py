@@ -1,0 +1,44 @@
+"""Settings that a run takes from the network it begins with: all, or those of some parts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bertc.ir.network.growth import FromEmbeddings, FromLayers
+from bertc.ir.network.sharing import ShareMap, ShareNone
+from bertc.ir.program.written import Given
+
+OF_LAYERS = ("body", "layers", "heads", "head_dim", "ffn", "share", "attention")
+"""Settings that embeddings alone do not say."""
+
+
+def taken(
+    init: Given, found: dict[str, Any], written: Mapping[str, Given]
+) -> tuple[Given, dict[str, Any]]:
+    """``init`` with the depth of its network, and the settings of what a run takes of that.
+
+    ``found`` are the settings of the network there, ``written`` those of the run.
+    """
+    match init.value:
+        case FromEmbeddings():
+            return init, {n: value for n, value in found.items() if n not in OF_LAYERS}
+        case FromLayers() if "layers" in found:
+            init = replace(init, value=init.value.model_copy(update={"depth": found["layers"]}))
+            return init, {**found, **_of_layers(init.value, found, written)}
+        case _:
+            return init, found
+
+
+def _of_layers(
+    init: FromLayers, found: Mapping[str, Any], written: Mapping[str, Given]
+) -> dict[str, Any]:
+    """Depth, and the widths and sharing of the layers that are taken."""
+    depth = found["layers"] if isinstance(init.layers, str) else len(init.layers)
+    depth = written["layers"].value if "layers" in written else depth
+    fits = not init.misfit(init.depth, depth)  # else it is told with its place
+    taken = [init.source(layer, init.depth, depth) if fits else 0 for layer in range(depth)]
+    widths = {n: found[n] for n in ("heads", "ffn") if isinstance(found.get(n), tuple)}
+    each = {n: tuple(value[layer] for layer in taken) for n, value in widths.items()}
+    # What shares its weights there may have its own here.
+    mapped = {"share": ShareNone()} if isinstance(found.get("share"), ShareMap) else {}
+    return {"layers": depth, **each, **mapped}

@@ -1,0 +1,39 @@
+"""The check of what a run begins with: chosen layers of another network, or of the teacher."""
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.base import call_text
+from bertc.ir.network.growth import TEACHER, FromLayers, FromOther
+from bertc.ir.program.complete import Complete
+from bertc.ir.program.teacher import NoTeacher
+from bertc.passes.settings.fixes import fix, note
+
+
+def begins(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report layers of another network that cannot be those of the first stage.
+
+    ``layers=3 init=layers("bert", [0, 1])`` is E268: two layers do not make three.
+    """
+    init, first = program.init, program.stages[0]
+    if not isinstance(init, FromOther):
+        return
+    if init.path == TEACHER and isinstance(first.teacher[0].source, NoTeacher):
+        diagnostics.error(
+            "E267",
+            f"init takes {init.kind} of the teacher, and there is none",
+            program.span("init"),
+            help='name a run or a model folder, as in teacher="runs/bert"',
+        )
+    if diagnostics.found or not isinstance(init, FromLayers):
+        return
+    if problem := init.misfit(init.depth, first.layers):
+        fitting = init.instead(init.depth, first.layers)
+        path = TEACHER if init.path == TEACHER else f'"{init.path}"'
+        other = f"init={call_text('layers', path, fitting)}"
+        diagnostics.error(
+            "E268",
+            problem,
+            program.span("init"),
+            notes=note(f"layers = {first.layers}", first.span("layers")),
+            help=other if fitting else f"layers={init.depth or len(init.layers)}",
+            fix=fix(program.origins["init"], other) if fitting else None,
+        )

@@ -1,0 +1,170 @@
+"""``init``: a run that begins with chosen layers, or with the embeddings, of another network."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import bertc
+from bertc.api import points
+from bertc.diagnostics import DataError, SpecError, StoppedError
+from bertc.interop.loading import read_model
+from bertc.ir.program.resolved import Resolved
+from bertc.train import finish
+from bertc.train.init_from import source_of
+from bertc.train.loop import train
+from tests.net.programs import FARM, TOY
+from tests.train.test_training import stop_after
+
+DEEP = {**TOY, "layers": "4", "heads": "[1, 2, 2, 1]", "objective": "mlm", "steps": "2"}
+SMALL = {**TOY, "vocab": "", "steps": "4", "objective": "mlm"}
+OF_NETWORK = ("layers", "hidden", "heads", "ffn", "segments")
+
+
+def text(settings: dict[str, str], **changed: str) -> str:
+    return " ".join(f"{name}={value}" for name, value in {**settings, **changed}.items() if value)
+
+
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A network of four layers, not all with as many heads, that learned mlm."""
+    folder = tmp_path_factory.mktemp("deep") / "bert"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(FARM)
+        patched.setattr(finish, "plot", lambda lines, path: path.touch())
+        train(points(text(DEEP))[0], folder, cache=cache, quiet=True)
+    return folder
+
+
+def student(init: str, **changed: str) -> Resolved:
+    open_ = dict.fromkeys(OF_NETWORK, "")
+    return points(text({**SMALL, **open_, "init": init, **changed}))[0]
+
+
+def begun(resolved: Resolved) -> dict[str, torch.Tensor]:
+    return dict(bertc.build(resolved).named_parameters())
+
+
+def layer_of(weights: Any, number: int) -> list[torch.Tensor]:
+    parts = (f"encoder.attention.{number}.", f"encoder.ffn.{number}.")
+    return [weights[name] for name in sorted(weights) if name.startswith(parts)]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "own", "taken"),
+    [
+        ("[3, 0]", "", [3, 0]),
+        ("[1, 1, 2]", "", [1, 1, 2]),
+        ("uniform", "2", [1, 3]),
+        ("first", "3", [0, 1, 2]),
+        ("top", "2", [2, 3]),
+        ("top", "", [0, 1, 2, 3]),
+    ],
+)
+def test_layers_are_the_chosen_ones(deep: Path, chosen: str, own: str, taken: list[int]) -> None:
+    resolved = student(f'layers("{deep}", {chosen})', layers=own)
+    old, there = read_model(deep)
+    here = begun(resolved)
+    layers = resolved.stages[0].encoder.layers  # type: ignore[union-attr]
+    assert [layer.heads for layer in layers] == [old.encoder.layers[n].heads for n in taken]  # type: ignore[union-attr]
+    for number, source in enumerate(taken):
+        pairs = zip(layer_of(here, number), layer_of(there, source), strict=True)
+        assert all(torch.equal(one, other) for one, other in pairs)
+    rest = [n for n in here if not n.startswith(("encoder.attention.", "encoder.ffn."))]
+    assert all(torch.equal(here[name], there[name]) for name in rest)
+
+
+def test_what_has_no_place_is_left_out_and_told(deep: Path) -> None:
+    source = source_of(student(f'layers("{deep}", [0, 2])', segments="0"))
+    assert source is not None
+    lines = [line.partition(": ")[2] for line in source.lines()]
+    assert "layers 0, 2" in lines
+    assert "its encoder.embeddings.segment.weight is left out" in lines
+
+
+def test_embeddings_alone_are_taken(deep: Path) -> None:
+    own = {"layers": "1", "hidden": "24", "heads": "2", "ffn": "16"}
+    resolved = student(f'embeddings("{deep}")', **own)
+    _, there = read_model(deep)
+    here, drawn = begun(resolved), begun(student("random", **own, embedding="32"))
+    taken = {n for n in here if n in there and torch.equal(here[n], there[n])}
+    tables = {"token.weight", "position.weight", "segment.weight", "norm.weight", "norm.bias"}
+    assert {f"encoder.embeddings.{name}" for name in tables} <= taken
+    name = "encoder.ffn.0.inner.weight"
+    assert here[name].shape == drawn[name].shape
+    assert not any(name.startswith("heads.mlm.dense") for name in taken)
+
+
+def test_a_bilstm_begins_with_the_tokens_of_a_transformer(deep: Path) -> None:
+    here = begun(student(f'embeddings("{deep}")', body="bilstm(hidden=8)"))
+    _, there = read_model(deep)
+    name = "encoder.embeddings.token.weight"
+    assert torch.equal(here[name], there[name])
+
+
+def test_the_layers_of_the_teacher_need_no_path_of_their_own(deep: Path) -> None:
+    changed = {"teacher": f'"{deep}"', "objective": "kd(logits)+mlm"}
+    one = student("layers(teacher, [0, 3])", **changed)
+    other = student(f'layers("{deep}", [0, 3])', **changed)
+    assert one.fingerprint() == other.fingerprint()
+
+
+def test_a_run_with_chosen_layers_goes_on_to_the_same_bits(
+    deep: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved = student(f'layers("{deep}", [0, 2])')
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    run = tmp_path / "run"
+    with pytest.raises(StoppedError):
+        stop_after(monkeypatch, 2, lambda: train(resolved, run, cache=cache, quiet=True))
+    train(resolved, run, cache=cache, quiet=True, resume=True)
+    one, other = read_model(tmp_path / "straight")[1], read_model(run)[1]
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(
+    ("init", "changed", "problem"),
+    [
+        ("layers({}, [0, 1, 2])", {"layers": "2"}, "names 3 layers, and this network has 2"),
+        ("layers({}, [0, 4])", {}, "names layer 4 of 4, counted from 0"),
+        ("layers({}, first)", {"layers": "5"}, "there are 4 layers, and this network has 5"),
+        ("layers({}, uniform)", {"layers": "3"}, "4 layers are no multiple of the 3"),
+    ],
+)
+def test_layers_that_are_not_there_are_refused(
+    deep: Path, init: str, changed: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(SpecError, match=problem):
+        student(init.format(f'"{deep}"'), **changed)
+
+
+@pytest.mark.parametrize(
+    ("init", "changed", "problem"),
+    [
+        ("layers({}, first)", {"hidden": "16", "heads": "1"}, "hidden is 32 there and 16 here"),
+        ("embeddings({})", {"embedding": "16"}, "embedding is 32 there and 16 here"),
+        ("layers({}, [0, 1])", {"share": "all", "heads": "1"}, "layers 1 and 0 share their"),
+        ("{}", {"layers": "2", "heads": "1"}, r"begin with some of them, as in init=layers\("),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(
+    deep: Path, init: str, changed: dict[str, str], problem: str
+) -> None:
+    resolved = student(init.format(f'"{deep}"'), **changed)
+    with pytest.raises(DataError) as refused:
+        bertc.build(resolved)
+    told = f"{refused.value.message} {refused.value.help}"
+    assert re.search(problem, told), told
