@@ -42,7 +42,11 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
         return None if own.positions is None else (own.positions,)
 
     def taught(
-        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
         assert isinstance(head, TokenHead), "the checks see to such a head"
@@ -70,8 +74,7 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
 
     def loss(self, predicted: Predicted, own: Compared) -> TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        (summed,), (hits,) = predicted.losses, predicted.hits
-        return TermLoss(summed, own.weights.sum(), hits)
+        return summed_loss(predicted, own.weights)
 
     def weights(self, own: Compared) -> torch.Tensor:
         """1 at compared tokens, else 0."""
@@ -95,7 +98,11 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
         return (own.positions,)
 
     def taught(
-        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
         """The teacher's scores."""
         assert head is not None, "it asks for the head of its task"
@@ -150,6 +157,12 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
         if not self.node.choices:
             return scores_nc
         return scores_nc.masked_fill(own.weights.view_as(scores_nc) == 0, ABSENT)
+
+
+def summed_loss(predicted: Predicted, weights: torch.Tensor) -> TermLoss:
+    """The loss of a term that sums up by itself, over the tokens that count."""
+    (summed,), (hits,) = predicted.losses, predicted.hits
+    return TermLoss(summed, weights.sum(), hits)
 
 
 def comparison(node: KdLogits, labels: int) -> Comparison:

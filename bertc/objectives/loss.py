@@ -79,7 +79,7 @@ class Teaching:
             for one in self._scored:
                 read = (*states[one.states], *one.tensors.taken(outputs, learned=False))
                 head = frozen.heads[one.head] if one.tensors.node.asks_head else None
-                taught = one.tensors.taught(read, head, frozen.encoder)
+                taught = one.tensors.taught(read, batch, head, frozen.encoder)
                 found[one.name] = Lesson(network.share, taught)
         return batch.with_lessons(found)
 

@@ -2,15 +2,14 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import call_text
-from bertc.ir.learning.answer import Choice, Span, Tags, alike, told_names
+from bertc.ir.learning.answer import Choice, Span, alike, told_names
 from bertc.ir.learning.objective import Distillation, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits
-from bertc.ir.terms.kd_states import KdStates
-from bertc.ir.terms.layer_map import Unfit, layer_pairs
 from bertc.passes.settings.fixes import fix, note
+from bertc.passes.taught_layers import layers_fit, of_layers
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
@@ -40,14 +39,7 @@ def _filled(term: Distillation, stage: StageSettings) -> Distillation:
         head = next((one.head_name for one in others if one.scores_tokens), term.head)
         return term.model_copy(update={"head": head})
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
-    if first is None:
-        return term
-    pairs = layer_pairs(term.layer_map, stage.layers, first.body.depth)
-    assert not isinstance(pairs, Unfit), "the pass below refuses it"
-    width, maps = first.body.hidden, 0
-    if term.project != "auto" or width != stage.hidden:
-        maps = len(pairs) if term.project == "each" else 1
-    return term.model_copy(update={"matched": pairs, "width": width, "maps": maps})
+    return of_layers(term, stage, first.body) if first else term
 
 
 def _task(stage: StageSettings) -> Task | None:
@@ -138,31 +130,7 @@ def _teacher_fits(
         if isinstance(term, KdLogits):
             _has_head(stage, shape, term, diagnostics)
         else:
-            _layers_fit(stage, shape, term, diagnostics)
-
-
-def _layers_fit(
-    stage: StageSettings, shape: Shape, term: KdStates, diagnostics: Diagnostics
-) -> None:
-    """Check that its map fits both depths, and that there is one teacher."""
-    found = layer_pairs(term.layer_map, stage.layers, shape.body.depth)
-    several, help = len(_known(stage.teacher)) > 1, ""
-    if several:
-        found = Unfit(f"{term.title} compares states with one teacher's, and there are several")
-        help = "name one teacher, or average their scores, as in objective=kd(logits)"
-    task = _task(stage)
-    if term.compares == "first" and task and isinstance(task.answer, Tags):
-        found = Unfit("it compares the first token of examples, and tags are of words")
-        help = "compare the states of all tokens, as in objective=kd(hidden)"
-    if isinstance(found, Unfit):
-        diagnostics.error(
-            "E286",
-            f"{term.title}: {found.problem}" if not several else found.problem,
-            stage.span("objective"),
-            notes=note("the teacher is named here", stage.span("teacher")),
-            help=help
-            or f"map others, as in objective={call_text(term.title, f'layers={found.instead}')}",
-        )
+            layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
 
 
 def _masks(stage: StageSettings, term: Distillation, diagnostics: Diagnostics) -> None:

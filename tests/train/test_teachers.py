@@ -149,6 +149,10 @@ TERMS = (
     "kd(hidden, layers=[0, 2], project=each, elements=sum)",
     "kd(embeddings)",
     "kd(cls, layers=last, normalize=true)",
+    "kd(attention, last)",
+    "kd(attention, 1, over=masked, of=probabilities, loss=kl)",
+    "kd(relations, heads=8)",
+    "kd(relations, [attention, values], 2, layers=1)",
 )
 
 
@@ -175,6 +179,8 @@ def test_every_term_is_counted_trained_and_exported(
         ("kd(hidden, layers=[1, 2, 2])", "names 3 layers"),
         ("kd(hidden, layers=[3])", "names layer 3"),
         ("kd(hidden, layers=skip)", "leaves out the last"),
+        ("kd(hidden, layers=3)", "names a layer of a teacher that has 2"),
+        ("kd(attention, layers=[0, 2])", "layer 0 are the embeddings"),
     ],
 )
 def test_a_map_that_does_not_fit_is_refused(term: str, why: str, bert: Path) -> None:

@@ -4,14 +4,15 @@ A kind is written with what is held against each other: ``kd(logits, T=2)``.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
-from bertc.ir.terms.node import FP32, RowShape, TermNode
+from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.node import FP32, LONG, RowShape, TermNode
 
 
 class Distilled(TermNode):
@@ -30,6 +31,45 @@ class Distilled(TermNode):
     @abstractmethod
     def compares(self) -> Literal["all", "masked", "first"]:
         """The compared tokens: all real ones, masked ones, or the first one of each example."""
+
+
+class OfLayers(Distilled):
+    """A term that compares layers with those of the teacher that they are mapped to.
+
+    ``across``: the losses of layers are summed, or averaged.
+    """
+
+    across: Literal["sum", "mean"] = "sum"
+    matched: tuple[tuple[int, int], ...] = ()
+    attends: ClassVar[bool] = False
+    """True if it compares attention, which embeddings have none of."""
+
+    @property
+    @abstractmethod
+    def layer_map(self) -> LayerMap:
+        """The compared layers."""
+
+    def layers_of(self, *, learned: bool) -> tuple[int, ...]:
+        """Compared layers of its own network, or of a frozen one, in order."""
+        return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """All states: the last layer may be among those that are compared."""
+        return None
+
+    def head_rows(self, rows: RowShape) -> int:
+        """Every token."""
+        return rows.seq
+
+    def target_bytes(self, rows: RowShape) -> int:
+        """A weight per token, or weight and position of the first ones; masked ones have both."""
+        match self.compares:
+            case "all":
+                return FP32 * rows.seq
+            case "first":
+                return (FP32 + LONG) * rows.examples
+            case "masked":
+                return 0
 
 
 class KdLogits(Distilled):
