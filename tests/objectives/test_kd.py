@@ -1,6 +1,8 @@
 """Losses of distillation beside independent expressions, written from the papers."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +10,12 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.ir.network.wanted import Wanted
-from bertc.nn import build
-from bertc.objectives import corrupt
+from bertc.ir.terms.kd import KdLogits
+from bertc.nn import EncoderInputs, build
+from bertc.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
 from bertc.objectives.softmax import relations, soft_targets
 from bertc.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
+from bertc.objectives.targets import Lesson
 from bertc.step.objective import counts, make_objective
 from bertc.step.teachers import frozen_networks
 from tests.objectives.material import rows, vocab
@@ -260,3 +264,36 @@ def test_attention_is_compared_as_in_the_papers(
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", ["sum", "mean"])
+def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> None:
+    """Soft targets of both, half each, over the tokens of each example (run_squad.py's loss)."""
+    b, s, m, T = 2, 9, 2, 2.0
+    node = KdLogits(T=T, classes=classes, head="squad", labels=2, spans=True)
+    examples = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0]])
+    zeros = torch.zeros(b, m)
+    own = TaskTargets(
+        zeros.long(), zeros, torch.tensor([[1.0, 1.0], [1.0, 0.0]]), examples > 0, examples
+    )
+    states, told, head = (
+        drawn(b, s, 4).requires_grad_(),
+        drawn(b, s, 2, seed=1),
+        torch.nn.Linear(4, 2),
+    )
+    batch = MicroBatch(
+        EncoderInputs(examples), examples, {}, taught={node.title: (Lesson(1.0, (told,)),)}
+    )
+    tensors: Any = tensors_of(node)
+    predicted = tensors.score((states,), own, batch, head, SimpleNamespace(training=False), None)
+    found = tensors.loss(predicted, own).sum
+
+    scores, each = head(states), []
+    for row, example in ((0, 1), (0, 2), (1, 1)):
+        at = examples[row] == example
+        both = [hinton(scores[row, at, e][None], told[row, at, e][None], T) for e in (0, 1)]
+        each.append(sum(both) / 2 / (at.sum() if classes == "mean" else 1))
+    wanted = torch.cat(each).sum()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    one, other = (torch.autograd.grad(x, states, retain_graph=True)[0] for x in (found, wanted))
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

@@ -41,9 +41,9 @@ Objective = Annotated[
 
 
 class Term(Node):
-    """One term of the loss and its factor."""
+    """One term of the loss and its factor; 0 where another one trains its head."""
 
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     objective: Objective
 
     @property

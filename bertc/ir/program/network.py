@@ -70,7 +70,7 @@ class Network:
     @property
     def pooled(self) -> bool:
         """True if a term reads the pooled first token."""
-        return any(term.objective.pooled for term in self.terms)
+        return any(one.pooled for one in self.scored)
 
     def head_operations(self, examples: int) -> op.Operations:
         """Operations of its heads on ``examples`` examples."""

@@ -81,7 +81,9 @@ class KdLogits(Distilled):
     their mean (BERT-PKD KD_loss.py, TinyBERT task_distill.py). Of several teachers probabilities
     are averaged, with ``mse`` logits.
 
-    ``head`` is the one whose scores are compared, of a task with so many ``labels``.
+    ``head`` is the one whose scores are compared, of a task with so many ``labels``; with ``spans``
+    these are scores of starts and of ends, over the tokens of an example. ``of`` names the task
+    where a stage has several.
     """
 
     kind: Literal["kd(logits)"] = "kd(logits)"
@@ -95,8 +97,10 @@ class KdLogits(Distilled):
     choices: int = 0
     pools: bool = False
     dropout: float = 0.0
+    spans: Annotated[bool, Field(exclude_if=lambda spans: not spans)] = False
+    of: Annotated[str, Field(exclude_if=lambda of: not of)] = ""
     positional = ("loss",)
-    looked_up = ("head", "labels", "choices", "pools", "dropout")
+    looked_up = ("head", "labels", "choices", "pools", "dropout", "spans", "of")
 
     @model_validator(mode="after")
     def _compares_probabilities(self) -> Self:
@@ -105,6 +109,16 @@ class KdLogits(Distilled):
                 "mse compares logits, which have no temperature", "leave out T and scale"
             )
         return self
+
+    @property
+    def title(self) -> str:
+        """Its kind, and the task if there are several."""
+        return f"{self.kind} of {self.of}" if self.of else self.kind
+
+    @property
+    def of_task(self) -> str:
+        """The task whose labels it compares."""
+        return self.of
 
     @property
     def compares(self) -> Literal["all", "masked", "first"]:
@@ -119,7 +133,7 @@ class KdLogits(Distilled):
     @property
     def head_node(self) -> HeadNode:
         """A linear map for labels, else the head over the vocabulary."""
-        return Classifier(self.labels) if self.labels else VocabularyHead()
+        return Classifier(self.labels, self.pools) if self.labels else VocabularyHead()
 
     @property
     def states_name(self) -> str:
