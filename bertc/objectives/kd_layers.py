@@ -201,7 +201,8 @@ def _factors(
             assert_never(which)
     if positions_bk is not None:
         left_bsw = gather_positions(left_bsw, positions_bk)
-    return Factors(left_bsw, right_bsw)
+    # The compiler traces no function that is given one tensor twice.
+    return Factors(left_bsw, right_bsw.view_as(right_bsw))
 
 
 def tokens_of(own: Compared | TaskTargets, which: Literal["all", "masked", "first"]) -> Compared:
