@@ -1,13 +1,17 @@
-"""A small spec of every objective, unit of masking and row format, and of what goes with them."""
+"""A small spec of every objective, unit of masking and row format, and of what goes with them.
+
+Teachers know 500 tokens and have two heads.
+"""
 
 from typing import get_args
 
 from bertc.ir.data import Format
-from bertc.ir.learning.objective import Pretraining
+from bertc.ir.learning.objective import Distillation, Pretraining
 from bertc.ir.terms.masking import Unit
 
 PAIRS = 'data=pairs(en="a.en", fr="a.fr")'
 XLNET = "attention=relative(untie=true, segments=true) segments=0"
+TEACHER = "teacher=spec('layers=4 hidden=48 heads=2 ffn=64 seq=64 vocab=500')"
 OBJECTIVES = {
     "mlm": "objective=mlm",
     "pairs": "objective=mlm format=segment-pair",
@@ -29,6 +33,10 @@ OBJECTIVES = {
     "rtd, drawn": "objective=rtd generator=unigram",
     "rtd, guessed": "objective=rtd*50+mlm generator=0.5 format=segment-pair",
     "rtd, masked": "objective=rtd(over=masked)+span+sbo generator=0.5 format=single-segment",
+    "kd": f"objective=mlm+kd(logits, T=2)+kd(hidden)+kd(embeddings)+kd(cls, layers=last) {TEACHER}",
+    "kd, attention": "objective=kd(attention, of=probabilities, loss=kl)+kd(relations, heads=4)"
+    f"+mlm format=sentence-pair pack=true {TEACHER}",
+    "kd, masked": f"objective=kd(logits, over=masked)+kd(attention, over=masked)+mlm {TEACHER}",
 }
 
 
@@ -40,6 +48,7 @@ def kinds_of(union: object) -> set[str]:
     return {str(member.model_fields["kind"].default) for member in members}
 
 
-TEXT_KINDS, FORMAT_KINDS, UNIT_KINDS = kinds_of(Pretraining), kinds_of(Format), kinds_of(Unit)
+TEXT_KINDS, FORMAT_KINDS = kinds_of(Pretraining) | kinds_of(Distillation), kinds_of(Format)
+UNIT_KINDS = kinds_of(Unit)
 PARTS_OF_A_STEP = ("embeddings", "attention", "ffn", "head", "optimiser", "loader")
 """Those of a transformer, in the order in which tables have them."""

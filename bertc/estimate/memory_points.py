@@ -23,6 +23,8 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.network import Network
 from bertc.ir.program.stage import Stage
 
+PROJECTED = 3
+"""Queries, keys and values of a layer, which one product makes."""
 MOMENTS_BYTES = 8
 """Bytes per weight of optimiser state: two fp32 moments (Adam, LAMB)."""
 CHUNK = {"cpu": 0, "cuda": 2**24, "mps": 2**24}
@@ -88,7 +90,10 @@ class NetworkPass:
         stage, how = self.stage, self.budget.execution
         asked = self.network.num_outputs
         last = stage.seq if asked is None else asked
-        states = (last + len(self.network.wanted.states) * stage.seq) * self.encoder.hidden
+        wanted = self.network.wanted
+        states = (last + len(wanted.states) * stage.seq) * self.encoder.hidden
+        each = (self.encoder.attention_widths(layer) for layer in wanted.projections)
+        states += sum(PROJECTED * stage.seq * widths.inner for widths in each if widths)
         return stage.rows_an_example * states * how.value_bytes
 
     @property

@@ -60,7 +60,8 @@ def evaluate_tasks(
         losses[title] = math.fsum(size * a.loss for size, a in parts) / count
         accuracy[title] = math.fsum(size * a.accuracy for size, a in parts) / count
         scores[title] = found
-    weights = {term.name: term.weight for term in stage.objective}
+    # A task that is learned from a teacher alone weighs nothing, and its loss is told all the same.
+    weights = {term.name: term.weight or 1.0 for term in stage.objective}
     loss = math.fsum(weights[name] * value for name, value in losses.items())
     return Evaluation(loss, losses, accuracy, total, scores=scores, always=always)
 

@@ -14,21 +14,19 @@ from bertc.ir.network.attention import FullAttention as FullNode
 from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, can_varlen
-from bertc.nn.attention_part import AttentionPart, fused_linear
+from bertc.nn.attention_part import AttentionPart, ProjectedAttention
+from bertc.nn.body import Projected
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import AttentionMask, VarlenOffsets, kernel_mask
 from bertc.nn.relative import RelativeAttention
 from bertc.nn.weights import Linear, Table
 
 
-class FullAttention(AttentionPart[FullNode, AttentionMask]):
+class FullAttention(ProjectedAttention[FullNode, AttentionMask]):
     """softmax(Q K^T / sqrt(d)) V over all heads, then a projection (Vaswani et al. 2017, 3.2)."""
 
     def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
         super().__init__(table, name, node, layer)
-        self.query = Linear(table, f"{name}.query")
-        self.key = Linear(table, f"{name}.key")
-        self.value = Linear(table, f"{name}.value")
         self.output = Linear(table, f"{name}.output")
 
     def prepare(
@@ -44,20 +42,20 @@ class FullAttention(AttentionPart[FullNode, AttentionMask]):
         varlen = not dropped and can_varlen(x_bqh.device, x_bqh.dtype)
         return kernel_mask(inputs, self.causal, varlen)
 
-    def forward(
+    def project(
         self,
         x_bqh: Float[torch.Tensor, "b q h"],
         keys_bkh: Float[torch.Tensor, "b k h"] | None,
         context: AttentionMask,
-    ) -> Float[torch.Tensor, "b q h"]:
+    ) -> Projected:
+        """Queries, keys and values; the kernel for packed rows needs as many queries as keys."""
+        if keys_bkh is not None and isinstance(context, VarlenOffsets):
+            return super().project(keys_bkh, None, context)
+        return super().project(x_bqh, keys_bkh, context)
+
+    def mix(self, projected: Projected, context: AttentionMask) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
-        if keys_bkh is None:
-            mapped = fused_linear((self.query, self.key, self.value), x_bqh)
-        elif isinstance(context, VarlenOffsets):  # that kernel needs as many queries as keys
-            mapped = fused_linear((self.query, self.key, self.value), keys_bkh)
-        else:
-            mapped = (self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
-        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in mapped)
+        query, key, value = (rearrange(y, "b s (n d) -> b n s d", n=self.heads) for y in projected)
         mixed_bnqd = attend(query, key, value, context, self.dropout if self.training else 0.0)
         y_bqh: torch.Tensor = self.output(rearrange(mixed_bnqd, "b n q d -> b q (n d)"))
         return y_bqh

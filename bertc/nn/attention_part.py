@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.network.encoder import Encoder
+from bertc.nn.body import Projected
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.norm import build_norm
 from bertc.nn.weights import Linear, Table
@@ -60,6 +61,43 @@ class AttentionPart(nn.Module, ABC, Generic[Kind, ContextOfKind]):
         context: ContextOfKind,
     ) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries ``x``; keys are ``keys``, None: ``x``."""
+
+
+class ProjectedAttention(AttentionPart[Kind, ContextOfKind]):
+    """Attention of queries, keys and values, each projected from states.
+
+    They may be looked at between the two: terms of distillation want them of some layers.
+    """
+
+    def __init__(self, table: Table, name: str, node: Encoder, layer: int) -> None:
+        super().__init__(table, name, node, layer)
+        self.query = Linear(table, f"{name}.query")
+        self.key = Linear(table, f"{name}.key")
+        self.value = Linear(table, f"{name}.value")
+
+    def project(
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Projected:
+        """Queries of ``x``; keys and values of ``keys``, None: of ``x``."""
+        if keys_bkh is None:
+            return Projected(*fused_linear((self.query, self.key, self.value), x_bqh))
+        return Projected(self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
+
+    @abstractmethod
+    def mix(self, projected: Projected, context: ContextOfKind) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries."""
+
+    def forward(
+        self,
+        x_bqh: Float[torch.Tensor, "b q h"],
+        keys_bkh: Float[torch.Tensor, "b k h"] | None,
+        context: ContextOfKind,
+    ) -> Float[torch.Tensor, "b q h"]:
+        """New states (b, q, h) of the queries."""
+        return self.mix(self.project(x_bqh, keys_bkh, context), context)
 
 
 def fused_linear(

@@ -1,6 +1,7 @@
 """The interface of a body's module, whatever it computes with.
 
-Axes: b batch, s sequence, o output positions, u query-stream states, h hidden.
+Axes: b batch, s sequence, o output positions, u query-stream states, h hidden, q queries, k keys,
+w widths of all heads.
 """
 
 from abc import ABC, abstractmethod
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
+from jaxtyping import Float
 from torch import nn
 
 from bertc.ir.network.body import Body
@@ -16,12 +18,25 @@ from bertc.nn.embeddings import Tokens
 from bertc.nn.inputs import EncoderInputs, Memory
 
 
+class Projected(NamedTuple):
+    """Queries, keys and values of a layer, all heads side by side; keys may begin with a memory."""
+
+    queries: Float[torch.Tensor, "b q w"]
+    keys: Float[torch.Tensor, "b k w"]
+    values: Float[torch.Tensor, "b k w"]
+
+    def of_row(self, seq: int) -> "Projected":
+        """The part of the row's own tokens, without memory and query stream."""
+        return Projected(self.queries[:, :seq], self.keys[:, -seq:], self.values[:, -seq:])
+
+
 class Outputs(NamedTuple):
     """The outputs of a network."""
 
     last: torch.Tensor  # (b, s, h), or (b, o, h) at output positions
     memory: Memory | None = None  # for the next rows, if these had one
     by_layer: Mapping[int, torch.Tensor] | None = None  # (b, s, h) after each wanted layer
+    projections: Mapping[int, Projected] | None = None  # of each layer that they are wanted of
 
 
 LAST_STATES = Wanted()

@@ -4,6 +4,7 @@ Axes: b batch, s sequence, q queries, k keys, o output positions, u query-stream
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from bertc.host.parts import profiled_as
 from bertc.ir.network.encoder import Encoder as EncoderNode
 from bertc.ir.network.wanted import Wanted
 from bertc.nn.attention import build_attention
-from bertc.nn.attention_part import AttentionPart, Context
-from bertc.nn.body import LAST_STATES, BodyModule, Outputs
+from bertc.nn.attention_part import AttentionPart, Context, ProjectedAttention
+from bertc.nn.body import LAST_STATES, BodyModule, Outputs, Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.embeddings import Embeddings, Tokens
 from bertc.nn.ffn import FeedForward, build_ffn
@@ -25,8 +26,14 @@ from bertc.nn.inputs import EncoderInputs, gather_positions
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, add_parameters
 
-Compute = Callable[[nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context], torch.Tensor]
-"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states."""
+Computed = tuple[torch.Tensor, Projected | None]
+"""New states of a layer, and its queries, keys and values if they are wanted."""
+Compute = Callable[
+    [nn.Module, nn.Module, torch.Tensor, torch.Tensor | None, Context, bool], Computed
+]
+"""Attention and feed-forward part of a layer, states (b, q, h), keys and context to new states.
+
+The last argument is true if queries, keys and values are wanted beside them."""
 
 
 class Regions(NamedTuple):
@@ -45,10 +52,15 @@ class Layer(nn.Module):
         self.attention, self.ffn = attention, ffn
 
     def forward(
-        self, compute: Compute, x: torch.Tensor, keys: torch.Tensor | None, context: Context
-    ) -> torch.Tensor:
+        self,
+        compute: Compute,
+        x: torch.Tensor,
+        keys: torch.Tensor | None,
+        context: Context,
+        projects: bool,
+    ) -> Computed:
         """New states by ``compute``."""
-        return compute(self.attention, self.ffn, x, keys, context)
+        return compute(self.attention, self.ffn, x, keys, context, projects)
 
 
 class Encoder(BodyModule):
@@ -111,7 +123,7 @@ class Encoder(BodyModule):
             x = embed(inputs._replace(output_positions=None, starts=None), dtype)
         with profiled_as("attention"):
             contexts = self._contexts(inputs, x)
-        by_layer = {0: x} if 0 in wanted.states else {}
+        by_layer, projections = {0: x} if 0 in wanted.states else {}, dict[int, Projected]()
         memory, remembered = inputs.memory, list[torch.Tensor]()
         for number, layer in enumerate(self._layers):
             keys, context = inputs.keys(x, number), contexts[number]
@@ -120,14 +132,17 @@ class Encoder(BodyModule):
             if inputs.output_positions is not None and number == len(self.node.layers) - 1:
                 context = context.select_queries(inputs)
                 x, keys = gather_positions(x, inputs.output_positions), x if keys is None else keys
-            x = layer(compute, x, keys, context)
+            x, projected = layer(compute, x, keys, context, number + 1 in wanted.projections)
+            if projected is not None:
+                projections[number + 1] = projected.of_row(inputs.token_ids.shape[1])
             if number + 1 in wanted.states and number + 1 < len(self.node.layers):
                 by_layer[number + 1] = x
         moved_on = memory.moved_on(remembered, inputs.token_ids.shape[1]) if memory else None
         x = x if self.norm is None else last_norm(x)
         if len(self.node.layers) in wanted.states:
             by_layer[len(self.node.layers)] = x
-        return Outputs(dropout(x, self.node.dropout.last, self.training), moved_on, by_layer)
+        x = dropout(x, self.node.dropout.last, self.training)
+        return Outputs(x, moved_on, by_layer, projections)
 
     def borrow(self, lender: BodyModule, names: Iterable[str]) -> None:
         """Use a lender's embeddings for these names instead of its own."""
@@ -159,22 +174,23 @@ class Encoder(BodyModule):
         slowly. Layers are not nested in one graph: its gradients are wrong (docs/compiler.md).
         """
         # Each kind and width, and the last layer if it has few outputs, has a graph for training
-        # and one for evaluation; torch raises beyond its limit.
+        # and one for evaluation, and others where a term wants queries, keys and values; torch
+        # raises beyond its limit.
         unlike = {(self.node.attention.at(n), widths) for n, widths in enumerate(self.node.layers)}
-        graphs = 2 * (len(unlike) + 1)
+        graphs = 4 * (len(unlike) + 1)
         if any_shape:  # a batch of one row has its own graph, and so have packed rows
             graphs *= 4
         torch._dynamo.config.recompile_limit += graphs
         torch._dynamo.config.accumulated_recompile_limit += graphs
-        embed, layer, last_norm = (
-            torch.compile(r, fullgraph=True, dynamic=any_shape) for r in self._plain()
-        )
+        compiled = partial(torch.compile, fullgraph=True, dynamic=any_shape)
+        embed, plain, last_norm = self._plain()
+        layer: Compute = compiled(plain)
 
-        def profiled_layer(*states: Any) -> torch.Tensor:
+        def profiled_layer(*states: Any) -> Computed:
             with profiled_as("layers"):
                 return layer(*states)
 
-        self._regions = Regions(embed, profiled_layer, last_norm)
+        self._regions = Regions(compiled(embed), profiled_layer, compiled(last_norm))
 
     def _plain(self) -> Regions:
         return Regions(self._embed, self._layer, self._last_norm)
@@ -202,11 +218,12 @@ class Encoder(BodyModule):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-    ) -> torch.Tensor:
-        y: torch.Tensor = checkpoint(
-            self._regions.layer, attention, ffn, x, keys, context, use_reentrant=False
+        projects: bool,
+    ) -> Computed:
+        found: Computed = checkpoint(
+            self._regions.layer, attention, ffn, x, keys, context, projects, use_reentrant=False
         )
-        return y
+        return found
 
     def _layer(
         self,
@@ -215,21 +232,35 @@ class Encoder(BodyModule):
         x: torch.Tensor,
         keys: torch.Tensor | None,
         context: Context,
-    ) -> torch.Tensor:
+        projects: bool,
+    ) -> Computed:
         """States (b, q, h) after a layer; ``keys`` (b, k, h) are attended to, None: ``x``."""
         with profiled_as("attention"):
-            x = self._attend(attention, x, keys, context)
+            x, projected = self._attend(attention, x, keys, context, projects)
         with profiled_as("ffn"):
-            return self._feed_forward(ffn, x)
+            return self._feed_forward(ffn, x), projected
 
     def _attend(
-        self, part: nn.Module, x: torch.Tensor, keys: torch.Tensor | None, context: Context
-    ) -> torch.Tensor:
+        self,
+        part: nn.Module,
+        x: torch.Tensor,
+        keys: torch.Tensor | None,
+        context: Context,
+        projects: bool,
+    ) -> Computed:
         assert isinstance(part, AttentionPart), "the attention parts are built above"
+        read = x
         if self.norm is not None:
-            normed_keys = None if keys is None else part.norm(keys)
-            return x + self._drop(part(part.norm(x), normed_keys, context))
-        return self._normed(part.norm, x, part(x, keys, context))
+            read, keys = part.norm(x), None if keys is None else part.norm(keys)
+        if projects:
+            assert isinstance(part, ProjectedAttention), "the checks see to such attention"
+            projected = part.project(read, keys, context)
+            y = part.mix(projected, context)
+        else:
+            projected, y = None, part(read, keys, context)
+        if self.norm is not None:
+            return x + self._drop(y), projected
+        return self._normed(part.norm, x, y), projected
 
     def _feed_forward(self, part: nn.Module, x: torch.Tensor) -> torch.Tensor:
         assert isinstance(part, FeedForward), "the feed-forward parts are built above"

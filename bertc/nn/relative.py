@@ -16,7 +16,8 @@ from bertc.ir.network.attention import RelativeAttention as RelativeNode
 from bertc.ir.network.attention import strips
 from bertc.ir.network.encoder import Encoder
 from bertc.nn.attend import attend, rows_at_once
-from bertc.nn.attention_part import AttentionPart, fused_linear
+from bertc.nn.attention_part import ProjectedAttention
+from bertc.nn.body import Projected
 from bertc.nn.dropout import dropout
 from bertc.nn.inputs import EncoderInputs
 from bertc.nn.masks import mask_of, of_rows, select_rows
@@ -68,16 +69,13 @@ class RelativeContext(NamedTuple):
         return self._replace(gathered=gathered, **own)
 
 
-class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
+class RelativeAttention(ProjectedAttention[RelativeNode, RelativeContext]):
     """Attention by scores of content, distance and optionally segments (Dai et al. 2019, 3.3)."""
 
     def __init__(
         self, table: Table, name: str, node: Encoder, layer: int, kind: RelativeNode
     ) -> None:
         super().__init__(table, name, node, layer)
-        self.query = Linear(table, f"{name}.query")
-        self.key = Linear(table, f"{name}.key")
-        self.value = Linear(table, f"{name}.value")
         self.distance = Linear(table, f"{name}.distance")
         self.output = Linear(table, f"{name}.output")
         own, compares = kind.untie, kind.segments
@@ -114,19 +112,9 @@ class RelativeAttention(AttentionPart[RelativeNode, RelativeContext]):
             distance_bias=shared.get("relative.distance_bias"),
         )
 
-    def forward(
-        self,
-        x_bqh: Float[torch.Tensor, "b q h"],
-        keys_bkh: Float[torch.Tensor, "b k h"] | None,
-        context: RelativeContext,
-    ) -> Float[torch.Tensor, "b q h"]:
+    def mix(self, projected: Projected, context: RelativeContext) -> Float[torch.Tensor, "b q h"]:
         """New states (b, q, h) of the queries."""
-        n = self.heads
-        if keys_bkh is None:
-            mapped = fused_linear((self.query, self.key, self.value), x_bqh)
-        else:
-            mapped = (self.query(x_bqh), *fused_linear((self.key, self.value), keys_bkh))
-        query_bqw, key_bkw, value_bkw = mapped
+        n, (query_bqw, key_bkw, value_bkw) = self.heads, projected
         key, value = (rearrange(y, "b k (n d) -> b n k d", n=n) for y in (key_bkw, value_bkw))
         distance = rearrange(self.distance(context.distances), "... l (n d) -> ... n d l", n=n)
         mixed = [

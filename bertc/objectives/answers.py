@@ -161,7 +161,7 @@ def _span_losses(
 ) -> Predicted:
     """Mean of the cross entropies of start and end."""
     firsts_bm, lasts_bm = own.targets.long().unbind(2)
-    own_bms = _own(own)
+    own_bms = tokens_of_examples(own)
     if not isinstance(head, ConditionedSpan):
         # Every token of the example competes (run_squad.py, create_model).
         starts_bs, ends_bs = head(states_bsh).float().unbind(-1)
@@ -194,7 +194,7 @@ def _answered(
     return scores_bm
 
 
-def _own(own: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
+def tokens_of_examples(own: TaskTargets) -> Bool[torch.Tensor, "b m s"]:
     """Mask (b, m, s) of the tokens of each example; all True for an empty slot."""
     nth_m = torch.arange(1, own.weights.shape[1] + 1, device=own.examples.device)
     # An empty slot needs some score, or its loss would be NaN whatever its weight.

@@ -1,7 +1,7 @@
 """Logits beside those of the teachers: of tokens, or of the answers to a task.
 
-Axes: b rows, s positions of a row, k states read of a row, n = b*k or another number of them, h
-hidden, e embedding, v token ids, c labels.
+Axes: b rows, s positions of a row, m examples of a row, k states read of a row, n = b*k or another
+number of them, h hidden, e embedding, v token ids, c labels.
 """
 
 from typing import Any, Literal, NamedTuple, assert_never
@@ -14,13 +14,12 @@ from bertc.ir.terms.kd import KdLogits
 from bertc.nn import EncoderInputs, dropout
 from bertc.nn.body import BodyModule
 from bertc.nn.heads import TokenHead
+from bertc.objectives.answers import tokens_of_examples
+from bertc.objectives.softmax.relations import ABSENT
 from bertc.objectives.softmax.soft_targets import Comparison, Logits, compared, soft_target_loss
 from bertc.objectives.targets import MicroBatch, TaskTargets
 from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
 from bertc.objectives.vocabulary import table_of
-
-ABSENT = -1e4
-"""The score of a choice that an example lacks: its chance is 0, and finite products with it too."""
 
 
 class Compared(NamedTuple):
@@ -42,7 +41,11 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
         return None if own.positions is None else (own.positions,)
 
     def taught(
-        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
         """Features, table and bias, from which some scores at a time are made."""
         assert isinstance(head, TokenHead), "the checks see to such a head"
@@ -70,8 +73,7 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
 
     def loss(self, predicted: Predicted, own: Compared) -> TermLoss:
         """The sum as it is: nothing is right or wrong."""
-        (summed,), (hits,) = predicted.losses, predicted.hits
-        return TermLoss(summed, own.weights.sum(), hits)
+        return summed_loss(predicted, own.weights)
 
     def weights(self, own: Compared) -> torch.Tensor:
         """1 at compared tokens, else 0."""
@@ -84,22 +86,26 @@ class KdLogitsTensors(TermTensors[KdLogits, Compared, TokenHead]):
 
 
 class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
-    """Logits of labels, a number, choices or tags, read off the states that the task reads."""
+    """Logits of labels, a number, choices, tags or spans, off the states that the task reads."""
 
     def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, TaskTargets]:
         """Refuse text: rows of tasks are made of examples (``step/task_feed.py``)."""
         raise AssertionError("rows of tasks are made of examples, not of text")
 
-    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...]:
-        """Positions of the task's own states."""
-        return (own.positions,)
+    def positions(self, own: TaskTargets, batch: MicroBatch) -> tuple[torch.Tensor, ...] | None:
+        """Positions of the task's own states; of spans None, all of them."""
+        return None if self.node.spans else (own.positions,)
 
     def taught(
-        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
         """The teacher's scores."""
         assert head is not None, "it asks for the head of its task"
-        return (self._scores(states[0], head, network),)
+        return (self._scores(states[0], batch, head, network),)
 
     def score(
         self,
@@ -110,17 +116,19 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
         network: BodyModule,
         chances: torch.Tensor | None,
     ) -> Predicted:
-        """The loss of each example or word, and whether both answer alike."""
+        """The loss of each example or word; nothing is right or wrong."""
         lessons = (batch.taught or {})[self.node.title]
         mine_nc, *theirs = (
             self._there(scores_nc, own)
             for scores_nc in (
-                self._scores(states[0], head, network),
+                self._scores(states[0], batch, head, network),
                 *(lesson.tensors[0] for lesson in lessons),
             )
         )
-        how = comparison(self.node, mine_nc.shape[1])
+        how = comparison(self.node, 1 if self.node.spans else mine_nc.shape[1])
         losses_n, _ = compared(mine_nc, theirs, [lesson.share for lesson in lessons], how)
+        if self.node.spans:
+            losses_n = self._of_spans(losses_n, own)
         return Predicted(losses_n, torch.zeros_like(losses_n))
 
     def weights(self, own: TaskTargets) -> torch.Tensor:
@@ -130,26 +138,51 @@ class KdAnswersTensors(TermTensors[KdLogits, TaskTargets, nn.Module]):
         return own.weights
 
     def _scores(
-        self, states_bkh: Float[torch.Tensor, "b k h"], head: nn.Module, network: BodyModule
-    ) -> Float[torch.Tensor, "n c"]:
-        """Logits in fp32, as the task's own term makes them."""
-        if network.node.pooler and self.node.pools:
-            states_bkh = network.pool(states_bkh)
-        scores_bkc = head(dropout(states_bkh, self.node.dropout, network.training)).float()
-        found: torch.Tensor = (
-            scores_bkc.reshape(-1, self.node.choices)
-            if self.node.choices
-            else scores_bkc.flatten(0, 1)
-        )
-        return found
+        self,
+        states_bkh: Float[torch.Tensor, "b k h"],
+        batch: MicroBatch,
+        head: nn.Module,
+        network: BodyModule,
+    ) -> torch.Tensor:
+        """Logits in fp32, as the task's own term makes them: (n, c), or of spans (b, k, 2)."""
+        if self.node.spans:
+            scores_bs2: torch.Tensor = head(states_bkh).float()
+            return scores_bs2
+        if (network.node.pooler or network.node.pools_rows) and self.node.pools:
+            states_bkh = network.pool(states_bkh, batch.reading)
+        read_bkh = dropout(states_bkh, self.node.dropout, network.training)
+        scores_bkc: torch.Tensor = head(read_bkh).float()
+        if self.node.choices:
+            return scores_bkc.reshape(-1, self.node.choices)
+        return scores_bkc.flatten(0, 1)
 
-    def _there(
-        self, scores_nc: Float[torch.Tensor, "n c"], own: TaskTargets
-    ) -> Float[torch.Tensor, "n c"]:
-        """Logits with those of absent choices out of the way."""
-        if not self.node.choices:
-            return scores_nc
-        return scores_nc.masked_fill(own.weights.view_as(scores_nc) == 0, ABSENT)
+    def _there(self, scores: torch.Tensor, own: TaskTargets) -> Float[torch.Tensor, "n c"]:
+        """Logits with those out of the way that an example lacks: choices, tokens of others.
+
+        Of spans starts (b, m, s) come first, then ends.
+        """
+        if self.node.spans:
+            each = [x_bs[:, None].expand(-1, own.weights.shape[1], -1) for x_bs in scores.unbind(2)]
+            lacking = ~tokens_of_examples(own)
+            return torch.cat([x_bms.masked_fill(lacking, ABSENT).flatten(0, 1) for x_bms in each])
+        if self.node.choices:
+            return scores.masked_fill(own.weights.view_as(scores) == 0, ABSENT)
+        return scores
+
+    def _of_spans(
+        self, losses_n: Float[torch.Tensor, "n"], own: TaskTargets
+    ) -> Float[torch.Tensor, "b m"]:
+        """The mean of the losses of start and end, as of the task itself."""
+        losses_bm = losses_n.view(2, *own.weights.shape).mean(0)
+        if self.node.classes == "mean":
+            return losses_bm / tokens_of_examples(own).sum(2)
+        return losses_bm
+
+
+def summed_loss(predicted: Predicted, weights: torch.Tensor) -> TermLoss:
+    """The loss of a term that sums up by itself, over the tokens that count."""
+    (summed,), (hits,) = predicted.losses, predicted.hits
+    return TermLoss(summed, weights.sum(), hits)
 
 
 def comparison(node: KdLogits, labels: int) -> Comparison:

@@ -76,10 +76,10 @@ class Teaching:
         states = states_of(self._scored, batch, reading, outputs.last, network.body)
         found = {}
         with torch.no_grad():
-            for one in self._scored:
+            for one in (each for each in self._scored if each.name in batch.terms):
                 read = (*states[one.states], *one.tensors.taken(outputs, learned=False))
                 head = frozen.heads[one.head] if one.tensors.node.asks_head else None
-                taught = one.tensors.taught(read, head, frozen.encoder)
+                taught = one.tensors.taught(read, batch, head, frozen.encoder)
                 found[one.name] = Lesson(network.share, taught)
         return batch.with_lessons(found)
 

@@ -104,12 +104,16 @@ class TermTensors(ABC, Generic[NodeT, OwnT, HeadT]):
         """Positions (b, ...) of the states that the term reads; None: all of the network's."""
 
     def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
-        """States by layer that it reads, of its own network or of a frozen one."""
+        """Other outputs that it reads, of its own network or of a frozen one."""
         by_layer = outputs.by_layer or {}
         return tuple(by_layer[at] for at in self.node.wanted(learned=learned).states)
 
     def taught(
-        self, states: tuple[torch.Tensor, ...], head: nn.Module | None, network: BodyModule
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
     ) -> tuple[torch.Tensor, ...]:
         """Tensors for it from the states of a frozen network, and from the head it asks for."""
         return states

@@ -15,6 +15,7 @@ from bertc.ir.network.body import Body
 from bertc.ir.program.stage import Stage
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
+from bertc.ir.terms.kd_relations import KdAttention, KdRelations
 from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
@@ -25,7 +26,7 @@ from bertc.nn import EncoderInputs, gather_positions
 from bertc.objectives.answers import TaskTensors
 from bertc.objectives.clm import ClmTensors
 from bertc.objectives.kd import KdAnswersTensors, KdLogitsTensors
-from bertc.objectives.kd_states import KdStatesTensors
+from bertc.objectives.kd_layers import KdRelatedTensors, KdStatesTensors
 from bertc.objectives.mlm import MaskedTensors
 from bertc.objectives.pairs import PairTensors
 from bertc.objectives.plm import PlmTensors
@@ -60,6 +61,8 @@ def tensors_of(objective: Objective) -> AnyTensors:
             return KdAnswersTensors(objective)
         case KdHidden() | KdEmbeddings() | KdCls():
             return KdStatesTensors(objective)
+        case KdAttention() | KdRelations():
+            return KdRelatedTensors(objective)
         case unreachable:
             assert_never(unreachable)
 

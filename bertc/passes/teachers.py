@@ -2,56 +2,60 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import call_text
-from bertc.ir.learning.answer import Choice, Span, Tags, alike, told_names
-from bertc.ir.learning.objective import Distillation, Term
+from bertc.ir.learning.answer import Choice, Plain, Score, Span, alike, told_names
+from bertc.ir.learning.objective import Distillation, Objective, Term
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
-from bertc.ir.terms.kd import KdLogits
-from bertc.ir.terms.kd_states import KdStates
-from bertc.ir.terms.layer_map import Unfit, layer_pairs
+from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.passes.settings.fixes import fix, note
+from bertc.passes.taught_layers import layers_fit, of_layers
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:
-    """The objective of a stage in which each term says what follows from teacher and network."""
+    """The objective of a stage in which each term says what follows from teacher and network.
+
+    A term over the scores of tasks is one for each of them.
+    """
     return tuple(
-        term.model_copy(update={"objective": _filled(term.objective, stage)})
-        if isinstance(term.objective, Distillation)
-        else term
+        term.model_copy(update={"objective": one})
         for term in stage.objective
+        for one in _filled(term.objective, stage)
     )
 
 
-def _filled(term: Distillation, stage: StageSettings) -> Distillation:
-    """The term with what follows from the other terms, or from the depths and widths of both."""
+def _filled(term: Objective, stage: StageSettings) -> tuple[Objective, ...]:
+    """The term with what follows from other terms, or from the depths and widths of networks."""
     if isinstance(term, KdLogits):
-        if task := _task(stage):
-            return term.model_copy(
-                update={
-                    "head": task.head_name,
-                    "labels": 1 if isinstance(task.answer, Choice) else task.answer.width,
-                    "choices": task.answer.most if isinstance(task.answer, Choice) else 0,
-                    "pools": task.pooled,
-                    "dropout": task.dropout,
-                }
-            )
+        tasks = _tasks(stage)
+        if tasks:
+            return tuple(_of_task(term, task, len(tasks) > 1) for task in tasks)
         others = (each.objective for each in stage.objective if not each.objective.taught)
         head = next((one.head_name for one in others if one.scores_tokens), term.head)
-        return term.model_copy(update={"head": head})
+        return (term.model_copy(update={"head": head}),)
     first = next((teacher.shape for teacher in stage.teacher if teacher.shape), None)
-    if first is None:
-        return term
-    pairs = layer_pairs(term.layer_map, stage.layers, first.body.depth)
-    assert not isinstance(pairs, Unfit), "the pass below refuses it"
-    width, maps = first.body.hidden, 0
-    if term.project != "auto" or width != stage.hidden:
-        maps = len(pairs) if term.project == "each" else 1
-    return term.model_copy(update={"matched": pairs, "width": width, "maps": maps})
+    if first is None or not isinstance(term, OfLayers):
+        return (term,)
+    return (of_layers(term, stage, first.body),)
 
 
-def _task(stage: StageSettings) -> Task | None:
-    return next((t.objective for t in stage.objective if isinstance(t.objective, Task)), None)
+def _of_task(term: KdLogits, task: Task, several: bool) -> KdLogits:
+    choices = task.answer.most if isinstance(task.answer, Choice) else 0
+    return term.model_copy(
+        update={
+            "head": task.head_name,
+            "labels": task.answer.width,
+            "choices": choices,
+            "pools": task.pooled,
+            "dropout": task.dropout,
+            "spans": isinstance(task.answer, Span),
+            "of": task.title if several else "",
+        }
+    )
+
+
+def _tasks(stage: StageSettings) -> list[Task]:
+    return [t.objective for t in stage.objective if isinstance(t.objective, Task)]
 
 
 def teachers(program: Complete, diagnostics: Diagnostics) -> None:
@@ -73,6 +77,7 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
         terms = _taught(stage)
         if terms:
             _stage_fits(stage, terms, diagnostics)
+        _weigh_something(stage, diagnostics)
 
 
 def _taught(stage: StageSettings) -> list[Distillation]:
@@ -138,31 +143,7 @@ def _teacher_fits(
         if isinstance(term, KdLogits):
             _has_head(stage, shape, term, diagnostics)
         else:
-            _layers_fit(stage, shape, term, diagnostics)
-
-
-def _layers_fit(
-    stage: StageSettings, shape: Shape, term: KdStates, diagnostics: Diagnostics
-) -> None:
-    """Check that its map fits both depths, and that there is one teacher."""
-    found = layer_pairs(term.layer_map, stage.layers, shape.body.depth)
-    several, help = len(_known(stage.teacher)) > 1, ""
-    if several:
-        found = Unfit(f"{term.title} compares states with one teacher's, and there are several")
-        help = "name one teacher, or average their scores, as in objective=kd(logits)"
-    task = _task(stage)
-    if term.compares == "first" and task and isinstance(task.answer, Tags):
-        found = Unfit("it compares the first token of examples, and tags are of words")
-        help = "compare the states of all tokens, as in objective=kd(hidden)"
-    if isinstance(found, Unfit):
-        diagnostics.error(
-            "E286",
-            f"{term.title}: {found.problem}" if not several else found.problem,
-            stage.span("objective"),
-            notes=note("the teacher is named here", stage.span("teacher")),
-            help=help
-            or f"map others, as in objective={call_text(term.title, f'layers={found.instead}')}",
-        )
+            layers_fit(stage, len(_known(stage.teacher)) > 1, shape, term, diagnostics)
 
 
 def _masks(stage: StageSettings, term: Distillation, diagnostics: Diagnostics) -> None:
@@ -179,35 +160,67 @@ def _labels(task: Task) -> str:
     return ", ".join(told_names(task.answer)) or task.answer.kind
 
 
+def _weigh_something(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Report terms of weight 0, unless another one trains their heads."""
+    heads = {
+        one.head_name
+        for term in stage.objective
+        if term.weight
+        for one in (
+            _filled(term.objective, stage) if term.objective.asks_head else (term.objective,)
+        )
+    }
+    for term in stage.objective:
+        if not term.weight and term.objective.head_name not in heads:
+            diagnostics.error(
+                "E288",
+                f"{term.name} weighs 0, so nothing trains its head",
+                stage.span("objective"),
+                help=f"leave {term.name} out, or learn it from a teacher, as in "
+                f"objective=0*{term.name}+kd(logits)",
+            )
+
+
 def _has_head(stage: StageSettings, shape: Shape, term: KdLogits, diagnostics: Diagnostics) -> None:
-    """Check that both networks score the same thing by one softmax."""
-    head, task = _filled(term, stage).head_name, _task(stage)
-    heads = [each.objective.head_name for each in shape.terms]
-    learned = " and ".join(each.name for each in shape.terms)
-    span, problem, help = stage.span("objective"), "", ""
-    if task is not None:
-        same = [t.objective for t in shape.terms if isinstance(t.objective, Task)]
-        several = sum(isinstance(t.objective, Task) for t in stage.objective) > 1
-        if several or isinstance(task.answer, Span):
-            what = "several tasks" if several else "spans"
-            problem = f"{term.title} compares the answers of one task, and these are {what}"
-            help = "a stage of one task, or terms over states"
-        elif shape.terms and not any(alike(other.answer, task.answer) for other in same):
-            problem = f"{term.title} compares the answers to {task.title}: "
-            problem += _labels(task) + f", and the teacher learned {learned}"
-            problem += "".join(f": {_labels(other)}" for other in same[:1])
-            help = "a teacher of the same task, with the same labels in the same order"
-    elif heads and head not in heads:
-        problem = f"{term.title} compares the scores of {head}, and the teacher learned {learned}"
-        help = "a teacher that learned the same, or a term that asks for states"
-    elif "adaptive" in (stage.head.kind, shape.body.head.kind):
-        problem = f"{term.title} compares one softmax, and an adaptive head has several"
-        help = "give both networks one softmax, as in head=linear table=whole"
-    if problem:
+    """Check that both networks score the same things, each by one softmax."""
+    tasks = _tasks(stage)
+    found = [_task_lacks(shape, term, task) for task in tasks] or [_lacks(stage, shape, term)]
+    for problem, help in dict.fromkeys(each for each in found if each):
         diagnostics.error(
             "E285",
-            problem,
-            span,
+            f"{term.title} compares {problem}",
+            stage.span("objective"),
             notes=note("the teacher is named here", stage.span("teacher")),
             help=help,
         )
+
+
+def _task_lacks(shape: Shape, term: KdLogits, task: Task) -> tuple[str, str] | None:
+    """Problem and remedy of a task that a teacher cannot answer like the network."""
+    same = [t.objective for t in shape.terms if isinstance(t.objective, Task)]
+    if isinstance(task.answer, Span) and not isinstance(task.answer.head, Plain):
+        problem = "starts and ends, and the ends of a conditioned head follow from a start"
+        return problem, "head=plain in both networks, or a term over states"
+    if isinstance(task.answer, Score) and term.loss != "mse":
+        return "numbers, and the softmax of one number is always 1", "kd(logits, loss=mse)"
+    if shape.terms and not any(alike(other.answer, task.answer) for other in same):
+        learned = " and ".join(each.name for each in shape.terms)
+        problem = f"the answers to {task.title}: {_labels(task)}, and the teacher learned {learned}"
+        problem += "".join(f": {_labels(other)}" for other in same[:1])
+        return problem, "a teacher of the same task, with the same labels in the same order"
+    return None
+
+
+def _lacks(stage: StageSettings, shape: Shape, term: KdLogits) -> tuple[str, str] | None:
+    """The same of scores of tokens."""
+    heads = [each.objective.head_name for each in shape.terms]
+    others = (each.objective for each in stage.objective if not each.objective.taught)
+    head = next((one.head_name for one in others if one.scores_tokens), term.head)
+    if heads and head not in heads:
+        learned = " and ".join(each.name for each in shape.terms)
+        problem = f"the scores of {head}, and the teacher learned {learned}"
+        return problem, "a teacher that learned the same, or a term that asks for states"
+    if "adaptive" in (stage.head.kind, shape.body.head.kind):
+        problem = "one softmax, and an adaptive head has several"
+        return problem, "give both networks one softmax, as in head=linear table=whole"
+    return None

@@ -65,7 +65,8 @@ def to_micro_batch(
         moved(batch.passage, torch.bool),
         examples_bs,
     )
-    taught = [t.name for t in stage.objective if t.objective.taught] if stage else []
+    terms = [t.objective for t in stage.objective if t.objective.taught] if stage else []
+    taught = [term.title for term in terms if term.of_task in ("", batch.task)]
     if taught and stage and stage.networks()[-1].num_outputs is None:
         reading = reading._replace(output_positions=None)
     return MicroBatch(reading, token_ids_bs, dict.fromkeys((batch.task, *taught), answers))

@@ -108,9 +108,10 @@ def _there(name: str, resolved: Resolved, tasks: Sequence[Task]) -> str:
     """The name of a weight in the teacher's folder, where the head of a task may be called else."""
     first, part, *rest = name.split(".")
     task = next((task for task in tasks if task.head_name == part), None)
-    if first != "heads" or task is None:
+    learned = resolved.terms()
+    if first != "heads" or task is None or any(t.objective.head_name == part for t in learned):
         return name
-    for term in resolved.terms():
+    for term in learned:
         if isinstance(term.objective, Task) and alike(term.objective.answer, task.answer):
             return ".".join((first, term.objective.head_name, *rest))
     return name

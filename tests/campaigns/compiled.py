@@ -45,6 +45,7 @@ from bertc.step.synthetic import PAD, SEP, RandomText
 from tests.bench.rig import make_step
 
 BATCH, SEQ, VOCAB = 8, 32, 300
+TEACHER = f"teacher=spec('layers=12 hidden=32 heads=2 ffn=32 seq={SEQ} vocab={VOCAB}')"
 AXES: Mapping[str, tuple[str, ...]] = {
     "objective": (
         "mlm",
@@ -57,6 +58,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
         "rtd(over=masked)+mlm+sop generator=network(0.5,tie=none)",
         "rtd generator=unigram",
         "mlm+tlm",
+        f"mlm+kd(logits)+kd(hidden)+kd(embeddings)+kd(cls) {TEACHER}",
+        f"mlm+kd(attention)+kd(relations,heads=4) {TEACHER}",
     ),
     "share": ("none", "all", "attention", "ffn", "groups(2)", "map([0,1,0,1])"),
     "norm": ("post", "pre"),

@@ -2,12 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from bertc.api import resolve
 from bertc.diagnostics import UsageError
 from bertc.estimate import convention_named, electra, estimate
+from bertc.nn import build
+from bertc.nn.model import Frozen
+from bertc.objectives import corrupt
+from bertc.step.feed import to_inputs
+from bertc.step.objective import make_objective
+from bertc.step.synthetic import RandomText, unlearned_vocab
+from tests.kinds import OBJECTIVES
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 
@@ -68,3 +78,41 @@ def test_time_does_not_depend_on_the_convention() -> None:
 def test_unknown_convention() -> None:
     with pytest.raises(UsageError, match="unknown convention 8n"):
         convention_named("8n")
+
+
+def on_meta(value: Any) -> Any:
+    """The same batch without values."""
+    match value:
+        case torch.Tensor():
+            return value.to("meta")
+        case dict():
+            return {name: on_meta(part) for name, part in value.items()}
+        case tuple() if hasattr(value, "_fields"):
+            return type(value)(*map(on_meta, value))
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name.startswith("kd")])
+def test_torch_counts_the_same_of_a_step_with_a_teacher(name: str) -> None:
+    line = "layers=2 hidden=32 heads=2 vocab=500 seq=64 batch=4 steps=10 dropout=0"
+    resolved = resolve(f"{line} {OBJECTIVES[name]}")
+    (stage,), (teacher, _) = resolved.stages, resolved.stages[0].networks()
+    inputs = to_inputs(RandomText(stage, 500).train(0), torch.device("cpu"))
+    batch = on_meta(corrupt(stage, inputs, unlearned_vocab(500, torch.device("cpu")), 1))
+    with torch.device("meta"):
+        model, frozen = build(resolved, device="meta"), Frozen(teacher)
+        objective = make_objective(model, stage, False, (frozen,))
+        factors = torch.ones(len(stage.objective))
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            objective(batch, factors)
+        forward = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            objective(batch, factors)[0].backward()  # type: ignore[no-untyped-call]
+    # The gradient of a bias is run as a product with one column, which is none of the model's.
+    masked = any(term.name == "mlm" for term in stage.objective)
+    bias = 2 * masked * stage.batch * stage.encoder.scores(stage.predictions())
+    found = estimate(resolved).flops
+    assert found.forward_per_example * stage.batch == pytest.approx(forward, rel=1e-3)
+    trained = counter.get_total_flops() - bias
+    assert found.train_per_example * stage.batch == pytest.approx(trained, rel=1e-3)

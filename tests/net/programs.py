@@ -76,6 +76,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "objective": "mlm + kd(logits, T=2) + kd(hidden) + kd(embeddings) + kd(cls, layers=last)",
         "teacher": "spec('layers=4 hidden=48 heads=2 ffn=64 seq=32 vocab=wordpiece(120)')",
     },
+    "taught attention": {
+        "objective": "mlm + kd(attention) + kd(relations, heads=4, layers=3)",
+        "teacher": "spec('layers=4 hidden=48 heads=2 ffn=64 seq=32 vocab=wordpiece(120)')",
+    },
     "electra masked": {"objective": "rtd(over=masked) + span + sbo", "generator": "0.5",
                        "format": "single-segment"},
     # networks
@@ -113,8 +117,8 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "two tasks": _asked('glue(rte, "RTE") + glue(sst2, "SST-2")', freeze="1"),
 }  # fmt: skip
 
-UNTRAINED = ("read conditioned", "taught")
-"""Rows too short for the beginnings that it looks for, and a teacher without weights."""
+UNTRAINED = ("read conditioned", "taught", "taught attention")
+"""Rows too short for the beginnings that it looks for, and teachers without weights."""
 
 
 def spec(name: str) -> str:

@@ -1,6 +1,8 @@
 """Losses of distillation beside independent expressions, written from the papers."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -8,10 +10,12 @@ import torch.nn.functional as F
 
 from bertc.api import resolve
 from bertc.ir.network.wanted import Wanted
-from bertc.nn import build
-from bertc.objectives import corrupt
-from bertc.objectives.softmax import soft_targets
+from bertc.ir.terms.kd import KdLogits
+from bertc.nn import EncoderInputs, build
+from bertc.objectives import MicroBatch, TaskTargets, corrupt, tensors_of
+from bertc.objectives.softmax import relations, soft_targets
 from bertc.objectives.softmax.soft_targets import Comparison, Logits, soft_target_loss
+from bertc.objectives.targets import Lesson
 from bertc.step.objective import counts, make_objective
 from bertc.step.teachers import frozen_networks
 from tests.objectives.material import rows, vocab
@@ -143,3 +147,153 @@ def test_states_are_compared_as_in_the_papers(
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def heads_of(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """(seq, width) as (heads, seq, width / heads)."""
+    return torch.stack(x.chunk(heads, dim=-1))
+
+
+def scaled(left: torch.Tensor, right: torch.Tensor, heads: int) -> torch.Tensor:
+    """Products of the vectors of one text, (heads, seq, seq), over sqrt(d)."""
+    a, b = heads_of(left, heads), heads_of(right, heads)
+    return torch.einsum("nqd,nkd->nqk", a, b) / a.shape[-1] ** 0.5
+
+
+def divergence(told: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """KL of each row of products, averaged over heads (MiniLM, equations 6 and 7)."""
+    p, q = torch.exp(told), torch.exp(own)
+    p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
+    return (p * torch.log(p / q)).sum(-1).mean(0)
+
+
+Parts = tuple[torch.Tensor, ...]
+"""Queries, keys and values of one text in one layer, (seq, width) each."""
+
+
+def minilm(own: Parts, told: Parts) -> torch.Tensor:
+    """Attention distributions and value relations (Wang et al. 2020, 3.1 and 3.2)."""
+    attention = divergence(scaled(told[0], told[1], 2), scaled(own[0], own[1], 2))
+    return attention + divergence(scaled(told[2], told[2], 2), scaled(own[2], own[2], 2))
+
+
+def minilm_v2(own: Parts, told: Parts) -> torch.Tensor:
+    """Relations of queries, of keys and of values in 4 heads (Wang et al. 2021, 3.1 and 3.2)."""
+    each = [divergence(scaled(b, b, 4), scaled(a, a, 4)) for a, b in zip(own, told, strict=True)]
+    return torch.stack(each).sum(0)
+
+
+def tinybert_scores(own: Parts, told: Parts) -> torch.Tensor:
+    """Squared error of scores before the softmax, mean over elements (section 3.2)."""
+    return squared(scaled(own[0], own[1], 2), scaled(told[0], told[1], 2)).mean(0)
+
+
+def tinybert_released(own: Parts, told: Parts) -> torch.Tensor:
+    """The same with scores at or below a bound as 0 in both (task_distill.py, -1e2 there)."""
+    a, b = (scaled(x[0], x[1], 2) for x in (own, told))
+    zero = torch.zeros(())
+    return squared(torch.where(a <= -1, zero, a), torch.where(b <= -1, zero, b)).mean(0)
+
+
+def probabilities(own: Parts, told: Parts) -> torch.Tensor:
+    a, b = (scaled(x[0], x[1], 2).softmax(-1) for x in (own, told))
+    return squared(a, b).mean(0)
+
+
+@pytest.mark.parametrize("pack", ["false", "true"])
+@pytest.mark.parametrize(
+    ("term", "teacher", "paper", "pairs"),
+    [
+        ("kd(relations, of=[attention, values])", WIDE, minilm, [(2, 4)]),
+        ("kd(relations, heads=4, layers=3)", WIDE, minilm_v2, [(2, 3)]),
+        ("kd(attention)", WIDE, tinybert_scores, [(1, 2), (2, 4)]),
+        ("kd(attention, zero_below=-1)", ALIKE, tinybert_released, [(1, 2), (2, 4)]),
+        ("kd(attention, of=probabilities)", ALIKE, probabilities, [(1, 2), (2, 4)]),
+    ],
+)
+def test_attention_is_compared_as_in_the_papers(
+    term: str,
+    teacher: str,
+    paper: Callable[[Parts, Parts], torch.Tensor],
+    pairs: list[tuple[int, int]],
+    pack: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Text by text, so that padding and the other texts of a row are not even there."""
+    monkeypatch.setattr(relations, "CPU_SCORES", 3 * 4 * 12 * 12)
+    wide = "initializer=normal(0.5)"
+    resolved = resolve(
+        f"{OWN} {wide} pack={pack} objective={term} teacher=spec('{teacher} {wide}')"
+    )
+    stage, model = resolved.stages[0], build(resolved)
+    frozen = frozen_networks(stage, torch.device("cpu"), torch.float32, seed=1)
+    inputs = rows(4, 12, pairs=False)
+    if pack == "true":  # two texts in each row
+        inputs = inputs._replace(
+            starts=torch.tensor([[0, 3]] * 4), pair_labels=torch.zeros(4, 2, dtype=torch.long)
+        )
+    batch = corrupt(stage, inputs, vocab(), 0)
+    loss, _, _ = make_objective(model, stage, False, frozen)(batch, torch.ones(1))
+    found = loss / counts(stage, [batch])[0]
+
+    every = Wanted(projections=(1, 2)), Wanted(projections=(2, 3, 4))
+    own = model.read_on(batch.reading, wanted=every[0]).projections or {}
+    told = frozen[0].read_on(batch.reading, every[1]).projections or {}
+    numbers = batch.reading.sequence_ids
+    if numbers is None:
+        assert batch.reading.attention_mask is not None
+        numbers = batch.reading.attention_mask.long()
+    assert numbers.min() == 0
+    assert numbers.max() == (2 if pack == "true" else 1)
+    each = []
+    for row, ids in enumerate(numbers):
+        for text in range(1, int(ids.max()) + 1):
+            at = ids == text
+            cut = [
+                (tuple(x[row, at] for x in own[a]), tuple(x[row, at] for x in told[b]))
+                for a, b in pairs
+            ]
+            each.append(torch.stack([paper(*both) for both in cut]).sum(0))
+    wanted = torch.cat(each).mean()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    ours, theirs = (
+        torch.autograd.grad(each, weights, allow_unused=True) for each in (found, wanted)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", ["sum", "mean"])
+def test_starts_and_ends_are_compared_within_their_examples(classes: str) -> None:
+    """Soft targets of both, half each, over the tokens of each example (run_squad.py's loss)."""
+    b, s, m, T = 2, 9, 2, 2.0
+    node = KdLogits(T=T, classes=classes, head="squad", labels=2, spans=True)
+    examples = torch.tensor([[1, 1, 1, 1, 2, 2, 2, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0]])
+    zeros = torch.zeros(b, m)
+    own = TaskTargets(
+        zeros.long(), zeros, torch.tensor([[1.0, 1.0], [1.0, 0.0]]), examples > 0, examples
+    )
+    states, told, head = (
+        drawn(b, s, 4).requires_grad_(),
+        drawn(b, s, 2, seed=1),
+        torch.nn.Linear(4, 2),
+    )
+    batch = MicroBatch(
+        EncoderInputs(examples), examples, {}, taught={node.title: (Lesson(1.0, (told,)),)}
+    )
+    tensors: Any = tensors_of(node)
+    predicted = tensors.score((states,), own, batch, head, SimpleNamespace(training=False), None)
+    found = tensors.loss(predicted, own).sum
+
+    scores, each = head(states), []
+    for row, example in ((0, 1), (0, 2), (1, 1)):
+        at = examples[row] == example
+        both = [hinton(scores[row, at, e][None], told[row, at, e][None], T) for e in (0, 1)]
+        each.append(sum(both) / 2 / (at.sum() if classes == "mean" else 1))
+    wanted = torch.cat(each).sum()
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    one, other = (torch.autograd.grad(x, states, retain_graph=True)[0] for x in (found, wanted))
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

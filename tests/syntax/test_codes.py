@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "bertc"
 
 LOOKS_FOR_FILES = ("E307", "E308")
 """Codes of ``bertc check`` alone: the other examples name files that are not there."""
-OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286")
+OF_TEACHERS = ("E268", "E283", "E284", "E285", "E286", "E287")
 """Codes that compare a network with that of another spec."""
 
 

@@ -10,7 +10,7 @@ from bertc.inference.preview import preview
 from bertc.resources import shipped_specs
 from tests.kinds import OBJECTIVES
 
-TOY = ("layers=1 hidden=16 heads=1 seq=32 batch=4 steps=2 vocab=wordpiece(120) holdout=0.2 "
+TOY = ("layers=1 hidden=16 heads=2 seq=32 batch=4 steps=2 vocab=wordpiece(500) holdout=0.2 "
        "device=cpu")  # fmt: skip
 
 

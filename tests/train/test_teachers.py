@@ -160,6 +160,10 @@ TERMS = (
     "kd(hidden, layers=[0, 2], project=each, elements=sum)",
     "kd(embeddings)",
     "kd(cls, layers=last, normalize=true)",
+    "kd(attention, last)",
+    "kd(attention, 1, over=masked, of=probabilities, loss=kl)",
+    "kd(relations, heads=8)",
+    "kd(relations, [attention, values], 2, layers=1)",
 )
 
 
@@ -186,6 +190,8 @@ def test_every_term_is_counted_trained_and_exported(
         ("kd(hidden, layers=[1, 2, 2])", "names 3 layers"),
         ("kd(hidden, layers=[3])", "names layer 3"),
         ("kd(hidden, layers=skip)", "leaves out the last"),
+        ("kd(hidden, layers=3)", "names a layer of a teacher that has 2"),
+        ("kd(attention, layers=[0, 2])", "layer 0 are the embeddings"),
     ],
 )
 def test_a_map_that_does_not_fit_is_refused(term: str, why: str, bert: Path) -> None:
@@ -232,6 +238,63 @@ def test_a_task_is_learned_from_a_teacher_of_it(
     assert all(line["losses"].keys() == names for line in lines if line["kind"] == "train")
     assert [line for line in lines if line["kind"] == "eval"]
     assert (tmp_path / "run" / "model" / "config.json").exists()
+
+
+QUESTIONS = {
+    "spans": 'squad(".", version=2)',
+    "choices": 'race("race")',
+    "tags": 'tagging("tags")',
+    "numbers": 'regress("score.train.tsv", "score.dev.tsv")',
+    "two tasks": f'{ASKED} + glue(sst2, "SST-2")',
+}
+LSTM = {"layers": "", "hidden": "", "heads": "", "ffn": "", "body": "bilstm(8)"}
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_answers_of_every_kind_are_taught(kind: str, cache: Path, tmp_path: Path) -> None:
+    task, bert = QUESTIONS[kind], tmp_path / "bert"
+    train(points(text(TUNED, objective=task))[0], bert, cache=cache, quiet=True)
+    own = {"layers": "1", "vocab": "", "teacher": f'"{bert}"'}
+    alone = task.replace("glue", "0*glue") if kind == "two tasks" else f"0*{task}"
+    loss = "loss=mse" if kind == "numbers" else "T=2"
+    (resolved,) = points(text(TUNED, **own, objective=f"{alone} + kd(logits, {loss})"))
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    names = {term.name for term in resolved.stages[0].objective}
+    assert len(names) == (4 if kind == "two tasks" else 2)
+    told = [line for line in lines if line["kind"] == "train"]
+    assert all(line["losses"].keys() <= names for line in told)
+    assert all(min(line["losses"].values()) > 0 for line in told)
+    assert all(line["loss"] > 0 for line in lines if line["kind"] == "eval")
+    assert [line for line in lines if line["kind"] == "eval" and line["scores"]]
+
+
+@pytest.mark.parametrize("whose", ["student", "teacher"])
+def test_an_lstm_is_taught_and_teaches(whose: str, cache: Path, tmp_path: Path) -> None:
+    first, second = (TUNED | LSTM, TUNED) if whose == "teacher" else (TUNED, TUNED | LSTM)
+    train(points(text(first, objective=ASKED))[0], tmp_path / "a", cache=cache, quiet=True)
+    own = {"vocab": "", "teacher": f'"{tmp_path}/a"'}
+    taught = "kd(logits, loss=mse) + kd(hidden, layers=last)"
+    (resolved,) = points(text(second, **own, objective=f"0*{ASKED} + {taught}"))
+    again = Resolved.model_validate_json(resolved.model_dump_json())
+    assert again.fingerprint() == resolved.fingerprint()
+    train(resolved, tmp_path / "run", cache=cache, quiet=True)
+    learned = weights(tmp_path / "run")
+    assert estimate(resolved).parameters.total == sum(each.numel() for each in learned.values())
+
+
+def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tuned: Path) -> None:
+    with pytest.raises(SpecError, match="E288"):
+        points(text(TUNED, objective=f'0*{ASKED} + glue(sst2, "SST-2")'))
+    own = {"layers": "1", "vocab": "", "teacher": f'"{tuned}"'}
+    (alone,) = points(text(TUNED, **own, objective=f"0*{ASKED} + kd(logits)"))
+    assert [term.weight for term in alone.stages[0].objective] == [0, 1]
+    for other, why in (
+        ('squad(".", version=2, head=conditioned)', "conditioned head follow"),
+        (QUESTIONS["numbers"], "softmax of one number"),
+    ):
+        with pytest.raises(SpecError, match=why):
+            points(text(TUNED, **own, objective=f"{other} + kd(logits)"))
 
 
 def test_a_teacher_of_another_task_is_refused(tuned: Path, bert: Path) -> None:

@@ -10,6 +10,7 @@ from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.task import Glue, Race, Squad, Tagging, Xnli
 from bertc.ir.terms.clm import Clm
 from bertc.ir.terms.kd import KdLogits
+from bertc.ir.terms.kd_relations import KdAttention, KdRelations
 from bertc.ir.terms.kd_states import KdCls, KdEmbeddings, KdHidden
 from bertc.ir.terms.masked import Mlm, Tlm
 from bertc.ir.terms.pairs import Nsp, Sop
@@ -27,7 +28,7 @@ PRETRAINING: Mapping[str, type[Pretraining]] = {
     str(each.model_fields["kind"].default): each for each in get_args(Pretraining)
 }
 """The classes of these objectives, by kind."""
-Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls
+Distillation = KdLogits | KdHidden | KdEmbeddings | KdCls | KdAttention | KdRelations
 """Objectives learned from teachers."""
 Objective = Annotated[
     Pretraining
@@ -40,9 +41,9 @@ Objective = Annotated[
 
 
 class Term(Node):
-    """One term of the loss and its factor."""
+    """One term of the loss and its factor; 0 where another one trains its head."""
 
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=1e6)] = 1.0
     objective: Objective
 
     @property

@@ -18,6 +18,8 @@ class FullAttention(AttentionNode):
     """Full attention: softmax(Q K^T / sqrt(head_dim)) V (Vaswani et al., 3.2)."""
 
     kind: Literal["full"] = "full"
+    projects: ClassVar[bool] = True
+    content_alone: ClassVar[bool] = True
 
 
 class RelativeAttention(AttentionNode):
@@ -30,6 +32,7 @@ class RelativeAttention(AttentionNode):
     """
 
     kind: Literal["relative"] = "relative"
+    projects: ClassVar[bool] = True
     knows_distances: ClassVar[bool] = True
     knows_directions: ClassVar[bool] = True
     clamps: ClassVar[bool] = True

@@ -7,14 +7,18 @@ from bertc.ir.base import Axis, Drawn, Node, Weight, affine
 
 
 class AttentionNode(Node):
-    """The base of attention kinds; defaults here are full attention's.
+    """The base of attention kinds; defaults here are those of full attention, or nothing.
 
-    ``knows_distances``: scores depend on the distance between query and key, so position embeddings
-    are not needed and rows may have a memory. ``knows_directions``: rows may be reversed.
-    ``clamps``: it has a ``clamp`` that evaluation may set. ``varying_steps``: what its module
-    computes depends on the length of a row in more than sizes.
+    ``projects``: its module gives queries, keys and values (``ProjectedAttention``).
+    ``content_alone``: its scores are scaled products of queries and keys. ``knows_distances``:
+    scores depend on the distance between query and key, so position embeddings are not needed and
+    rows may have a memory. ``knows_directions``: rows may be reversed. ``clamps``: it has a
+    ``clamp`` that evaluation may set. ``varying_steps``: what its module computes depends on the
+    length of a row in more than sizes.
     """
 
+    projects: ClassVar[bool] = False
+    content_alone: ClassVar[bool] = False
     knows_distances: ClassVar[bool] = False
     knows_directions: ClassVar[bool] = False
     clamps: ClassVar[bool] = False

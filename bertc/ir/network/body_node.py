@@ -35,7 +35,9 @@ class BodyNode(Node):
     Each of ``languages`` has a vector in a table of its own. ``unshaped`` names those of its
     settings that change what is computed, and no weight's shape. ``packs``: a row may hold several
     examples, each read by itself. ``compiles``: its functions can be compiled. ``pools_rows``: one
-    state of a row is made of all its states, not of the first alone.
+    state of a row is made of all its states, not of the first alone. ``attends``: every token
+    attends to others, so that the first may stand for its row, and embeddings are as wide as
+    states.
     """
 
     vocab_size: Width
@@ -53,6 +55,7 @@ class BodyNode(Node):
     packs: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
     pools_rows: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -96,6 +99,14 @@ class BodyNode(Node):
     def read_width(self, pooled: bool) -> int:
         """Width of the states that a head reads, pooled or not."""
         return self.hidden
+
+    def attention_widths(self, layer: int) -> op.Widths | None:
+        """Widths of a layer, counted from 1, with queries, keys and values; None without them."""
+        return None
+
+    def scores_content_alone(self, layer: int) -> bool:
+        """True if the attention scores of a layer are products of queries and keys, no more."""
+        return False
 
     @property
     def owners(self) -> Mapping[str, tuple[int, ...]]:

@@ -42,12 +42,14 @@ class Shared:
 class BodySetting(Node):
     """A kind of body other than the transformer, with arguments of its own.
 
-    ``unread`` are the settings it has no use for, ``able`` what it can do.
+    ``unread`` are the settings it has no use for, ``able`` what it can do; ``attends`` as in
+    ``BodyNode``.
     """
 
     kind: str
     unread: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
     able: ClassVar[frozenset[Ability]] = frozenset()
+    attends: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -75,6 +77,7 @@ class Transformer(Node):
     kind: Literal["transformer"] = "transformer"
 
     unread: ClassVar[tuple[str, ...]] = ()
+    attends: ClassVar[bool] = True
     able: ClassVar[frozenset[Ability]] = frozenset(
         {"causal", "permuted", "packed", "remembering", "backward", "generating"}
     )

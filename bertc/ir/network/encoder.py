@@ -75,7 +75,7 @@ class Encoder(BodyNode):
     dropout: Dropout
 
     body_kind = "transformer"
-    packs = compiles = True
+    packs = compiles = attends = True
     unshaped = ("activation", "norm", "positions", "attention", "heads")
 
     @model_validator(mode="after")
@@ -219,6 +219,14 @@ class Encoder(BodyNode):
         """The widths of one layer, hidden width included."""
         own = self.layers[layer]
         return Widths(self.hidden, own.heads, own.head_dim, own.ffn)
+
+    def attention_widths(self, layer: int) -> Widths | None:
+        """None for a kind of attention without queries, keys and values."""
+        return self.widths(layer - 1) if self.attention.at(layer - 1).projects else None
+
+    def scores_content_alone(self, layer: int) -> bool:
+        """The answer of the attention of the layer."""
+        return self.attention.at(layer - 1).content_alone
 
     def attention_weights(self, layer: int) -> tuple[Weight, ...]:
         """Weights of one attention part and its norm, named by the layer that owns them."""

@@ -4,6 +4,10 @@ from typing import NamedTuple
 
 
 class Wanted(NamedTuple):
-    """Layers whose states are returned: 0 for the embeddings, 1 for the first layer."""
+    """Layers whose states are returned, and layers whose queries, keys and values are.
+
+    0 stands for the embeddings, 1 for the first layer.
+    """
 
     states: tuple[int, ...] = ()
+    projections: tuple[int, ...] = ()

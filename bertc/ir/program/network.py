@@ -70,7 +70,7 @@ class Network:
     @property
     def pooled(self) -> bool:
         """True if a term reads the pooled first token."""
-        return any(term.objective.pooled for term in self.terms)
+        return any(one.pooled for one in self.scored)
 
     def head_operations(self, examples: int) -> op.Operations:
         """Operations of its heads on ``examples`` examples."""
@@ -104,5 +104,8 @@ def one_a_head(objectives: Iterable[Objective], rows: RowShape) -> tuple[Objecti
 
 def wanted_by(objectives: Iterable[Objective], network: Network) -> Wanted:
     """Outputs of a network that some objectives want besides its last states."""
-    states = [one.wanted(learned=network.learned).states for one in objectives]
-    return Wanted(tuple(sorted({layer for layers in states for layer in layers})))
+    each = [one.wanted(learned=network.learned) for one in objectives]
+    return Wanted(
+        states=tuple(sorted({layer for one in each for layer in one.states})),
+        projections=tuple(sorted({layer for one in each for layer in one.projections})),
+    )

@@ -4,14 +4,15 @@ A kind is written with what is held against each other: ``kd(logits, T=2)``.
 """
 
 from abc import abstractmethod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.terms.heads import Classifier, HeadNode, VocabularyHead
-from bertc.ir.terms.node import FP32, RowShape, TermNode
+from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.node import FP32, LONG, RowShape, TermNode
 
 
 class Distilled(TermNode):
@@ -32,6 +33,45 @@ class Distilled(TermNode):
         """The compared tokens: all real ones, masked ones, or the first one of each example."""
 
 
+class OfLayers(Distilled):
+    """A term that compares layers with those of the teacher that they are mapped to.
+
+    ``across``: the losses of layers are summed, or averaged.
+    """
+
+    across: Literal["sum", "mean"] = "sum"
+    matched: tuple[tuple[int, int], ...] = ()
+    attends: ClassVar[bool] = False
+    """True if it compares attention, which embeddings have none of."""
+
+    @property
+    @abstractmethod
+    def layer_map(self) -> LayerMap:
+        """The compared layers."""
+
+    def layers_of(self, *, learned: bool) -> tuple[int, ...]:
+        """Compared layers of its own network, or of a frozen one, in order."""
+        return tuple(sorted({pair[0 if learned else 1] for pair in self.matched}))
+
+    def outputs(self, rows: RowShape) -> int | None:
+        """All states: the last layer may be among those that are compared."""
+        return None
+
+    def head_rows(self, rows: RowShape) -> int:
+        """Every token."""
+        return rows.seq
+
+    def target_bytes(self, rows: RowShape) -> int:
+        """A weight per token, or weight and position of the first ones; masked ones have both."""
+        match self.compares:
+            case "all":
+                return FP32 * rows.seq
+            case "first":
+                return (FP32 + LONG) * rows.examples
+            case "masked":
+                return 0
+
+
 class KdLogits(Distilled):
     """Score as the teacher does: every real token, the masked ones, or the labels of a task.
 
@@ -41,7 +81,9 @@ class KdLogits(Distilled):
     their mean (BERT-PKD KD_loss.py, TinyBERT task_distill.py). Of several teachers probabilities
     are averaged, with ``mse`` logits.
 
-    ``head`` is the one whose scores are compared, of a task with so many ``labels``.
+    ``head`` is the one whose scores are compared, of a task with so many ``labels``; with ``spans``
+    these are scores of starts and of ends, over the tokens of an example. ``of`` names the task
+    where a stage has several.
     """
 
     kind: Literal["kd(logits)"] = "kd(logits)"
@@ -55,8 +97,10 @@ class KdLogits(Distilled):
     choices: int = 0
     pools: bool = False
     dropout: float = 0.0
+    spans: Annotated[bool, Field(exclude_if=lambda spans: not spans)] = False
+    of: Annotated[str, Field(exclude_if=lambda of: not of)] = ""
     positional = ("loss",)
-    looked_up = ("head", "labels", "choices", "pools", "dropout")
+    looked_up = ("head", "labels", "choices", "pools", "dropout", "spans", "of")
 
     @model_validator(mode="after")
     def _compares_probabilities(self) -> Self:
@@ -65,6 +109,16 @@ class KdLogits(Distilled):
                 "mse compares logits, which have no temperature", "leave out T and scale"
             )
         return self
+
+    @property
+    def title(self) -> str:
+        """Its kind, and the task if there are several."""
+        return f"{self.kind} of {self.of}" if self.of else self.kind
+
+    @property
+    def of_task(self) -> str:
+        """The task whose labels it compares."""
+        return self.of
 
     @property
     def compares(self) -> Literal["all", "masked", "first"]:

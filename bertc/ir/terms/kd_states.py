@@ -6,25 +6,23 @@ from bertc.ir import operation as op
 from bertc.ir.network.body import Body
 from bertc.ir.network.wanted import Wanted
 from bertc.ir.terms.heads import Projections
-from bertc.ir.terms.kd import Distilled
+from bertc.ir.terms.kd import OfLayers
 from bertc.ir.terms.layer_map import LayerMap
-from bertc.ir.terms.node import FP32, RowShape
+from bertc.ir.terms.node import RowShape
 
 
-class KdStates(Distilled):
+class KdStates(OfLayers):
     """States of some layers beside those of the teacher's layers that they are mapped to.
 
-    ``elements``: a vector's squared errors are averaged, as released, or summed. ``across``: so are
-    the losses of layers. ``project``: states are first mapped to the teacher's width, by one map
-    for all layers or by one for each; ``auto``: by one for all where widths differ.
+    ``elements``: a vector's squared errors are averaged, as released, or summed. ``project``:
+    states are first mapped to the teacher's width, by one map for all layers or by one for each;
+    ``auto``: by one for all where widths differ.
     """
 
     kind: str
     loss: Literal["mse", "cosine"] = "mse"
     elements: Literal["mean", "sum"] = "mean"
-    across: Literal["sum", "mean"] = "sum"
     project: Literal["auto", "shared", "each"] = "auto"
-    matched: tuple[tuple[int, int], ...] = ()
     width: int = 0
     maps: int = 0
     looked_up = ("matched", "width", "maps")
@@ -41,19 +39,7 @@ class KdStates(Distilled):
 
     def wanted(self, *, learned: bool) -> Wanted:
         """The layers of its pairs."""
-        return Wanted(tuple(sorted({pair[0 if learned else 1] for pair in self.matched})))
-
-    def head_rows(self, rows: RowShape) -> int:
-        """Every token."""
-        return rows.seq
-
-    def outputs(self, rows: RowShape) -> int | None:
-        """All states: the last layer may be among those that are compared."""
-        return None
-
-    def target_bytes(self, rows: RowShape) -> int:
-        """A weight per token."""
-        return FP32 * rows.seq
+        return Wanted(states=self.layers_of(learned=learned))
 
     def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
         """A map and a difference for each pair of layers."""

@@ -7,13 +7,15 @@ from pydantic import Field
 
 LayerMap = (
     Literal["uniform", "skip", "first", "top", "last"]
+    | Annotated[int, Field(ge=1, le=1000)]
     | Annotated[tuple[Annotated[int, Field(ge=0, le=1000)], ...], Field(min_length=1)]
 )
 """The teacher layer (of N) for each layer (of M) of a network; 0 is the embeddings.
 
 ``uniform``: m from m N/M, from 0 on (TinyBERT 3.2); ``skip``: the same without 0 and the last
-(BERT-PKD 3.2); ``first``: m from m; ``top``: m from m + N - M; ``last``: M from N alone. Written
-out, they are those of layers 1, 2 and so on, of 0, 1 and so on if the first is 0.
+(BERT-PKD 3.2); ``first``: m from m; ``top``: m from m + N - M; ``last``: M from N alone; a number:
+M from that one alone (MiniLMv2 3.3). Written out, they are those of layers 1, 2 and so on, of 0, 1
+and so on if the first is 0.
 """
 
 
@@ -31,6 +33,9 @@ def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, in
         return ((0, 0),)
     if isinstance(layers, tuple):
         return _written(layers, own, teacher)
+    if isinstance(layers, int):
+        told = f"layers={layers} names a layer of a teacher that has {teacher}"
+        return ((own, layers),) if layers <= teacher else Unfit(told, str(teacher))
     every = range(own + 1)
     match layers:
         case "last":

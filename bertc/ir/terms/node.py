@@ -116,6 +116,11 @@ class TermNode(Node):
         return False
 
     @property
+    def of_task(self) -> str:
+        """The title of the task whose rows alone it reads, in a stage of several; else empty."""
+        return ""
+
+    @property
     def divisor_extra(self) -> int:
         """A constant added to the count of predictions by which the summed loss is divided."""
         return 0

@@ -48,6 +48,8 @@ def soft_target_loss(
     Some predictions at a time become logits, their loss, and the gradients of features and table,
     so that nothing as large as all logits is ever there.
     """
+    if not torch.is_grad_enabled():  # a parameter would ask for its gradient all the same
+        own = Logits(*(each.detach() for each in own))
     weights_n, teachers = weights_n.float(), [part for each in taught for part in each]
     found: torch.Tensor = _SoftTargets.apply(  # type: ignore[no-untyped-call]
         own.features, own.table, own.bias, weights_n, how, tuple(shares), *teachers

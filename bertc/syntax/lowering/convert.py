@@ -281,6 +281,10 @@ def _kind_of(value: Name | Call, shape: KindShape) -> tuple[Name, tuple[Argument
     return value.name, value.arguments
 
 
+def _whole(value: Number) -> bool:
+    return isinstance(value.value, int) and not value.percent
+
+
 def _option(value: Value, shape: EitherShape) -> Shape:
     """The option that fits the form of a value."""
     for option in shape.options:
@@ -293,8 +297,8 @@ def _option(value: Value, shape: EitherShape) -> Shape:
                 return option
             case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
                 return option
-            case RealShape() if isinstance(value, Number) and not (
-                isinstance(value.value, int) and not value.percent
-            ):
+            case RealShape() if isinstance(value, Number) and not _whole(value):
+                return option
+            case WholeShape() if isinstance(value, Number) and _whole(value):
                 return option
     return shape.options[0]

@@ -1,0 +1,148 @@
+"""Distillation of attention: maps of heads, relations of queries, keys and values (``kd``)."""
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bertc.ir import operation as op
+from bertc.ir.network.body import Body
+from bertc.ir.network.wanted import Wanted
+from bertc.ir.terms.heads import Projections
+from bertc.ir.terms.kd import OfLayers
+from bertc.ir.terms.layer_map import LayerMap
+from bertc.ir.terms.node import RowShape
+
+Related = Literal["attention", "queries", "keys", "values"]
+"""The scaled products of a relation: of queries and keys, or of one of the three with itself."""
+
+
+class KdRelated(OfLayers):
+    """Scaled products between tokens, a row of them per token and head, beside the teacher's."""
+
+    kind: str
+    over: Literal["all", "masked"] = "all"
+    attends = True
+
+    @property
+    def compares(self) -> Literal["all", "masked"]:
+        """The argument ``over``."""
+        return self.over
+
+    @property
+    @abstractmethod
+    def related(self) -> tuple[Related, ...]:
+        """Its relations."""
+
+    @abstractmethod
+    def split(self, body: Body, layer: int) -> int:
+        """Number of heads by which the vectors of a layer, counted from 1, are compared."""
+
+    @property
+    def head_node(self) -> Projections:
+        """None."""
+        return Projections(0, 0)
+
+    def wanted(self, *, learned: bool) -> Wanted:
+        """Queries, keys and values of the layers of its pairs."""
+        return Wanted(projections=self.layers_of(learned=learned))
+
+    def operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """Products of some rows at a time, turned into the gradients of their factors."""
+        found: list[op.Operation] = []
+        for here, _ in self.matched:
+            product = self._product(encoder, here, rows, examples)
+            scores = product.rows * product.columns * product.times
+            kept = (product.rows + product.columns) * product.inner * product.times
+            for _ in self.related:
+                found += (product, op.Loss(scores, kept=kept))
+        return tuple(found)
+
+    def taught_operations(self, encoder: Body, rows: RowShape, examples: int) -> op.Operations:
+        """The same products."""
+        each = (self._product(encoder, there, rows, examples) for _, there in self.matched)
+        return tuple(product for product in each for _ in self.related)
+
+    def _product(self, body: Body, layer: int, rows: RowShape, examples: int) -> op.Product:
+        widths = body.attention_widths(layer)
+        assert widths is not None, "the checks see to bodies that attend"
+        heads, queries = self.split(body, layer), rows.seq
+        if self.over == "masked":
+            queries = rows.predictions
+        times = examples * rows.choices * heads
+        return op.Product(queries, widths.inner // heads, rows.seq, times, maps=0, keeps_rows=False)
+
+
+class KdAttention(KdRelated):
+    """Attention of each head: scores before the softmax, or probabilities (TinyBERT 3.2).
+
+    ``mse`` is averaged over the keys of a query and over heads. Scores of ``zero_below`` and less
+    count as 0 in both networks (TinyBERT task_distill.py); 0: all count as they are.
+    """
+
+    kind: Literal["kd(attention)"] = "kd(attention)"
+    loss: Literal["mse", "kl"] = "mse"
+    of: Literal["scores", "probabilities"] = "scores"
+    layers: LayerMap = "uniform"
+    zero_below: Annotated[float, Field(le=0, ge=-1e9)] = -100.0
+    positional = ("layers",)
+    looked_up = ("matched",)
+
+    @model_validator(mode="after")
+    def _distributions(self) -> Self:
+        if self.loss == "kl" and self.of == "scores":
+            raise ValueError("kl compares probabilities, not scores", "of=probabilities, or mse")
+        return self
+
+    @property
+    def layer_map(self) -> LayerMap:
+        """The argument ``layers``."""
+        return self.layers
+
+    @property
+    def related(self) -> tuple[Related, ...]:
+        """Queries and keys."""
+        return ("attention",)
+
+    def split(self, body: Body, layer: int) -> int:
+        """The heads of the layer."""
+        widths = body.attention_widths(layer)
+        assert widths is not None, "the checks see to bodies that attend"
+        return widths.heads
+
+
+class KdRelations(KdRelated):
+    """Relations of tokens in a layer, by the KL divergence of each row from the teacher's.
+
+    ``of=[attention, values]`` is MiniLM (Wang et al. 2020, 3.1 and 3.2); queries, keys and values
+    are MiniLMv2 (Wang et al. 2021, 3.1), whose vectors are cut anew into any number of ``heads``,
+    0: those of the teacher.
+    """
+
+    kind: Literal["kd(relations)"] = "kd(relations)"
+    of: Annotated[tuple[Related, ...], Field(min_length=1)] = ("queries", "keys", "values")
+    layers: LayerMap = "last"
+    heads: Annotated[int, Field(ge=0, le=10_000)] = 0
+    positional = ("of", "heads", "layers")
+    looked_up = ("matched",)
+    loss: ClassVar[Literal["kl"]] = "kl"
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if len({*self.of}) < len(self.of):
+            raise ValueError("`of` names a relation twice", "name each once")
+        return self
+
+    @property
+    def layer_map(self) -> LayerMap:
+        """The argument ``layers``."""
+        return self.layers
+
+    @property
+    def related(self) -> tuple[Related, ...]:
+        """The argument ``of``."""
+        return self.of
+
+    def split(self, body: Body, layer: int) -> int:
+        """The argument ``heads``."""
+        return self.heads

@@ -1,0 +1,220 @@
+"""States and attention of a network's layers beside those of its teacher's.
+
+Axes: b rows, s positions of a row, k tokens of a row that are compared, h hidden, w the teacher's.
+"""
+
+from typing import Any, Literal, assert_never
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import nn
+
+from bertc.ir.terms.kd import OfLayers
+from bertc.ir.terms.kd_relations import KdAttention, KdRelated, Related
+from bertc.ir.terms.kd_states import KdCls, KdStates
+from bertc.nn import EncoderInputs, gather_positions
+from bertc.nn.body import BodyModule, Outputs, Projected
+from bertc.nn.heads import WidthMaps
+from bertc.nn.masks import mask_of, select_rows
+from bertc.objectives.kd import Compared, compared_tokens, summed_loss
+from bertc.objectives.softmax.relations import Factors, Relation, relation_loss
+from bertc.objectives.targets import MicroBatch, TaskTargets
+from bertc.objectives.term import Predicted, RowView, TermLoss, TermTensors, TextRows
+
+
+class KdStatesTensors(TermTensors[KdStates, Any, WidthMaps]):
+    """States after some layers, each beside one of the teacher's."""
+
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
+        """Real tokens, masked ones, or the first one of each example."""
+        return reading, compared_tokens(rows, self.node.compares)
+
+    def positions(self, own: Any, batch: MicroBatch) -> None:
+        """None: states are read by layer."""
+
+    def taught(
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
+    ) -> tuple[torch.Tensor, ...]:
+        """The states of its layers."""
+        return states[1:]
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Any,
+        batch: MicroBatch,
+        head: WidthMaps,
+        network: BodyModule,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """The loss of each token, of all layers together."""
+        (lesson,) = (batch.taught or {})[self.node.title]
+        node, own = self.node, tokens_of(own, self.node.compares)
+        mine = dict(zip(node.wanted(learned=True).states, states[1:], strict=True))
+        theirs = dict(zip(node.wanted(learned=False).states, lesson.tensors, strict=True))
+        losses_bk = torch.zeros_like(own.weights)
+        for number, (here, there) in enumerate(node.matched):
+            here_bkh, there_bkw = (
+                each if own.positions is None else gather_positions(each, own.positions)
+                for each in (mine[here], theirs[there])
+            )
+            losses_bk = losses_bk + self._distance(head.of(number, here_bkh), there_bkw)
+        if node.across == "mean":
+            losses_bk = losses_bk / len(node.matched)
+        return Predicted(losses_bk.flatten(), torch.zeros_like(losses_bk).flatten())
+
+    def _distance(
+        self, here_bkw: Float[torch.Tensor, "b k w"], there_bkw: Float[torch.Tensor, "b k w"]
+    ) -> Float[torch.Tensor, "b k"]:
+        """The distance of two vectors, in fp32."""
+        here_bkw, there_bkw = here_bkw.float(), there_bkw.float()
+        if isinstance(self.node, KdCls) and self.node.normalize:
+            here_bkw, there_bkw = F.normalize(here_bkw, dim=2), F.normalize(there_bkw, dim=2)
+        match self.node.loss:
+            case "cosine":
+                return 1 - F.cosine_similarity(here_bkw, there_bkw, dim=2)
+            case "mse":
+                squared_bkw = (here_bkw - there_bkw).square()
+                return squared_bkw.mean(2) if self.node.elements == "mean" else squared_bkw.sum(2)
+            case _:
+                assert_never(self.node.loss)
+
+    def weights(self, own: Any) -> torch.Tensor:
+        """1 at compared tokens, else 0."""
+        return tokens_of(own, self.node.compares).weights
+
+    def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
+        """The number of compared tokens, and the pairs of layers."""
+        compared = int(own.weights[view.row].sum())
+        return [(self.node.kind, f"states of {compared} tokens, {pairs_told(self.node)}")]
+
+
+class KdRelatedTensors(TermTensors[KdRelated, Any, WidthMaps]):
+    """Rows of scaled products between the tokens of a layer, each beside one of the teacher's."""
+
+    def targets(self, rows: TextRows, reading: EncoderInputs) -> tuple[EncoderInputs, Compared]:
+        """Real tokens, or masked ones."""
+        return reading, compared_tokens(rows, self.node.compares)
+
+    def positions(self, own: Any, batch: MicroBatch) -> None:
+        """None: queries, keys and values are read by layer."""
+
+    def taken(self, outputs: Outputs, *, learned: bool) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values of its layers, one after the other."""
+        of = outputs.projections or {}
+        layers = self.node.layers_of(learned=learned)
+        return tuple(each for layer in layers for each in of[layer])
+
+    def taught(
+        self,
+        states: tuple[torch.Tensor, ...],
+        batch: MicroBatch,
+        head: nn.Module | None,
+        network: BodyModule,
+    ) -> tuple[torch.Tensor, ...]:
+        """The same of the teacher."""
+        return states[1:]
+
+    def score(
+        self,
+        states: tuple[torch.Tensor, ...],
+        own: Any,
+        batch: MicroBatch,
+        head: WidthMaps,
+        network: BodyModule,
+        chances: torch.Tensor | None,
+    ) -> Predicted:
+        """The summed loss of all tokens that count, of all layers and relations together."""
+        (lesson,) = (batch.taught or {})[self.node.title]
+        node, own = self.node, tokens_of(own, self.node.compares)
+        allowed = mask_of(batch.reading, causal=False).allowed
+        if allowed is None:
+            allowed = torch.ones_like(batch.originals[:1, None, None], dtype=torch.bool)
+        if own.positions is not None:
+            allowed = select_rows(allowed, own.positions)
+        mine = _by_layer(states[1:], node.layers_of(learned=True))
+        theirs = _by_layer(lesson.tensors, node.layers_of(learned=False))
+        summed = own.weights.new_zeros((), dtype=torch.float32)
+        for here, there in node.matched:
+            how = relation_of(node, node.split(network.node, here))
+            for which in node.related:
+                summed = summed + relation_loss(
+                    _factors(which, mine[here], own.positions),
+                    _factors(which, theirs[there], own.positions),
+                    allowed,
+                    own.weights,
+                    how,
+                )
+        if node.across == "mean":
+            summed = summed / len(node.matched)
+        return Predicted(summed[None], torch.zeros_like(summed)[None])
+
+    def loss(self, predicted: Predicted, own: Any) -> TermLoss:
+        """The sum as it is: nothing is right or wrong."""
+        return summed_loss(predicted, self.weights(own))
+
+    def weights(self, own: Any) -> torch.Tensor:
+        """1 at compared tokens, else 0."""
+        return tokens_of(own, self.node.compares).weights
+
+    def explain(self, own: Any, view: RowView) -> list[tuple[str, str]]:
+        """The number of compared tokens, the relations, and the pairs of layers."""
+        compared = int(self.weights(own)[view.row].sum())
+        told = f"{' and '.join(self.node.related)} of {compared} tokens, {pairs_told(self.node)}"
+        return [(self.node.kind, told)]
+
+
+def relation_of(node: KdRelated, heads: int) -> Relation:
+    """The comparison that a term describes, of ``heads`` heads."""
+    match node:
+        case KdAttention():
+            return Relation(node.loss, node.of, heads, node.zero_below)
+        case _:
+            return Relation("kl", "probabilities", heads)
+
+
+def _by_layer(each: tuple[torch.Tensor, ...], layers: tuple[int, ...]) -> dict[int, Projected]:
+    return {
+        layer: Projected(*each[3 * place : 3 * place + 3]) for place, layer in enumerate(layers)
+    }
+
+
+def _factors(
+    which: Related, of: Projected, positions_bk: Int[torch.Tensor, "b k"] | None
+) -> Factors:
+    """The factors of a relation; queries are those at some positions, None: all."""
+    match which:
+        case "attention":
+            left_bsw, right_bsw = of.queries, of.keys
+        case "queries":
+            left_bsw = right_bsw = of.queries
+        case "keys":
+            left_bsw = right_bsw = of.keys
+        case "values":
+            left_bsw = right_bsw = of.values
+        case _:
+            assert_never(which)
+    if positions_bk is not None:
+        left_bsw = gather_positions(left_bsw, positions_bk)
+    # The compiler traces no function that is given one tensor twice.
+    return Factors(left_bsw, right_bsw.view_as(right_bsw))
+
+
+def tokens_of(own: Compared | TaskTargets, which: Literal["all", "masked", "first"]) -> Compared:
+    """The tokens that are compared, of text or of the examples of a task."""
+    if isinstance(own, Compared):
+        return own
+    if which == "all":
+        return Compared((own.examples > 0).float(), None)
+    return Compared(own.weights, own.positions)
+
+
+def pairs_told(node: OfLayers) -> str:
+    """The pairs of layers, in words."""
+    pairs = ", ".join(f"{here} from {there}" for here, there in node.matched)
+    return f"of layers {pairs}"

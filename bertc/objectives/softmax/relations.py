@@ -1,0 +1,155 @@
+"""Scaled products between the tokens of a row beside a teacher's: attention, and other relations.
+
+Some rows at a time: a matrix of tokens by tokens for each head is more than the states it is made
+of.
+
+Axes: b rows, p some of them, q queries, k keys, w widths of all heads, n heads, d width of a head.
+"""
+
+from typing import Any, Literal, NamedTuple, assert_never
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch.autograd.function import once_differentiable
+
+CPU_SCORES, GPU_SCORES = 2**20, 2**26
+"""Scores of a network at once: on a CPU as many as its caches hold."""
+ABSENT = -1e4
+"""The score of a key that does not count: its chance is 0, and finite products with it too."""
+
+
+class Factors(NamedTuple):
+    """The two factors of scaled products, all heads side by side."""
+
+    queries: Float[torch.Tensor, "b q w"]
+    keys: Float[torch.Tensor, "b k w"]
+
+    def of_heads(self, part: slice, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The factors of some rows, (p, n, q, d) over sqrt(d) and (p, n, k, d)."""
+        queries_pnqd, keys_pnkd = (
+            rearrange(each[part], "p s (n d) -> p n s d", n=heads) for each in self
+        )
+        return queries_pnqd * queries_pnqd.shape[3] ** -0.5, keys_pnkd
+
+
+class Relation(NamedTuple):
+    """Comparison of the products of ``heads`` heads, by softmaxes or by scores.
+
+    ``mse`` is averaged over keys. Scores of ``zero_below`` and less count as 0, unless it is 0.
+    """
+
+    loss: Literal["kl", "mse"]
+    of: Literal["scores", "probabilities"]
+    heads: int
+    zero_below: float = 0.0
+
+
+def relation_loss(
+    own: Factors,
+    taught: Factors,
+    allowed: Bool[torch.Tensor, "#b 1 #q k"],
+    weights_bq: Float[torch.Tensor, "b q"],
+    how: Relation,
+) -> torch.Tensor:
+    """The summed loss (0-d) of weighted queries over the keys ``allowed``, averaged over heads.
+
+    Some rows at a time become scores, their loss, and the gradients of their factors.
+    """
+    found: torch.Tensor = _Relation.apply(  # type: ignore[no-untyped-call]
+        *own, *taught, allowed, weights_bq.float(), how
+    )
+    return found
+
+
+def compared(
+    own_pnqk: Float[torch.Tensor, "p n q k"],
+    taught_pnqk: Float[torch.Tensor, "p n q k"],
+    allowed: Bool[torch.Tensor, "#p 1 #q k"],
+    how: Relation,
+) -> tuple[Float[torch.Tensor, "p n q"], Float[torch.Tensor, "p n q k"]]:
+    """The loss of each query in each head, and its slope by the network's own scores."""
+    if how.of == "scores":
+        lowest = how.zero_below or -torch.inf
+        own_counts, taught_counts = own_pnqk > lowest, taught_pnqk > lowest
+        losses_pnq, slope_pnqk = _squared(
+            own_pnqk * own_counts, taught_pnqk * taught_counts, allowed
+        )
+        return losses_pnq, slope_pnqk * own_counts
+    log_own_pnqk, log_taught_pnqk = (
+        each.masked_fill(~allowed, ABSENT).log_softmax(3) for each in (own_pnqk, taught_pnqk)
+    )
+    chances_pnqk, told_pnqk = log_own_pnqk.exp(), log_taught_pnqk.exp()
+    match how.loss:
+        case "kl":
+            losses_pnq = (told_pnqk * (log_taught_pnqk - log_own_pnqk)).sum(3)
+            return losses_pnq, chances_pnqk - told_pnqk
+        case "mse":
+            losses_pnq, slope_pnqk = _squared(chances_pnqk, told_pnqk, allowed)
+            slope_pnqk = slope_pnqk * chances_pnqk
+            return losses_pnq, slope_pnqk - chances_pnqk * slope_pnqk.sum(3, keepdim=True)
+        case _:
+            assert_never(how.loss)
+
+
+def _squared(
+    one_pnqk: Float[torch.Tensor, "p n q k"],
+    other_pnqk: Float[torch.Tensor, "p n q k"],
+    allowed: Bool[torch.Tensor, "#p 1 #q k"],
+) -> tuple[Float[torch.Tensor, "p n q"], Float[torch.Tensor, "p n q k"]]:
+    """Mean squared difference at the keys that are allowed, and its slope by the first."""
+    share = allowed / allowed.sum(3, keepdim=True)
+    apart_pnqk = one_pnqk - other_pnqk
+    return (apart_pnqk.square() * share).sum(3), 2 * apart_pnqk * share
+
+
+class _Relation(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries_bqw: Float[torch.Tensor, "b q w"],
+        keys_bkw: Float[torch.Tensor, "b k w"],
+        taught_bqv: Float[torch.Tensor, "b q v"],
+        taught_bkv: Float[torch.Tensor, "b k v"],
+        allowed: Bool[torch.Tensor, "#b 1 #q k"],
+        weights_bq: Float[torch.Tensor, "b q"],
+        how: Relation,
+    ) -> torch.Tensor:
+        own, taught = Factors(queries_bqw, keys_bkw), Factors(taught_bqv, taught_bkv)
+        differentiated, dtype = any(ctx.needs_input_grad), queries_bqw.dtype
+        gradients: list[tuple[torch.Tensor, torch.Tensor]] = []
+        total = queries_bqw.new_zeros((), dtype=torch.float32)
+        each = how.heads * queries_bqw.shape[1] * keys_bkw.shape[1]
+        at_once = CPU_SCORES if queries_bqw.device.type == "cpu" else GPU_SCORES
+        rows = max(1, at_once // each)
+        for start in range(0, len(queries_bqw), rows):
+            part = slice(start, start + rows)
+            query_pnqd, key_pnkd = own.of_heads(part, how.heads)
+            told_pnqd, told_pnkd = taught.of_heads(part, how.heads)
+            losses_pnq, slope_pnqk = compared(
+                (query_pnqd @ key_pnkd.mT).float(),
+                (told_pnqd @ told_pnkd.mT).float(),
+                allowed if len(allowed) == 1 else allowed[part],
+                how,
+            )
+            share_p1q = weights_bq[part, None] / how.heads
+            total += (losses_pnq * share_p1q).sum()
+            if differentiated:
+                slope_pnqk = (slope_pnqk * share_p1q[..., None]).to(dtype)
+                scale = query_pnqd.shape[3] ** -0.5
+                to_queries, to_keys = (slope_pnqk @ key_pnkd) * scale, slope_pnqk.mT @ query_pnqd
+                gradients.append((_joined(to_queries), _joined(to_keys)))
+        if differentiated:
+            ctx.save_for_backward(*(torch.cat(parts) for parts in zip(*gradients, strict=True)))
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        to_queries_bqw, to_keys_bkw = ctx.saved_tensors
+        upstream = upstream.to(to_queries_bqw.dtype)
+        return to_queries_bqw * upstream, to_keys_bkw * upstream, None, None, None, None, None
+
+
+def _joined(x_pnsd: Float[torch.Tensor, "p n s d"]) -> Float[torch.Tensor, "p s w"]:
+    return rearrange(x_pnsd, "p n s d -> p s (n d)")

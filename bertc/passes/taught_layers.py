@@ -1,0 +1,185 @@
+"""Layers of a network beside those of its teacher: which are compared, and whether they can be."""
+
+import math
+from typing import NamedTuple, TypeVar
+
+from bertc.diagnostics import Diagnostics, Fix
+from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.task import Task
+from bertc.ir.network.body import Body
+from bertc.ir.operation import Widths
+from bertc.ir.program.complete import StageSettings
+from bertc.ir.program.teacher import Shape
+from bertc.ir.terms.kd import OfLayers
+from bertc.ir.terms.kd_relations import KdAttention, KdRelated, KdRelations
+from bertc.ir.terms.kd_states import KdStates
+from bertc.ir.terms.layer_map import Unfit, layer_pairs
+from bertc.passes.settings.fixes import Way, argument, note, written
+from bertc.passes.sharing import layer_values
+from bertc.planning.plan import largest_divisor
+
+RELATIONS = "kd(relations)"
+"""The term over attention that asks least of both networks."""
+TermT = TypeVar("TermT", bound=OfLayers)
+
+
+def of_layers(term: TermT, stage: StageSettings, teacher: Body) -> TermT:
+    """A term that knows its pairs of layers, and what follows from the widths of both networks."""
+    pairs = pairs_of(term, stage.layers, teacher.depth)
+    assert not isinstance(pairs, Unfit), "the checks refuse it"
+    own: dict[str, object] = {"matched": pairs}
+    match term:
+        case KdStates():
+            own["width"] = teacher.hidden
+            if term.project != "auto" or teacher.hidden != stage.hidden:
+                own["maps"] = len(pairs) if term.project == "each" else 1
+        case KdRelations():
+            own["heads"] = _relation_heads(term, teacher, pairs[0][1])
+    return term.model_copy(update=own)
+
+
+def pairs_of(term: OfLayers, own: int, teacher: int) -> tuple[tuple[int, int], ...] | Unfit:
+    """Pairs of layers of two depths; embeddings have no attention."""
+    pairs = layer_pairs(term.layer_map, own, teacher)
+    if isinstance(pairs, Unfit) or not term.attends:
+        return pairs
+    layers = tuple(pair for pair in pairs if all(pair))
+    if layers and (len(layers) == len(pairs) or term.layer_map == "uniform"):
+        return layers
+    instead = ", ".join(str(there or 1) for here, there in pairs if here)
+    return Unfit("layer 0 are the embeddings, which have no attention", f"[{instead}]")
+
+
+class _Misfit(NamedTuple):
+    code: str
+    problem: str
+    way: Way
+
+
+def layers_fit(
+    stage: StageSettings, several: bool, shape: Shape, term: OfLayers, diagnostics: Diagnostics
+) -> None:
+    """Report layers that cannot be compared with those of a teacher.
+
+    ``kd(hidden, layers=[2, 4])`` beside six layers is E286, ``kd(attention)`` of unlike heads E287.
+    """
+    misfit = _unlike(stage, shape.body, term) or _unmapped(stage, several, shape.body, term)
+    if misfit is None and isinstance(term, KdRelated):
+        misfit = _unrelated(stage, shape.body, term)
+    if misfit is not None:
+        diagnostics.error(
+            misfit.code,
+            misfit.problem,
+            stage.span("objective"),
+            notes=note("the teacher is named here", stage.span("teacher")),
+            **misfit.way,
+        )
+
+
+def _unmapped(stage: StageSettings, several: bool, teacher: Body, term: OfLayers) -> _Misfit | None:
+    """A term that has no map for these layers or examples."""
+    if several:
+        told = f"{term.title} compares layers with one teacher's, and there are several"
+        help = "name one teacher, or average their scores, as in objective=kd(logits)"
+        return _Misfit("E286", told, {"help": help, "fix": None})
+    tags = any(
+        isinstance(each.objective, Task) and isinstance(each.objective.answer, Tags)
+        for each in stage.objective
+    )
+    if term.compares == "first" and tags:
+        told = f"{term.title} compares the first token of examples, and tags are of words"
+        return _Misfit("E286", told, _other_term(stage, term, "kd(hidden)"))
+    found = pairs_of(term, stage.layers, teacher.depth)
+    if isinstance(found, Unfit):
+        told = f"{term.title}: {found.problem}"
+        return _Misfit("E286", told, _other_argument(stage, term, "layers", found.instead))
+    return None
+
+
+def _unlike(stage: StageSettings, teacher: Body, term: OfLayers) -> _Misfit | None:
+    """Something that only networks that attend have: heads, a first token, wide embeddings."""
+    first = term.layer_map in ("uniform", (0,))
+    first = first or (isinstance(term.layer_map, tuple) and term.layer_map[0] == 0)
+    if term.attends:
+        why = "compares attention"
+    elif term.compares == "first":
+        why = "compares first tokens, which stand for their rows where all tokens attend"
+    elif first:
+        why = "compares embeddings, which are as wide as states where all tokens attend"
+    else:
+        return None
+    if not stage.body.attends:
+        who = f"body = {stage.body.kind}"
+    elif not teacher.attends:
+        who = f"the teacher is a {teacher.body_kind}, which"
+    else:
+        return None
+    instead = "kd(hidden, layers=last)" if first and not term.attends else "kd(logits)"
+    return _Misfit(
+        "E287", f"{term.title} {why}, and {who} has none", _other_term(stage, term, instead)
+    )
+
+
+def _unrelated(stage: StageSettings, teacher: Body, term: KdRelated) -> _Misfit | None:
+    """Queries, keys and values that are not there, or not alike."""
+    pairs = pairs_of(term, stage.layers, teacher.depth)
+    assert not isinstance(pairs, Unfit), "it is refused before"
+    for here, there in pairs:
+        mine, theirs = _own_widths(stage, here), teacher.attention_widths(there)
+        own, its = f"attention = {stage.attention.at(here - 1).kind}", "the teacher's attention"
+        alone = stage.attention.at(here - 1).content_alone
+        if mine is None or theirs is None:
+            told = f"compares queries, keys and values, and {its if mine else own} has none"
+            return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, "kd(hidden)"))
+        if "attention" in term.related and not (alone and teacher.scores_content_alone(there)):
+            told = "compares products of queries and keys, and the scores of "
+            told += f"{its if alone else own} are of more than these"
+            return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, RELATIONS))
+        match term:
+            case KdAttention() if mine.heads != theirs.heads:
+                told = f"compares head with head: layer {here} has {mine.heads}, and the teacher's "
+                told += f"layer {there} has {theirs.heads}"
+                return _Misfit("E287", f"{term.title} {told}", _other_term(stage, term, RELATIONS))
+            case KdRelations():
+                heads = _relation_heads(term, teacher, pairs[0][1])
+                common = math.gcd(mine.inner, theirs.inner)
+                if common % heads:
+                    told = f"cuts {mine.inner} and {theirs.inner} numbers into {heads} heads, "
+                    told += "which do not divide both"
+                    way = _other_argument(stage, term, "heads", str(largest_divisor(common, heads)))
+                    return _Misfit("E287", f"{term.title} {told}", way)
+    return None
+
+
+def _own_widths(stage: StageSettings, layer: int) -> Widths | None:
+    if not stage.attention.at(layer - 1).projects:
+        return None
+    heads = layer_values(stage.heads, stage.layers)[layer - 1]
+    return Widths(stage.hidden, heads, stage.head_dim, 0)
+
+
+def _relation_heads(term: KdRelations, teacher: Body, layer: int) -> int:
+    """The heads of relations: those that are written, or the teacher's."""
+    widths = teacher.attention_widths(layer)
+    return term.heads or (widths.heads if widths else 1)
+
+
+def _place(stage: StageSettings, term: OfLayers) -> int:
+    return next(at for at, each in enumerate(stage.objective) if each.objective == term)
+
+
+def _other_argument(stage: StageSettings, term: OfLayers, name: str, value: str) -> Way:
+    place = (_place(stage, term), "objective")
+    return argument("objective", stage.origins["objective"], name, value, place)
+
+
+def _other_term(stage: StageSettings, term: OfLayers, instead: str) -> Way:
+    """Another term in the place of one that cannot be."""
+    origin = stage.origins["objective"]
+    span = origin.parts.get((_place(stage, term), "objective")) if written(origin) else None
+    titles = {each.objective.title for each in stage.objective if each.objective != term}
+    there = instead.split(",")[0].rstrip(")") + ")" in titles
+    return {
+        "help": f"compare otherwise, as in objective={instead}",
+        "fix": Fix(span, instead) if span and not there else None,
+    }
