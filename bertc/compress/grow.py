@@ -9,12 +9,10 @@ from typing import assert_never
 
 from bertc.ir.network.body import Body
 from bertc.ir.network.growth import FromGenerator, Growth, Identity, Interleave, Stack
+from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
-
-OUTPUTS = ("output", "outer")
-"""Names of the projections back to the residual stream, in attention and feed-forward."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def _is_zero_output(name: str, growth: Growth) -> bool:
     """True if a weight of a new layer is zero, so that the layer adds nothing."""
     match growth:
         case Identity():
-            return name.split(".")[-2] in OUTPUTS
+            return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | FromGenerator():
             return False
         case unreachable:

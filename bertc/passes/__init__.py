@@ -12,6 +12,7 @@ from bertc.passes.extends import extends
 from bertc.passes.generator import generator, generator_widths
 from bertc.passes.growth import growth
 from bertc.passes.inputs import missing_inputs, tagged_text
+from bertc.passes.pruning import pruning
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
@@ -33,6 +34,7 @@ CHECKS = (
     generator,
     teachers,
     growth,  # skipped where owners or widths are wrong already
+    pruning,  # so too
     tasks,
     checks,
     remarks,  # last: only about programs without errors

@@ -155,6 +155,7 @@ def _stage(
         microbatch=stage.microbatch,
         objective=taught_terms(stage),
         teacher=stage.teacher,
+        prune=stage.prune,
         data=stage.data,
         smoothing=stage.smoothing,
         mixing=stage.mixing,
