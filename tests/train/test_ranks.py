@@ -129,7 +129,7 @@ def straight(resolved, tmp_path, name="one"):
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
         {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2},
         {"generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16},
-        {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 3},
+        {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
     ],
     ids=["adam", "lamb", "electra", "in turn", "pruned"],
 )
