@@ -10,7 +10,7 @@ from typing import Any
 
 from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
-from bertc.interop.folders import read_resolved
+from bertc.interop.folders import read_network
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
@@ -85,7 +85,7 @@ def network_of(folder: Path) -> dict[str, Any]:
     """
     resolved, config = folder / "resolved.json", folder / "config.json"
     if is_taken(resolved):
-        return _of_run(read_resolved(resolved))
+        return _of_run(read_network(folder))
     if is_taken(config):
         return _of_config(folder)
     return {}
@@ -241,7 +241,7 @@ def begun_from(resolved: Resolved) -> None:
 def program_of(folder: Path) -> Resolved | None:
     """The network in a run folder or a Hugging Face folder; None if it is neither."""
     if is_taken(folder / "resolved.json"):
-        return read_resolved(folder / "resolved.json")
+        return read_network(folder)
     if not is_taken(folder / "config.json"):
         return None
     from bertc.interop.config import read_config

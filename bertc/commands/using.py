@@ -54,6 +54,9 @@ def evaluate(
     part: Annotated[
         str, typer.Option(help="the part of a task's files to score: test, train [default: dev]")
     ] = "",
+    without_heads: Annotated[
+        str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")
+    ] = "",
     json: JsonOption = False,
 ) -> None:
     """Evaluate the newest good checkpoint of a run on its held-out text, or examples of a task."""
@@ -61,7 +64,7 @@ def evaluate(
     from bertc.inference.evaluate import evaluate_run
 
     manner = Manner(seq, memory, clamp, same_length, sliding, examples)
-    report = evaluate_run(run, manner, task=task, part=part)
+    report = evaluate_run(run, manner, task=task, part=part, without=without_heads)
     typer.echo(report.as_json() if json else report.summary(evaluated_only=True))
 
 
@@ -90,18 +93,51 @@ def predict(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="maximum rows at once")] = 256,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    without_heads: Annotated[
+        str, typer.Option(help="heads to leave out, layer.head from 0: 3.5,7.1")
+    ] = "",
 ) -> None:
     """Answer the rows of a file with a fine-tuned model; prints a JSON object per row."""
     from bertc.inference.predict import predict as run_on
     from bertc.inference.predict import write_files
 
-    predictions = run_on(run, file, task, batch, device)
+    predictions = run_on(run, file, task, batch, device, without=without_heads)
     if official:
         write_files(predictions.files(), official)
     else:
         for line in predictions.lines():
             typer.echo(line)
     typer.echo(predictions.summary(), err=True)
+
+
+@app.command("heads")
+def heads_(
+    run: RunArgument,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="rows in the layout of the task, or a text [default: dev, or its own]"),
+    ] = None,
+    task: Annotated[str, typer.Option(help="its name, or with the columns of the file")] = "",
+    examples: Annotated[int, typer.Option(min=1, help="rows to read, at most")] = 512,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    worth: Annotated[
+        bool, typer.Option("--worth", help="instead evaluate without each head, one after another")
+    ] = False,
+    plot: Annotated[Path | None, file_to_write("a PNG file for a heat map, with --worth")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Score the attention heads of a run, and tell what each looks at."""
+    from bertc.inference.heads import heads
+    from bertc.inference.worth import worth_of_heads
+
+    if worth:
+        scores = worth_of_heads(run, task=task)
+        typer.echo(scores.as_json() if json else scores.as_table())
+        if plot:
+            scores.plot(plot)
+        return
+    report = heads(run, data, task=task, examples=examples, device=device)
+    typer.echo(report.as_json() if json else report.as_table())
 
 
 @app.command("export")

@@ -17,13 +17,12 @@ from bertc.ir.network.growth import (
     Interleave,
     Stack,
 )
+from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved
 
 _TABLES = f"{MAIN}.embeddings."
-OUTPUTS = ("output", "outer")
-"""Names of the projections back to the residual stream, in attention and feed-forward."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def _is_zero_output(name: str, growth: Beginning) -> bool:
     """True if a weight of a new layer is zero, so that the layer adds nothing."""
     match growth:
         case Identity():
-            return name.split(".")[-2] in OUTPUTS
+            return name.split(".")[-2] in OUTPUTS.values()
         case Stack() | Interleave() | FromGenerator() | FromLayers() | FromEmbeddings():
             return False
         case unreachable:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bertc.compress.prune import expected
 from bertc.estimate.blocks import DeviceBudget
 from bertc.estimate.duration import run_time, stage_time, step_time
 from bertc.estimate.execution import Execution
@@ -12,6 +13,7 @@ from bertc.estimate.figures import (
     Flops,
     FromStart,
     Parameters,
+    Pruned,
     Spread,
     StageEstimate,
 )
@@ -72,9 +74,8 @@ def estimate(
         for stage, length in zip(resolved.stages, lengths, strict=True)
     )
     flops = run_flops(resolved.stages, [stage.flops for stage in stages])
-    deep = None
-    if whole := _without_growing(resolved):
-        deep = _from_start(flops, estimate(whole, device, convention, devices, lengths), whole)
+    whole, pruned = _without_growing(resolved), expected(resolved)
+    deep, left = (p and estimate(p, device, convention, devices, lengths) for p in (whole, pruned))
     return Estimate(
         name=resolved.name,
         fingerprint=resolved.fingerprint(),
@@ -84,8 +85,15 @@ def estimate(
         time=run_time(resolved.stages, [stage.time for stage in stages]),
         stages=stages,
         spread=_spread(resolved, stages, budget.execution, layout, target) if devices > 1 else None,
-        from_start=deep,
+        from_start=_from_start(flops, deep, whole) if whole and deep else None,
+        pruned=_left(left) if left else None,
     )
+
+
+def _left(pruned: Estimate) -> Pruned:
+    """The network of a pruned program."""
+    forward = pruned.stages[-1].flops.forward_per_example
+    return Pruned(parameters=pruned.parameters.total, forward_per_example=forward)
 
 
 def _without_growing(resolved: Resolved) -> Resolved | None:

@@ -174,6 +174,16 @@ class FromStart(_Figures):
     seconds_of_same_flops: float
 
 
+class Pruned(_Figures):
+    """The network that is left when a run has removed heads or neurons, trained no further.
+
+    FLOPs are exact up to the last layer's, which depend on how many that layer loses.
+    """
+
+    parameters: int
+    forward_per_example: int
+
+
 class Estimate(_Figures):
     """Cost of a whole program: sums over stages, and the memory of the stage that needs most."""
 
@@ -187,6 +197,7 @@ class Estimate(_Figures):
     stages: tuple[StageEstimate, ...]
     spread: Spread | None = None
     from_start: FromStart | None = None
+    pruned: Pruned | None = None
 
     def __str__(self) -> str:
         """The table that ``bertc estimate`` prints."""
@@ -211,7 +222,7 @@ class Estimate(_Figures):
         """
         # Omit absent fields.
         left_out: dict[str, Any] = {
-            name: True for name in ("spread", "from_start") if getattr(self, name) is None
+            name: True for name in ("spread", "from_start", "pruned") if getattr(self, name) is None
         }
         stages: dict[str, Any] = {} if where else {"where": True}
         absent = {n for n in ("generator", "frozen") if not getattr(self.parameters, n)}

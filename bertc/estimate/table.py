@@ -77,7 +77,7 @@ def details(estimate: Estimate) -> list[str]:
         for label, text in rows:
             cells = "".join(text(column).rjust(COLUMN) for column in columns)
             lines.append(f"  {label}".ljust(LABEL) + cells)
-    return lines + _beside_from_start(estimate)
+    return lines + _beside_from_start(estimate) + _left_after_pruning(estimate)
 
 
 def _beside_from_start(estimate: Estimate) -> list[str]:
@@ -94,6 +94,22 @@ def _beside_from_start(estimate: Estimate) -> list[str]:
         f"{change_text(estimate.time.seconds_total, deep.seconds_total)} time",
         f"  the same FLOPs: {deep.steps_of_same_flops:,} steps, "
         f"{duration_text(deep.seconds_of_same_flops)}",
+    ]
+
+
+def _left_after_pruning(estimate: Estimate) -> list[str]:
+    """Size and cost of the network at the end of a run that prunes, beside those before."""
+    left = estimate.pruned
+    if left is None:
+        return []
+    before = estimate.stages[-1].flops.forward_per_example
+    return [
+        "",
+        "left when the run ends, after pruning",
+        f"  parameters: {left.parameters:,}, "
+        f"{change_text(left.parameters, estimate.parameters.total)}",
+        f"  forward, an example: {flops_text(left.forward_per_example)}, "
+        f"{change_text(left.forward_per_example, before)}",
     ]
 
 

@@ -12,6 +12,7 @@ from bertc.evaluation.device import placed
 from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.task_inference import Within, answer
 from bertc.evaluation.task_lookup import columns_told, names_files, task_of
+from bertc.evaluation.without import without_heads
 from bertc.host.signals import Stop
 from bertc.interop.loading import load
 from bertc.ir.learning.custom_task import AnyTask
@@ -81,11 +82,12 @@ def evaluate_files(
     part: str = "",
     most: int = 0,
     within: Within = lambda function: function,
+    without: str = "",
     progress: Progress | None = None,
 ) -> tuple[Evaluation, tuple[str, ...]]:
     """Evaluate a model on the scored parts of a task; also returns notes on the files read.
 
-    ``most`` limits the examples per part; 0 means all.
+    ``most`` limits the examples per part; 0 means all. ``without`` names heads to leave out.
 
     Raises:
         UsageError, SpecError: as ``task_of``.
@@ -114,7 +116,8 @@ def evaluate_files(
         update={"objective": tuple(t for t in stage.objective if t.name == task.title)}
     )
     data = TaskData(vocabulary, 0, stage.batch, seq, (own,), 1.0)
-    return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
+    with without_heads(model, without):
+        return evaluate_tasks(model, only, data, within=within, progress=progress), tuple(notes)
 
 
 def sources_told(data: TaskData) -> tuple[str, ...]:

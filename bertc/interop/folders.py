@@ -8,9 +8,11 @@ from pydantic import ValidationError
 from bertc.diagnostics import DataError, MissingInputError
 from bertc.ir.program.resolved import Resolved
 from bertc.storage.json_file import read_json
-from bertc.storage.paths import is_file, is_folder
+from bertc.storage.paths import is_file, is_folder, is_taken
 
 RESOLVED = "resolved.json"
+PRUNED = "pruned.json"
+"""The program of what is left, where a run removed heads or neurons and has ended."""
 MAX_JSON_BYTES = 16 * 2**20
 REPLACED = ".replaced"
 """The end of a checkpoint's name while another of its step takes its place."""
@@ -31,6 +33,15 @@ def read_resolved(path: Path) -> Resolved:
             f"{path} is not a resolved program of this version of bertc",
             help="restore a copy of it, or copy the folder from its source again",
         ) from None
+
+
+def read_network(folder: Path) -> Resolved:
+    """Read the program of the network in a run folder or in bertc's own layout.
+
+    Raises:
+        MissingInputError, DataError: as ``read_resolved``.
+    """
+    return read_resolved(folder / (PRUNED if is_taken(folder / PRUNED) else RESOLVED))
 
 
 def checkpoint_name(step: int) -> str:

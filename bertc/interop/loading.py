@@ -7,10 +7,18 @@ from pathlib import Path
 from torch import Tensor
 
 from bertc.diagnostics import DataError, MissingInputError
-from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
+from bertc.interop.folders import (
+    PRUNED,
+    RESOLVED,
+    checkpoint_folders,
+    read_network,
+    read_resolved,
+    refuse_several,
+)
 from bertc.interop.importing import check_names, import_model
 from bertc.interop.keys import part_of, parts_of
 from bertc.interop.networks import GENERATOR, joined
+from bertc.interop.pruned import without_removed
 from bertc.interop.tensors import check_entry, find_weights, read_header, read_tensors
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
@@ -59,7 +67,11 @@ def read_model(folder: Path) -> tuple[Resolved, dict[str, Tensor]]:
     if newest := _newest_checkpoint(folder / "checkpoints"):
         step, checkpoint = newest
         resolved = resolved.as_in(resolved.trained_at(step))
-        return resolved, _read_own(checkpoint / WEIGHTS, resolved)
+        tensors = _read_own(checkpoint / WEIGHTS, resolved)
+        return (
+            without_removed(resolved, tensors) if is_taken(folder / PRUNED) else (resolved, tensors)
+        )
+    resolved = read_network(folder)
     model = folder / "model" if is_folder(folder / "model") else folder
     if is_file(model / "config.json"):
         tensors = import_model(model).tensors

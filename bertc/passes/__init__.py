@@ -5,19 +5,20 @@ from bertc.ir.program.complete import Complete
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.written import Program
 from bertc.passes.assemble import assemble
-from bertc.passes.beginning import begins
 from bertc.passes.bodies import bodies
+from bertc.passes.changing.beginning import begins
+from bertc.passes.changing.growth import growth
+from bertc.passes.changing.pruning import pruning
 from bertc.passes.checks import checks
 from bertc.passes.dimensions import defaults, dimensions
 from bertc.passes.extends import extends
 from bertc.passes.generator import generator, generator_widths
-from bertc.passes.growth import growth
 from bertc.passes.inputs import missing_inputs, tagged_text
 from bertc.passes.recipes import recipes
 from bertc.passes.remarks import remarks
 from bertc.passes.sharing import sharing
 from bertc.passes.tasks import tasks
-from bertc.passes.teachers import teachers
+from bertc.passes.teaching.teachers import teachers
 from bertc.passes.vocabulary import vocabulary
 
 FILLING = (
@@ -35,6 +36,7 @@ CHECKS = (
     teachers,
     begins,
     growth,  # skipped where owners or widths are wrong already
+    pruning,  # so too
     tasks,
     checks,
     remarks,  # last: only about programs without errors

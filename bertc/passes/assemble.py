@@ -13,9 +13,9 @@ from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, TaskStage, TextStage
 from bertc.ir.terms.node import Pairs
+from bertc.passes.settings.layers import layer_values, owners
 from bertc.passes.settings.stages import has_tasks, reads_on
-from bertc.passes.sharing import layer_values, owners
-from bertc.passes.teachers import taught_terms
+from bertc.passes.teaching.teachers import taught_terms
 
 
 def assemble(program: Complete) -> Resolved:
@@ -155,6 +155,7 @@ def _stage(
         microbatch=stage.microbatch,
         objective=taught_terms(stage),
         teacher=stage.teacher,
+        prune=stage.prune,
         data=stage.data,
         smoothing=stage.smoothing,
         mixing=stage.mixing,

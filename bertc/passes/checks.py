@@ -9,8 +9,8 @@ from bertc.passes.bodies import check_body
 from bertc.passes.languages import check_languages
 from bertc.passes.running import check_running
 from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.layers import layer_values
 from bertc.passes.settings.stages import reads_on
-from bertc.passes.sharing import layer_values
 from bertc.passes.terms import check_terms
 from bertc.planning.plan import largest_divisor
 

@@ -1,18 +1,9 @@
 """Checks of sharing: owner maps, and widths of the layers that share."""
 
 from bertc.diagnostics import Diagnostics, Note, Span
-from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap, Sharing
+from bertc.ir.network.sharing import SharedPart, ShareGroups, ShareMap
 from bertc.ir.program.complete import Complete, StageSettings
-
-
-def layer_values(value: int | tuple[int, ...], layers: int) -> tuple[int, ...]:
-    """One number per layer, from one number for all or from the head of a list."""
-    return (value,) * layers if isinstance(value, int) else value[:layers]
-
-
-def owners(scheme: Sharing, part: SharedPart, layers: int) -> tuple[int, ...]:
-    """The owner map of a part: for each layer, the layer whose weights it uses."""
-    return tuple(scheme.owner(part, layer, layers) for layer in range(layers))
+from bertc.passes.settings.layers import layer_values, owners
 
 
 def sharing(program: Complete, diagnostics: Diagnostics) -> None:

@@ -57,6 +57,8 @@ class Results:
         lines = [f"{group.place}  (seeds: {runs})"]
         for text in settings:
             lines += wrap(text, BLOCK_WIDE, initial_indent="  ", subsequent_indent=" " * 6)
+        if left := _parameters_left(group):
+            lines.append(f"  parameters left: {left}")
         titles = {score: heading(score).replace("\n", " ") for score in group.last}
         width = max(map(len, titles.values()), default=0)
         for score, title in titles.items():
@@ -73,6 +75,9 @@ class Results:
         for name in ("run", *(["settings"] if self._many_settings else settings)):
             table.add_column(name)
         table.add_column("seeds", justify="right")
+        pruned = any(run.parameters_left for group in self.groups for run in group.runs)
+        if pruned:
+            table.add_column("parameters\nleft", justify="right")
         for score in self.scores:
             table.add_column(heading(score), justify="right")
         if any(average is not None for average in averages):
@@ -85,7 +90,8 @@ class Results:
             )
             cells = [_cell(group, score) for score in self.scores]
             last = [] if average is None else [f"{average:.4f}"]
-            table.add_row(group.place, *setting_cells, _seeds(group), *cells, *last)
+            left = [_parameters_left(group)] if pruned else []
+            table.add_row(group.place, *setting_cells, _seeds(group), *left, *cells, *last)
         console = Console(width=WIDEST, highlight=False, no_color=True)
         with console.capture() as captured:
             console.print(table)
@@ -175,6 +181,12 @@ def _seeds(group: Group) -> str:
     return "\n".join([*lines, *([f"unfinished: {group.standing}"] if group.standing else [])])
 
 
+def _parameters_left(group: Group) -> str:
+    """Numbers of parameters after pruning, of each run unless they are equal."""
+    numbers = {run.parameters_left for run in group.runs}
+    return ", ".join(f"{number:,}" for number in sorted(filter(None, numbers)))
+
+
 def _cell(group: Group, score: Score) -> str:
     if score not in group.last:
         return ""
@@ -220,6 +232,7 @@ def _run(run: Run) -> dict[str, Any]:
         "step": run.step,
         "steps": run.resolved.steps,
         "finished": run.finished,
+        **({"parameters_left": run.parameters_left} if run.parameters_left else {}),
         "last": _evaluation(run.last),
         "best": _evaluation(run.best),
         "earlier": [_evaluation(seen) for seen in run.earlier],

@@ -5,6 +5,7 @@ resolved.json    the resolved program             checkpoints/    see checkpoint
 lock.json        versions, data, machine, plan    model/          the trained model
 tokenizer/       the vocabulary's files           losses.png      the losses over the steps
 resolved-N.json  the program until N steps, of a run that went on for more
+pruned.json      the program of what is left, of a run that removed heads or neurons
 """
 
 import fcntl
@@ -20,7 +21,13 @@ from bertc.diagnostics import (
     StoppedError,
     UsageError,
 )
-from bertc.interop.folders import RESOLVED, checkpoint_folders, read_resolved, refuse_several
+from bertc.interop.folders import (
+    PRUNED,
+    RESOLVED,
+    checkpoint_folders,
+    read_resolved,
+    refuse_several,
+)
 from bertc.ir.program.resolved import Resolved
 from bertc.runs.changes import refuse_another_program
 from bertc.runs.lock import Lock
@@ -37,6 +44,7 @@ class RunFolder:
         self.path = path
         self.spec = path / "spec.bertc"
         self.resolved = path / RESOLVED
+        self.pruned = path / PRUNED
         self.lock = path / "lock.json"
         self.tokenizer = path / "tokenizer"
         self.metrics = path / "metrics.jsonl"
@@ -88,6 +96,10 @@ class RunFolder:
         durable.replace(self.spec, spec_text.encode())
         durable.replace(self.resolved, _as_json(resolved))
 
+    def write_pruned(self, left: Resolved) -> None:
+        """Write the program of what is left, after the last step."""
+        durable.replace(self.pruned, _as_json(left))
+
     def read_resolved(self) -> Resolved:
         """Read the program of the run.
 
@@ -137,7 +149,15 @@ class RunFolder:
             CannotWriteError: if there is no permission.
         """
         folders = (self.checkpoints, self.tokenizer, self.model)
-        for path in (*folders, self.spec, self.resolved, self.lock, self.metrics, self.plot):
+        for path in (
+            *folders,
+            self.spec,
+            self.resolved,
+            self.pruned,
+            self.lock,
+            self.metrics,
+            self.plot,
+        ):
             if not is_taken(path):
                 continue
             if not (is_folder(path) if path in folders else is_file(path)):

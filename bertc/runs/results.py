@@ -7,11 +7,13 @@ from pathlib import Path
 from statistics import fmean
 
 from bertc.diagnostics import DataError, MissingInputError
+from bertc.interop.folders import read_network
+from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.runs import metrics
 from bertc.runs.folder import RunFolder
-from bertc.storage.paths import is_file, is_folder, real_path
+from bertc.storage.paths import is_file, is_folder, is_taken, real_path
 
 Score = tuple[str, ...]
 """The name of a column: task, part and metric; or an objective, for its held-out loss."""
@@ -43,6 +45,8 @@ class Run:
     last: Seen | None
     best: Seen | None
     earlier: tuple[Seen, ...] = ()
+    parameters_left: int | None = None
+    """The number of parameters after pruning, of a run that removed some and has ended."""
 
     @property
     def last_scores(self) -> dict[Score, float]:
@@ -127,7 +131,14 @@ def _read(path: Path) -> Run:
         of_last_stage[-1] if of_last_stage else None,
         max(of_last_stage, key=lambda each: each.rank) if of_last_stage else None,
         tuple(_seen(line, resolved, folder.metrics) for line in list(ends.values())[:-1]),
+        _parameters_left(folder),
     )
+
+
+def _parameters_left(folder: RunFolder) -> int | None:
+    if not is_taken(folder.pruned):
+        return None
+    return sum(weight.numel for weight in model_weights(read_network(folder.path)))
 
 
 def _seen(line: metrics.Line, resolved: Resolved, place: Path) -> Seen:

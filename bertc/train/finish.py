@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bertc.evaluation.held_out import Evaluation
 from bertc.interop.exporting import export_model
+from bertc.interop.pruned import without_removed
 from bertc.runs import metrics
 from bertc.runs.plot import plot
 from bertc.train.patience import describe
@@ -44,12 +45,19 @@ def finish(session: Session) -> Report:
 
 
 def _write(session: Session, tensors: dict[str, Tensor]) -> tuple[str, ...]:
-    folder = session.folder
+    folder, resolved = session.folder, session.resolved
     for leftover in folder.path.glob(f".{folder.model.name}.*"):  # of an export that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    exported = export_model(session.resolved, tensors, session.corpus.vocabulary, folder.model)
+    removal: tuple[str, ...] = ()
+    if resolved.prunes:
+        whole = sum(tensor.numel() for tensor in tensors.values())
+        resolved, tensors = without_removed(resolved, tensors)
+        folder.write_pruned(resolved)
+        left = sum(tensor.numel() for tensor in tensors.values())
+        removal = (f"{left:,} of {whole:,} parameters are left ({left / whole:.1%})",)
+    exported = export_model(resolved, tensors, session.corpus.vocabulary, folder.model)
     plot(metrics.read(folder.metrics), folder.plot)
-    return exported.notes
+    return (*removal, *exported.notes)
 
 
 def _last_evaluation(lines: list[metrics.Line]) -> Evaluation | None:

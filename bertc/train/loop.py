@@ -40,6 +40,7 @@ from bertc.train.opening import open_session
 from bertc.train.patience import update_patience
 from bertc.train.phase import Phase, open_phase, update_rule
 from bertc.train.profiled import profiled
+from bertc.train.pruning import prune
 from bertc.train.rehearsal import rehearsed, try_to_write
 from bertc.train.report import Report
 from bertc.train.session import Session
@@ -127,7 +128,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
         # DDP sums in an order that it settles in the first pass; all steps are to have the same.
         phase.rehearse(session)
     with (
-        phase.feed(session, progress.step - stage.first_step) as feed,
+        phase.feed(session, progress.step - stage.first_step, stage.steps) as feed,
         profiled(session, profile) as recording,
     ):
         evaluated = phase.evaluated_tokens(session.resolved.run.eval_examples)
@@ -137,6 +138,7 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             if progress.step == end:
                 return
             lap = Laps()
+            prune(session, phase)
             batch = feed.take()
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, feed, batch, learning_rate)

@@ -64,8 +64,8 @@ class Phase(ABC):
         """True if there is anything to evaluate on."""
 
     @abstractmethod
-    def feed(self, session: Session, first: int) -> Feed | TaskFeed:
-        """This process's batches of the stage, from step ``first`` of the stage on."""
+    def feed(self, session: Session, first: int, end: int) -> Feed | TaskFeed:
+        """This process's batches of the stage, from step ``first`` of the stage to ``end``."""
 
     @abstractmethod
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
@@ -101,11 +101,11 @@ class TextPhase(Phase):
         """True: some text is always held out."""
         return True
 
-    def feed(self, session: Session, first: int) -> Feed:
+    def feed(self, session: Session, first: int, end: int) -> Feed:
         """Batches that are corrupted several at once."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         corrupt = self.step.corrupt
-        return Feed(self.data, first, self.stage.steps, session.device, corrupt, rows)
+        return Feed(self.data, first, end, session.device, corrupt, rows)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Losses of each objective, on about ``examples`` held-out examples."""
@@ -153,11 +153,11 @@ class TaskPhase(Phase):
         """False if all tasks have training examples only."""
         return any(task_set.parts for task_set in self.data.sets)
 
-    def feed(self, session: Session, first: int) -> TaskFeed:
+    def feed(self, session: Session, first: int, end: int) -> TaskFeed:
         """Batches in parts of rows of like length."""
         rows = session.ranks.rows(self.stage.batch) if session.ranks.is_distributed else None
         at_once, stage = self.microbatch * self.stage.rows_an_example, self.stage
-        return TaskFeed(self.data, first, stage.steps, session.device, at_once, rows, stage)
+        return TaskFeed(self.data, first, end, session.device, at_once, rows, stage)
 
     def evaluate(self, session: Session, examples: int, progress: Progress) -> Evaluation:
         """Scores on all held-out examples of every task."""
@@ -180,7 +180,7 @@ class TaskPhase(Phase):
 
     def rehearse(self, session: Session) -> None:
         """On the first part of the first batch."""
-        with self.feed(session, 0) as feed:
+        with self.feed(session, 0, 1) as feed:
             self.step.try_out(feed.take().micro_batches[:1])
 
 

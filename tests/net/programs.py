@@ -32,6 +32,12 @@ def _growing(grow: str, **beside: str) -> dict[str, str]:
     return {**beside, "grow": grow, "layers": "", "steps": "", "blocks": blocks}
 
 
+def _pruned(prune: str, **beside: str) -> dict[str, str]:
+    """A stage that prunes, and one that trains what is left."""
+    blocks = f'stage "prune" {{ prune={prune} steps=2 }} stage "again" {{ steps=2 }}'
+    return {**beside, "steps": "", "blocks": blocks}
+
+
 def _asked(task: str, **beside: str) -> dict[str, str]:
     """Without dropout of their own, which differs where there are no C kernels."""
     own = task.replace(")", ", dropout=0)")
@@ -97,6 +103,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "interleave": _growing("interleave", objective="mlm + nsp", format="segment-pair"),
     "identity": _growing("identity", objective="clm", norm="pre"),
     "grown electra": _growing("stack", **ELECTRA),
+    # pruning
+    "pruned heads": _pruned("heads(50%, every=25%, examples=8)", objective="mlm"),
+    "pruned neurons": _pruned("neurons(25%, by=magnitude)", objective='glue(rte, "RTE")',
+                              recipe="bert", seq="24"),
     # with dropout, whose draws differ where there are no C kernels
     "dropout": {"objective": "mlm + nsp", "dropout": "0.1", "format": "segment-pair"},
     "dropout relative": {**XLNET, "dropout": "0.1"},

@@ -18,6 +18,7 @@ from tests.net.programs import FARM, PROGRAMS, spec
 UNTRIED = {
     ("corpus", "hf"),  # needs a network
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
+    ("prune", "none"),
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
 }  # fmt: skip

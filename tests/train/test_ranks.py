@@ -28,6 +28,7 @@ from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork
 from bertc.ir.network.growth import FromRun, Stack
 from bertc.ir.network.norm import PreNorm
+from bertc.ir.network.pruning import Heads
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning.world import World
@@ -128,8 +129,9 @@ def straight(resolved, tmp_path, name="one"):
         {"optimizer": Lamb(lr=1e-2, warmup=2), "share": ShareAll(), "norm": PreNorm()},
         {"objective": ELECTRA, "generator": GeneratorNetwork(size=0.5), "microbatch": 2},
         {"generator": GeneratorNetwork(size=1), "stages": IN_TURN, "embedding": 16},
+        {"heads": 4, "prune": Heads(share=0.5, every=0.25, examples=24), "microbatch": 2},
     ],
-    ids=["adam", "lamb", "electra", "in turn"],
+    ids=["adam", "lamb", "electra", "in turn", "pruned"],
 )
 def test_two_processes_learn_what_one_does(together, tiny, tmp_path, settings):
     settings = {"dropout": CALM, "objective": PAIRS, **AT_THE_END, **settings}

@@ -19,7 +19,7 @@ before, or run backward; a generator is made like the encoder.
 
 OF_TRANSFORMERS = (
     "layers", "hidden", "heads", "head_dim", "ffn", "share", "attention", "activation", "norm",
-    "positions", "segments", "language_embeddings", "grow",
+    "positions", "segments", "language_embeddings", "grow", "prune",
 )  # fmt: skip
 """The settings that only a transformer has."""
 

@@ -11,6 +11,8 @@ from pydantic import Field
 from bertc.ir.base import Node
 
 SharedPart = Literal["attention", "ffn"]
+OUTPUTS: dict[SharedPart, str] = {"attention": "output", "ffn": "outer"}
+"""The projections of the parts back to the residual stream."""
 Owners = tuple[Annotated[int, Field(ge=0)], ...]
 
 

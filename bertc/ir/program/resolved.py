@@ -8,6 +8,7 @@ from pydantic import Field
 from bertc.ir.base import Node
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
+from bertc.ir.network.pruning import NOTHING
 from bertc.ir.program.network import Network
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, Stage
@@ -41,6 +42,11 @@ class Resolved(Node):
     def steps(self) -> int:
         """Optimiser steps of the whole run."""
         return sum(stage.steps for stage in self.stages)
+
+    @property
+    def prunes(self) -> bool:
+        """True if a stage removes heads or neurons."""
+        return any(stage.prune != NOTHING for stage in self.stages)
 
     def terms(self) -> tuple[Term, ...]:
         """One term for each name trained in any stage, in order of appearance."""

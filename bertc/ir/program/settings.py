@@ -22,6 +22,7 @@ from bertc.ir.network.growth import Drawn, Growth, Init, Stack
 from bertc.ir.network.head import Head
 from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
+from bertc.ir.network.pruning import NOTHING, Pruning
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.run import HfLayout
@@ -134,6 +135,9 @@ class Settings(Node):
         "StackingBERT double.py",
         "initial weights of a network with more layers than before",
     )
+    prune: Pruning = default(
+        NOTHING, HOUSE, "heads or neurons that a stage removes, at once or in steps"
+    )
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
@@ -193,8 +197,9 @@ class Settings(Node):
 
 
 STAGE_SETTINGS = (
-    "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
-    "objective", "teacher", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+    "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
+    "microbatch", "objective", "teacher", "data", "smoothing", "mixing", "format", "pack",
+    "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -16,6 +16,7 @@ from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
 from bertc.ir.network.growth import Growth
+from bertc.ir.network.pruning import NOTHING, Pruning
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
@@ -72,6 +73,7 @@ class Stage(Node):
     freeze: int = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
+    prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
 
     rows_vary: ClassVar[bool] = False
     """True if rows are as long as the longest of their batch, not ``seq`` tokens."""

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from bertc.diagnostics import Diagnostics, Fix, Span
 from bertc.ir.base import Node
 from bertc.syntax.lowering import mistakes
+from bertc.syntax.lowering.options import option_of
 from bertc.syntax.lowering.scalars import BAD, Scalars, Slot, describe_value
 from bertc.syntax.lowering.unknown_argument import unknown_argument
 from bertc.syntax.read.scan import MOST_MISTAKES
@@ -89,7 +90,7 @@ class Converter:
                     self._term(term, shape, (*place, i)) for i, term in enumerate(terms)
                 )
             case EitherShape():
-                return self.convert(value, _option(value, shape), place)
+                return self.convert(value, option_of(value, shape), place)
 
     def _slot(self, place: ValuePath, value: Value | None = None) -> Slot:
         """The name of a setting or argument in messages.
@@ -279,26 +280,3 @@ def _kind_of(value: Name | Call, shape: KindShape) -> tuple[Name, tuple[Argument
             if whole in shape.options:
                 return Name(value.name.span, whole), value.arguments[1:]
     return value.name, value.arguments
-
-
-def _whole(value: Number) -> bool:
-    return isinstance(value.value, int) and not value.percent
-
-
-def _option(value: Value, shape: EitherShape) -> Shape:
-    """The option that fits the form of a value."""
-    for option in shape.options:
-        match option:
-            case ListShape() if isinstance(value, Series):
-                return option
-            case KindShape() if isinstance(value, Call):
-                return option
-            case TextShape() if isinstance(value, String):
-                return option
-            case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
-                return option
-            case RealShape() if isinstance(value, Number) and not _whole(value):
-                return option
-            case WholeShape() if isinstance(value, Number) and _whole(value):
-                return option
-    return shape.options[0]

@@ -9,7 +9,7 @@ from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.teacher import FromFolder, NoTeacher, Shape, Teacher
 from bertc.ir.terms.kd import KdLogits, OfLayers
 from bertc.passes.settings.fixes import fix, note
-from bertc.passes.taught_layers import layers_fit, of_layers
+from bertc.passes.teaching.taught_layers import layers_fit, of_layers
 
 
 def taught_terms(stage: StageSettings) -> tuple[Term, ...]:

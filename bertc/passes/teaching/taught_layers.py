@@ -15,7 +15,7 @@ from bertc.ir.terms.kd_relations import KdAttention, KdRelated, KdRelations
 from bertc.ir.terms.kd_states import KdStates
 from bertc.ir.terms.layer_map import Unfit, layer_pairs
 from bertc.passes.settings.fixes import Way, argument, note, written
-from bertc.passes.sharing import layer_values
+from bertc.passes.settings.layers import layer_values
 from bertc.planning.plan import largest_divisor
 
 RELATIONS = "kd(relations)"

@@ -10,7 +10,7 @@ from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin
 from bertc.passes.settings.fixes import fix, fix_kind, note, written
-from bertc.passes.sharing import layer_values, owners
+from bertc.passes.settings.layers import layer_values, owners
 
 
 def growth(program: Complete, diagnostics: Diagnostics) -> None:

@@ -1,0 +1,114 @@
+"""Pruning: what is removed of a network, the entries of its weights, and the network that is left.
+
+Names and shapes alone; ``bertc.interop.pruned`` cuts the tensors.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, get_args
+
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.pruning import AXES, NOTHING, NoPruning, Units, number_to_remove, units
+from bertc.ir.network.sharing import SharedPart
+from bertc.ir.program.network import MAIN
+from bertc.ir.program.resolved import Resolved
+
+ByLayer = Mapping[int, Sequence[int]]
+"""Numbers of heads or neurons, by the layer that owns them."""
+Removed = Mapping[SharedPart, ByLayer]
+"""Heads and neurons that are removed, by part."""
+
+
+class Entries(NamedTuple):
+    """The axis of a weight along which the heads or neurons of a layer lie in order, how many."""
+
+    part: SharedPart
+    layer: int
+    axis: int
+    units: int
+
+
+def entries(encoder: Encoder) -> dict[str, Entries]:
+    """The weights of an encoder's heads and neurons, by their names in a model."""
+    places = {}
+    for part in get_args(SharedPart):
+        counts = units(encoder, part)
+        for weight in encoder.weights():
+            first, second, *_ = weight.name.split(".")
+            if first == part and AXES[part] in weight.axes:
+                axis, layer = weight.axes.index(AXES[part]), int(second)
+                places[f"{MAIN}.{weight.name}"] = Entries(part, layer, axis, counts[layer])
+    return places
+
+
+def without(encoder: Encoder, removed: Removed) -> Encoder:
+    """The encoder that is left; layers that share a part have that of its owner."""
+    gone = {
+        part: [len(removed.get(part, {}).get(owner, ())) for owner in encoder.owners[part]]
+        for part in get_args(SharedPart)
+    }
+    layers = (
+        layer.model_copy(update={"heads": layer.heads - heads, "ffn": layer.ffn - neurons})
+        for layer, heads, neurons in zip(
+            encoder.layers, gone["attention"], gone["ffn"], strict=True
+        )
+    )
+    return encoder.model_copy(update={"layers": tuple(layers)})
+
+
+def pruned(resolved: Resolved, removed: Removed) -> Resolved:
+    """The program as if every stage trained the network that is left, and removed nothing more."""
+    encoder = resolved.encoder
+    assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+    left = {"encoder": without(encoder, removed), "grow": None, "prune": NOTHING}
+    stages = tuple(stage.model_copy(update=left) for stage in resolved.stages)
+    return resolved.model_copy(update={"stages": stages})
+
+
+def chosen_by_score(
+    kind: Units, scores: Mapping[int, Sequence[float]], gone: ByLayer, share: float
+) -> dict[int, list[int]]:
+    """Choose the units to remove so that this share is gone: those gone, and those of low scores.
+
+    Every layer keeps one, so the next lowest goes where that would be the last. Of equal scores
+    those that come first in their layers go first.
+    """
+    taken = {layer: set(gone.get(layer, ())) for layer in scores}
+    groups = [[layer] for layer in scores] if kind.within == "layer" else [list(scores)]
+    for layers in groups:
+        missing = number_to_remove([len(scores[layer]) for layer in layers], share)
+        missing -= sum(len(taken[layer]) for layer in layers)
+        ranked = sorted(
+            (score, unit, layer)
+            for layer in layers
+            for unit, score in enumerate(_normalized(kind, scores[layer], taken[layer]))
+            if unit not in taken[layer]
+        )
+        for _, unit, layer in ranked:
+            if missing > 0 and len(taken[layer]) < len(scores[layer]) - 1:
+                taken[layer].add(unit)
+                missing -= 1
+    return {layer: sorted(taken[layer]) for layer in scores}
+
+
+def _normalized(kind: Units, scores: Sequence[float], gone: Collection[int]) -> list[float]:
+    """Scores divided by the norm of those of the layer that are still there."""
+    left = (score for unit, score in enumerate(scores) if unit not in gone)
+    norm = math.hypot(*left) if kind.normalize else 1.0
+    return [score / (norm or 1.0) for score in scores]
+
+
+def expected(resolved: Resolved) -> Resolved | None:
+    """The program after its stages removed their shares, alike in all layers; None if none does.
+
+    All heads have as many weights, and all neurons, so their number is right wherever they go.
+    """
+    encoder = resolved.encoder
+    removed = dict[SharedPart, ByLayer]()
+    for stage in resolved.stages:
+        kind = stage.prune
+        if isinstance(kind, NoPruning) or not isinstance(encoder, Encoder):
+            continue
+        alike = {layer: [0.0] * number for layer, number in units(encoder, kind.part).items()}
+        removed[kind.part] = chosen_by_score(kind, alike, removed.get(kind.part, {}), kind.share)
+    return pruned(resolved, removed) if removed else None

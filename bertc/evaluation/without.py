@@ -1,0 +1,91 @@
+"""A model without some of its attention heads, to see what they are worth."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from bertc.compress.prune import entries
+from bertc.diagnostics import DataError, UsageError
+from bertc.interop.pruned import entries_of
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.pruning import units
+from bertc.nn import Model
+
+HeadNames = tuple[tuple[int, int], ...]
+"""Heads, each as layer and number, both from 0."""
+
+
+def transformer_of(model: Model) -> Encoder:
+    """The node of a model's encoder.
+
+    Raises:
+        DataError: if it is another kind of network.
+    """
+    node = model.encoder.node
+    if not isinstance(node, Encoder):
+        raise DataError(
+            f"this network is a {node.body_kind}, which has no attention heads",
+            help="name a run of a transformer",
+        )
+    return node
+
+
+def heads_named(text: str, model: Model) -> HeadNames:
+    """Heads written as ``3.5,7.1``: head 5 of layer 3, and head 1 of layer 7, counted from 0.
+
+    Raises:
+        UsageError: if there is no such head, or layers share it and another one owns it.
+        DataError: if the network has no heads.
+    """
+    node = transformer_of(model)
+    counts, names = units(node, "attention"), []
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = re.fullmatch(r"(\d+)\.(\d+)", part)
+        if not match:
+            raise UsageError(
+                f"{part!r} names no head", help="write layer.head, counted from 0: 3.5,7.1"
+            )
+        layer, head = map(int, match.groups())
+        if layer >= node.depth or head >= node.layers[layer].heads:
+            there = f"the network has {node.depth} layers"
+            if layer < node.depth:
+                there = f"layer {layer} has {node.layers[layer].heads} heads"
+            raise UsageError(
+                f"there is no head {part}: {there}", help="both numbers are counted from 0"
+            )
+        if layer not in counts:
+            owner = node.attention_owner[layer]
+            raise UsageError(
+                f"layer {layer} shares its attention with layer {owner}",
+                help=f"{owner}.{head} is the head of all that share it",
+            )
+        names.append((layer, head))
+    return tuple(dict.fromkeys(names))
+
+
+@contextmanager
+def without_heads(model: Model, named: str) -> Iterator[None]:
+    """Set the weights of the named heads to zero within the block.
+
+    Raises:
+        UsageError, DataError: as ``heads_named``.
+    """
+    heads = heads_named(named, model) if named else ()
+    places = entries(transformer_of(model)) if heads else {}
+    parameters = dict(model.named_parameters())
+    before = {}
+    with torch.no_grad():
+        for name, place in places.items():
+            gone = [head for layer, head in heads if layer == place.layer]
+            if place.part == "attention" and gone:
+                before[name] = parameters[name].clone()
+                mask = entries_of(parameters[name], place, gone)
+                parameters[name][mask.to(parameters[name].device)] = 0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, tensor in before.items():
+                parameters[name].copy_(tensor)

@@ -1,0 +1,109 @@
+"""``bertc heads --worth``: the score of a model without one head after another."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bertc.evaluation.held_out import Evaluation
+from bertc.evaluation.without import transformer_of
+from bertc.inference.evaluate import evaluate_run
+from bertc.interop.loading import load
+from bertc.ir.network.pruning import units
+from bertc.runs.plot import save
+
+WIDE = 200
+
+
+@dataclass(frozen=True)
+class Worth:
+    """The score of a run, and without each of its heads; ``figure`` names it.
+
+    A score is the mean over tasks of their first metric, or the held-out loss of a run on text.
+    """
+
+    run: Path
+    figure: str
+    whole: float
+    without: dict[int, list[float]]
+
+    def as_json(self) -> str:
+        """The scores as one JSON object, heads by layer."""
+        layers = [{"layer": n, "without": scores} for n, scores in self.without.items()]
+        content = {"run": str(self.run), "figure": self.figure, "whole": self.whole}
+        return json.dumps({"schema": 1, **content, "layers": layers}, indent=1)
+
+    def as_table(self) -> str:
+        """A row a layer: how the score changes without each head."""
+        title = f"{self.run}: {self.figure} {self.whole:.4f}; its change without each head"
+        table = Table(title=title, title_justify="left")
+        table.add_column("layer", justify="right")
+        for head in range(max(map(len, self.without.values()))):
+            table.add_column(f"head {head}", justify="right")
+        for layer, scores in self.without.items():
+            table.add_row(str(layer), *(f"{score - self.whole:+.4f}" for score in scores))
+        console = Console(width=WIDE, highlight=False, no_color=True)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get().rstrip()
+
+    def plot(self, path: Path) -> None:
+        """Draw the changes as a heat map, as a PNG.
+
+        Raises:
+            CannotWriteError: if the disk has no room.
+        """
+        # Here and not above: a table needs no pictures, and loading takes time.
+        from matplotlib.figure import Figure
+
+        heads = max(map(len, self.without.values()))
+        changes = [
+            [score - self.whole for score in scores] + [float("nan")] * (heads - len(scores))
+            for scores in self.without.values()
+        ]
+        figure = Figure(figsize=(1 + heads * 0.6, 1 + len(changes) * 0.5), layout="constrained")
+        axes = figure.subplots()
+        largest = max(abs(each) for row in changes for each in row if each == each) or 1.0
+        image = axes.imshow(changes, cmap="RdBu", vmin=-largest, vmax=largest)
+        axes.set(xlabel="head", ylabel="layer", title=f"{self.figure} without it")
+        axes.set_yticks(range(len(changes)), [str(layer) for layer in self.without])
+        figure.colorbar(image)
+        save(figure, path, elsewhere="name another file")
+
+
+def worth_of_heads(
+    run: Path, *, task: str = "", cache: Path | None = None, quiet: bool = False
+) -> Worth:
+    """Evaluate a run whole, and without each of its heads.
+
+    Raises:
+        MissingInputError, DataError, UsageError: as ``evaluate_run``.
+    """
+    counts = units(transformer_of(load(run)), "attention")
+
+    def score(named: str) -> tuple[str, float]:
+        report = evaluate_run(run, task=task, without=named, cache=cache, quiet=quiet)
+        assert report.evaluation is not None, "an evaluation ends with one"
+        return _figure(report.evaluation)
+
+    figure, whole = score("")
+    without = {
+        layer: [score(f"{layer}.{head}")[1] for head in range(number)]
+        for layer, number in counts.items()
+    }
+    return Worth(run, figure, whole, without)
+
+
+def _figure(evaluation: Evaluation) -> tuple[str, float]:
+    """The mean over tasks and parts of the first metric, or the loss where there is no task."""
+    firsts = [
+        next(iter(metrics.items()))
+        for parts in evaluation.scores.values()
+        for metrics in parts.values()
+    ]
+    if not firsts:
+        return "held-out loss", evaluation.loss
+    names = dict.fromkeys(name for name, _ in firsts)
+    return " and ".join(names), sum(value for _, value in firsts) / len(firsts)

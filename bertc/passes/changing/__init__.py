@@ -1,0 +1,1 @@
+"""Checks of what a network begins from, grows into, and loses."""

@@ -1,0 +1,120 @@
+"""Checks of stages that remove heads or neurons."""
+
+from collections.abc import Sequence
+from math import floor
+
+from bertc.diagnostics import Diagnostics
+from bertc.ir.network.pruning import NoPruning, Units
+from bertc.ir.program.complete import Complete, StageSettings
+from bertc.passes.settings.fixes import argument, fix, note
+from bertc.passes.settings.layers import layer_values, owners
+from bertc.passes.settings.stages import has_tasks
+
+
+def pruning(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report stages that cannot remove what they should.
+
+    ``layers=2 heads=2 prune=heads(80%)`` is E290.
+    """
+    if diagnostics.found:
+        return
+    pruned: StageSettings | None = None
+    for place, stage in enumerate(program.stages):
+        kind = stage.prune
+        if not isinstance(kind, NoPruning):
+            pruned = pruned or stage
+            _something_stays(stage, kind, diagnostics)
+            _rounds_fit(stage, kind, diagnostics)
+            _ends_with_the_last_weights(stage, diagnostics)
+            _has_scores(stage, kind, diagnostics)
+            _biases_are_of_layers(stage, kind, diagnostics)
+        grows = place and stage.layers != program.stages[place - 1].layers
+        if pruned and (grows or stage.begins_told):
+            _refuse_growing(stage, pruned, diagnostics)
+
+
+def _counts(stage: StageSettings, kind: Units) -> Sequence[int]:
+    """Heads or neurons of each layer that owns some."""
+    of_all = layer_values(stage.heads if kind.kind == "heads" else stage.ffn, stage.layers)
+    return [of_all[layer] for layer in sorted(set(owners(stage.share, kind.part, stage.layers)))]
+
+
+def _something_stays(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+    counts = _counts(stage, kind)
+    groups = [counts] if kind.within == "network" else [[number] for number in counts]
+    for group in groups:
+        most = sum(group) - len(group)
+        if round(kind.share * sum(group)) > most:
+            percent = floor(100 * most / sum(group))
+            instead = argument("prune", stage.origins["prune"], "share", f"{percent}%")
+            diagnostics.error(
+                "E290",
+                f"{kind.share:.0%} of {sum(group)} {kind.kind} are "
+                f"{round(kind.share * sum(group))}, but every layer keeps one, so that "
+                f"{most} can go",
+                stage.span("prune"),
+                label="a layer without any has nothing to compute with",
+                **(instead if percent else {"help": "remove prune", "fix": None}),
+            )
+            return
+
+
+def _rounds_fit(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+    """Check that no two rounds come before the same step."""
+    if kind.rounds > stage.steps:
+        diagnostics.error(
+            "E291",
+            f"every = {kind.every:.4g} removes in {kind.rounds} rounds, but the stage has "
+            f"{stage.steps} steps",
+            stage.span("prune"),
+            label="rounds have steps of training between them",
+            notes=note(f"steps = {stage.steps}", stage.span("steps")),
+            help=f"steps={kind.rounds}",
+            fix=fix(stage.own.get("steps"), f"steps={kind.rounds}"),
+        )
+
+
+def _ends_with_the_last_weights(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    if stage.patience:
+        diagnostics.error(
+            "E292",
+            f"patience = {stage.patience} ends with the best weights, which may be those before "
+            "heads or neurons were removed",
+            stage.span("patience") or stage.span("prune"),
+            notes=note("prune is set here", stage.span("prune")),
+            help="patience in a stage after this one",
+        )
+
+
+def _has_scores(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+    if kind.floor and not has_tasks(stage.objective):
+        diagnostics.error(
+            "E293",
+            f"floor = {kind.floor:g} is a score of a task, but the objective has none",
+            stage.span("prune"),
+            notes=note("the objective is set here", stage.span("objective")),
+            **argument("prune", stage.origins["prune"], "floor", "0"),
+        )
+
+
+def _biases_are_of_layers(stage: StageSettings, kind: Units, diagnostics: Diagnostics) -> None:
+    """Check that no weight belongs to the heads of several layers that may lose unlike ones."""
+    if kind.part == "attention" and stage.attention.ties_biases:
+        diagnostics.error(
+            "E294",
+            "heads of all layers share their biases, so that layers cannot lose different ones",
+            stage.span("prune"),
+            notes=note("attention is set here", stage.span("attention")),
+            **argument("attention", stage.origins["attention"], "untie", "true"),
+        )
+
+
+def _refuse_growing(stage: StageSettings, pruned: StageSettings, diagnostics: Diagnostics) -> None:
+    diagnostics.error(
+        "E295",
+        f'stage "{stage.name}" grows, but heads or neurons are gone since stage "{pruned.name}"',
+        stage.span("layers") or stage.span("grow") or stage.span("prune"),
+        label="new layers would start as copies of what is left of others",
+        notes=note("prune is set here", pruned.span("prune")),
+        help="prune in a stage after all growing",
+    )

@@ -1,0 +1,1 @@
+"""Checks of teachers, and what their terms compare."""

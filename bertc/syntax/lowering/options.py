@@ -1,0 +1,36 @@
+"""Settings of several forms: the form that a written value has."""
+
+from bertc.syntax.read.shapes import (
+    ChoiceShape,
+    EitherShape,
+    KindShape,
+    ListShape,
+    RealShape,
+    Shape,
+    TextShape,
+    WholeShape,
+)
+from bertc.syntax.read.tree import Call, Name, Number, Series, String, Value
+
+
+def _whole(value: Number) -> bool:
+    return isinstance(value.value, int) and not value.percent
+
+
+def option_of(value: Value, shape: EitherShape) -> Shape:
+    """The option that fits the form of a value."""
+    for option in shape.options:
+        match option:
+            case ListShape() if isinstance(value, Series):
+                return option
+            case KindShape() if isinstance(value, Call):
+                return option
+            case TextShape() if isinstance(value, String):
+                return option
+            case ChoiceShape(words) if isinstance(value, Name) and value.text in words:
+                return option
+            case RealShape() if isinstance(value, Number) and not _whole(value):
+                return option
+            case WholeShape() if isinstance(value, Number) and _whole(value):
+                return option
+    return shape.options[0]

@@ -1,0 +1,142 @@
+"""Pruning within a stage: which heads or neurons go, and zeros in their place.
+
+What is gone is seen in the weights themselves, so a checkpoint holds nothing else about it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from bertc.compress.prune import ByLayer, chosen_by_score, entries
+from bertc.data import Silent
+from bertc.diagnostics import DataError
+from bertc.distributed.engines import local_shard
+from bertc.interop.pruned import entries_of, norms, removed_units
+from bertc.ir.address import key
+from bertc.ir.network.encoder import Encoder
+from bertc.ir.network.pruning import NoPruning, Units, units
+from bertc.runs.results import mean_score
+from bertc.step.gates import gate_gradients
+from bertc.storage import durable
+from bertc.train.phase import Phase
+from bertc.train.session import Session
+
+
+def prune(session: Session, phase: Phase) -> None:
+    """Remove what is to be removed before the next step, if anything.
+
+    A run that goes on from here does it again, to the same weights.
+    """
+    stage, step = phase.stage, session.progress.step
+    if isinstance(stage.prune, NoPruning):
+        return
+    share = stage.prune.share_at(step - stage.first_step, stage.steps)
+    if share is not None:
+        encoder = stage.encoder
+        assert isinstance(encoder, Encoder), "the checks allow pruning of transformers alone"
+        _round(session, phase, stage.prune, encoder, share)
+
+
+def _round(session: Session, phase: Phase, kind: Units, encoder: Encoder, share: float) -> None:
+    counts, ranks = units(encoder, kind.part), session.ranks
+    weights = session.weights()
+    gone = removed_units(encoder, weights)[kind.part] if ranks.is_main else {}
+    gone = _shared(session, gone)
+    none = {layer: [0.0] * number for layer, number in counts.items()}
+    target = chosen_by_score(kind, none, gone, share)
+    if _total(target) == _total(gone) or not _is_above_floor(session, phase, kind, gone):
+        return
+    scores = none
+    if kind.by == "gradient":
+        scores = _gradients(session, phase, kind, counts)
+    elif ranks.is_main:
+        scores = _of_weights(session, kind, encoder, weights)
+    removed = _shared(session, chosen_by_score(kind, scores, gone, share))
+    _zero(session, encoder, kind, removed)
+    if ranks.is_main:
+        durable.remove(session.folder.pruned)  # of an end before this one
+    left = " ".join(str(number - len(removed[layer])) for layer, number in counts.items())
+    session.display.note(
+        f"step {session.progress.step:,}: {_total(removed):,} of {sum(counts.values()):,} "
+        f"{kind.kind} are removed; left by layer: {left}"
+    )
+
+
+def _total(by_layer: ByLayer) -> int:
+    return sum(map(len, by_layer.values()))
+
+
+def _shared(session: Session, by_layer: ByLayer) -> dict[int, list[int]]:
+    """Send what the first process found to all."""
+    pairs = session.ranks.share([[layer, list(gone)] for layer, gone in by_layer.items()])
+    return {layer: gone for layer, gone in pairs}
+
+
+def _is_above_floor(session: Session, phase: Phase, kind: Units, gone: ByLayer) -> bool:
+    """Evaluate the stage's tasks if there is a floor; false if no more is to be removed.
+
+    Raises:
+        DataError: if it is below the floor before anything is removed.
+    """
+    if not kind.floor:
+        return True
+    with session.ranks.stop.collective("evaluation"):
+        evaluation = phase.evaluate(session, session.resolved.run.eval_examples, Silent())
+    scores = evaluation.scores
+    score = session.ranks.share(mean_score(phase.stage, scores) if scores else 0.0)
+    if score >= kind.floor:
+        return True
+    if not _total(gone):
+        with session.ranks.raise_on_all():
+            raise DataError(
+                f"stage {phase.stage.name} has floor = {kind.floor:g}, but the score is "
+                f"{score:.4f} before any of the {kind.kind} is removed",
+                help="a lower floor, or a stage of training before this one",
+            )
+    session.display.note(
+        f"step {session.progress.step:,}: the score {score:.4f} is below {kind.floor:g}, so no "
+        f"more {kind.kind} are removed now"
+    )
+    return False
+
+
+def _gradients(
+    session: Session, phase: Phase, kind: Units, counts: dict[int, int]
+) -> dict[int, list[float]]:
+    """Mean |dL/dgate| over the first rows of the stage."""
+    number = math.ceil(kind.examples / phase.stage.batch)
+    with phase.feed(session, 0, number) as feed:
+        batches = [feed.take().micro_batches for _ in range(number)]
+    sums_u = gate_gradients(phase.model, phase.step, kind.part, batches).to(session.device)
+    session.ranks.add(sums_u)
+    parts = torch.split(sums_u.cpu() / (number * phase.stage.batch), list(counts.values()))
+    return {layer: part.tolist() for layer, part in zip(counts, parts, strict=True)}
+
+
+def _of_weights(
+    session: Session, kind: Units, encoder: Encoder, weights: dict[str, Tensor]
+) -> dict[int, list[float]]:
+    """Norms of weights, or random numbers."""
+    if kind.by == "magnitude":
+        return {layer: n.tolist() for layer, n in norms(encoder, kind.part, weights).items()}
+    seed = session.resolved.run.seed
+    return {
+        layer: [float(key(seed, "prune", kind.part, layer, unit)) for unit in range(number)]
+        for layer, number in units(encoder, kind.part).items()
+    }
+
+
+@torch.no_grad()
+def _zero(session: Session, encoder: Encoder, kind: Units, removed: ByLayer) -> None:
+    """Set the weights of what is removed to zero, and their moments."""
+    places = entries(encoder)
+    held = {**session.engine.parameters, **session.moments}
+    for held_name, tensor in held.items():
+        name = (
+            held_name if held_name in places else held_name[2:]
+        )  # moments are called m.<weight>, v.<weight>
+        place = places.get(name)
+        if place and place.part == kind.part and removed[place.layer]:
+            gone = session.engine.shard(entries_of(tensor, place, removed[place.layer]), name)
+            local_shard(tensor)[local_shard(gone)] = 0
