@@ -180,10 +180,14 @@ def _recurrence(recurrence: op.Recurrence, how: Execution) -> Cost:
 
 
 def is_fused(attention: op.Attention, how: Execution) -> bool:
-    """Tell whether one fused kernel runs: a CPU has none with dropout, and Apple's is not used."""
+    """Tell whether one fused kernel runs.
+
+    A CPU has none with dropout, and none that is quick for short rows in bf16; Apple's is not used.
+    """
     if how.device == "mps":
         return False
-    return not (how.device == "cpu" and attention.dropout)
+    short = how.precision == "bf16" and not how.compiled and attention.keys <= op.SHORT_KEYS
+    return not (how.device == "cpu" and (attention.dropout or short))
 
 
 def flash_bytes(seq: int, heads: int, head_dim: int, sequences: int) -> int:

@@ -11,6 +11,7 @@ from einops import rearrange
 from jaxtyping import Float, Shaped
 from torch.autograd.function import once_differentiable
 
+from bertc.ir.operation import SHORT_KEYS
 from bertc.native import Dropped, Kernels, drop, kernels_for
 from bertc.nn.dropout import drop_out
 from bertc.nn.inputs import gather_positions
@@ -37,10 +38,11 @@ def attend(
 ) -> Float[torch.Tensor, "b n q d"]:
     """Scaled dot-product attention (b, n, q, d) with dropout ``rate`` on its probabilities.
 
-    A float ``mask`` (b, n, q, k) is added to the scores. No score matrix is stored, with two
+    A float ``mask`` (b, n, q, k) is added to the scores. No score matrix is stored, with three
     exceptions: an eager CPU with dropout, where no fused kernel has dropout (a few rows at a time,
-    with one pass less and faster random numbers than the library's), and Apple's GPUs, whose kernel
-    ignores dropout and lets queries attend to later keys (pytorch PR 184126, issue 195910).
+    with one pass less and faster random numbers than the library's); short rows in bf16 there
+    (``SHORT_KEYS``); and Apple's GPUs, whose kernel ignores dropout and lets queries attend to
+    later keys (pytorch PR 184126, issue 195910).
     """
     if isinstance(mask, VarlenOffsets):
         return _varlen(query_bnqd, key_bnkd, value_bnkd, mask)
@@ -61,24 +63,35 @@ def _attend(
     """Attention under a boolean mask, an additive one, or a causal one."""
     # With an additive mask, a CPU's kernel would compute in fp32.
     scored = mask is not None and mask.dtype != torch.bool
-    if not _by_parts(query_bnqd, with_dropout=rate > 0, scored=scored):
+    keys = key_bnkd.shape[2]
+    if not (_by_parts(query_bnqd, rate > 0, scored) or _is_short(query_bnqd, keys)):
         return F.scaled_dot_product_attention(
             query_bnqd, key_bnkd, value_bnkd, mask, rate, is_causal
         )
     if is_causal:
-        mask = not_later(key_bnkd.shape[2], key_bnkd.device)[None]
+        mask = not_later(keys, key_bnkd.device)[None]
     if mask is not None and not scored:
         mask = torch.zeros_like(mask, dtype=query_bnqd.dtype).masked_fill_(~mask, float("-inf"))
     b, n, q, _ = query_bnqd.shape
+    parts = rows_at_once(b, n * q * keys, query_bnqd)
+    size = parts[0].stop or b
+    # Split once: each slice would have a backward as large as the whole.
+    split = (torch.split(x, size) for x in (query_bnqd, key_bnkd, value_bnkd))
     mixed = [
-        _by_scores(query_bnqd[rows], key_bnkd[rows], value_bnkd[rows], of_rows(mask, rows), rate)
-        for rows in rows_at_once(b, n * q * key_bnkd.shape[2], query_bnqd)
+        _by_scores(query, key, value, of_rows(mask, rows), rate)
+        for rows, query, key, value in zip(parts, *split, strict=True)
     ]
     return mixed[0] if len(mixed) == 1 else torch.cat(mixed)
 
 
-def _by_parts(x: torch.Tensor, *, with_dropout: bool, scored: bool) -> bool:
+def _by_parts(x: torch.Tensor, with_dropout: bool, scored: bool) -> bool:
     return x.device.type == "mps" or (eager_cpu(x) and (with_dropout or scored))
+
+
+def _is_short(query: torch.Tensor, keys: int) -> bool:
+    """True for a few keys in bf16 with gradients: backward of torch's kernel is slow there."""
+    trained = query.requires_grad and torch.is_grad_enabled()
+    return trained and eager_cpu(query) and query.dtype == torch.bfloat16 and keys <= SHORT_KEYS
 
 
 def eager_cpu(x: torch.Tensor) -> bool:
