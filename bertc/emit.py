@@ -44,14 +44,17 @@ def _program(spec: str, overrides: Sequence[str]) -> str:
 
 
 def _resolved(spec: str, overrides: Sequence[str]) -> str:
-    """Every setting with all its arguments and its origin."""
+    """Every setting that is read, with all its arguments and its origin."""
     from bertc import syntax
     from bertc.api import compile_spec
+    from bertc.passes.tasks import without_unread
 
     diagnostics = Diagnostics()
     complete = compile_spec(spec, overrides, diagnostics)
     diagnostics.raise_if_any()
-    return "\n\n".join(syntax.show(each.program, origins=True, full=True) for each in complete)
+    return "\n\n".join(
+        syntax.show(without_unread(each), origins=True, full=True) for each in complete
+    )
 
 
 def _weights(spec: str, overrides: Sequence[str]) -> str:

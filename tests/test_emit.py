@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from bertc.api import points, resolve
-from bertc.diagnostics import MissingInputError
 from bertc.emit import emit
 from bertc.ir.learning.objective import Mlm
 from bertc.resources import shipped_specs
@@ -76,7 +75,4 @@ def test_what_is_shown_reads_back_as_the_same_run(objective: str) -> None:
 
 def test_shipped_specs_read_back_as_the_same_run() -> None:
     for name in sorted(shipped_specs()):
-        try:
-            assert_same_again(name)
-        except MissingInputError:  # files of a task that a user brings
-            continue
+        assert_same_again(name)

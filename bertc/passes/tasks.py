@@ -1,16 +1,17 @@
 """Checks of tasks and of settings about them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics, listed
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
-from bertc.ir.program.written import Origin
+from bertc.ir.program.written import Origin, Program
 from bertc.passes.settings.fixes import fix, note, written
 from bertc.passes.settings.stages import has_tasks
 
-OF_TEXT = ("generator", "data", "mixing", "format", "pack", "memory")
-"""Settings of text, which a stage of tasks does not read."""
+OF_TEXT = ("generator", "mixing", "format", "pack", "memory")
+"""Settings that a stage of tasks does not read; ``data`` it may learn its vocabulary from."""
 
 
 def tasks(program: Complete, diagnostics: Diagnostics) -> None:
@@ -84,8 +85,7 @@ def _without_text(
 ) -> None:
     for name in OF_TEXT:
         origin = written.get(name)
-        # A vocabulary may still have to be learned from the data's text.
-        if origin is None or origin.kind not in ("written", "set") or name == "data":
+        if origin is None or origin.kind not in ("written", "set"):
             continue
         diagnostics.error(
             "E273",
@@ -94,6 +94,14 @@ def _without_text(
             notes=note("the task is named here", stage.span("objective")),
             help=f"leave {name} out",
         )
+
+
+def without_unread(program: Complete) -> Program:
+    """The program in printable form, without settings that none of its stages reads."""
+    if not all(has_tasks(stage.objective) for stage in program.stages):
+        return program.program
+    settings = {n: each for n, each in program.program.settings.items() if n not in OF_TEXT}
+    return replace(program.program, settings=settings)
 
 
 def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:

@@ -28,8 +28,8 @@ from bertc.objectives import (
     with_output_positions,
 )
 from bertc.objectives.softmax import adaptive
-from bertc.resources import shipped_specs
 from bertc.step.objective import make_objective
+from tests.kinds import PRETRAINING
 
 BATCH = 2
 
@@ -110,7 +110,7 @@ def counted_by_torch(resolved: Resolved, stage: Stage) -> tuple[int, int]:
     return forward // BATCH, counter.get_total_flops() // BATCH - bias
 
 
-@pytest.mark.parametrize("name", shipped_specs())
+@pytest.mark.parametrize("name", PRETRAINING)
 def test_torch_counts_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved = points(name, [f"batch={BATCH}", f"microbatch={BATCH}"])[0]
     for stage, found in zip(resolved.stages, estimate(resolved).stages, strict=True):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bertc.api import points
-from bertc.resources import shipped_specs
 from bertc.train.loop import train
+from tests.kinds import PRETRAINING
 
 TOY = ["layers=2", "hidden=32", "heads=2", "head_dim=16", "ffn=64", "seq=32", "batch=16",
        "steps=30", "log_every=1", "eval_every=30", "save_every=30", "eval_examples=32",
@@ -15,7 +15,7 @@ MIXED = (
     "extends albert-base share=attention format=full-sentences pooler=false "
     "objective=span+sbo optimizer=lamb(lr=1e-2, warmup=2)"
 )
-PLAIN = sorted(name for name in shipped_specs() if not name.endswith("-grid"))
+PLAIN = [name for name in PRETRAINING if not name.endswith("-grid")]
 
 
 @pytest.fixture(scope="module")
