@@ -16,6 +16,7 @@ from bertc.evaluation.tasks import (
     nothing_to_judge_by,
     sources_told,
 )
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
@@ -97,7 +98,8 @@ def _as_in_training(
         if not lock:
             kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
             display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+        networks = TrainedNetworks(resolved.run.device)
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
         if lock and lock.data != corpus.fingerprint:
             raise DataError(
                 "the text files have changed since this run was trained",

@@ -1,6 +1,7 @@
 """From a complete, checked program to a ``Resolved``."""
 
 from bertc.ir.data import FULL, PAIRED
+from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_setting import Shared, Transformer
@@ -171,6 +172,7 @@ def _stage(
         freeze=stage.freeze,
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
+        augment=stage.augment if tuned else UNCHANGED,
     )
 
 

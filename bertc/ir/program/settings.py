@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
+from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
@@ -135,6 +136,9 @@ class Settings(Node):
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
+    augment: tuple[Augmentation, ...] = default(
+        UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
+    )
     recipe: System = default(
         "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
@@ -192,7 +196,8 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "epochs", "steps", "freeze", "patience", "seq", "batch", "microbatch",
-    "objective", "teacher", "data", "smoothing", "mixing", "format", "pack", "memory", "optimizer",
+    "objective", "teacher", "augment", "data", "smoothing", "mixing", "format", "pack", "memory",
+    "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from bertc.ir.base import Node
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
+from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
@@ -72,6 +73,7 @@ class Stage(Node):
     freeze: int = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
+    augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
 
     rows_vary: ClassVar[bool] = False
     """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
