@@ -132,7 +132,7 @@ def _without_text(
 
 def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
     layers, origin = stage.layers, stage.origins["freeze"]
-    if stage.freeze > layers:
+    if stage.freeze != "embeddings" and stage.freeze > layers:
         diagnostics.error(
             "E274",
             f"freeze = {stage.freeze}, but there are {layers} layers",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
-from bertc.ir.network.growth import FromRun
+from bertc.ir.network.growth import FromRun, FromTokens
 from bertc.ir.program.teacher import FromSpec
 from bertc.ir.program.written import Given, Program
 from bertc.ir.vocabulary import TokenizerFile
@@ -36,10 +36,10 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     written, one with a teacher that of the teacher.
     """
     given, init = program.settings["vocab"], program.settings["init"]
-    if given.origin.kind == "default" and not isinstance(init.value, FromRun):
+    if given.origin.kind == "default" and not isinstance(init.value, FromRun | FromTokens):
         given = _of_teacher(program.settings["teacher"]) or given
         program = program.with_settings({"vocab": given})
-    if isinstance(init.value, FromRun) and given.origin.kind == "default":
+    if isinstance(init.value, FromRun | FromTokens) and given.origin.kind == "default":
         if not is_folder(init.value.path):
             nowhere_to_begin(init.value, init.origin.span, diagnostics)
             return program
@@ -91,7 +91,9 @@ def _unreadable(
     return program
 
 
-def nowhere_to_begin(init: FromRun, span: Span | None, diagnostics: Diagnostics) -> None:
+def nowhere_to_begin(
+    init: FromRun | FromTokens, span: Span | None, diagnostics: Diagnostics
+) -> None:
     """Report an ``init`` that is no folder."""
     diagnostics.error(
         "E265",

@@ -19,6 +19,7 @@ UNTRIED = {
     ("corpus", "hf"),  # needs a network
     ("source", "run"), ("source", "none"),  # a teacher's folder; a stage without any says nothing
     ("init", "run"), ("grow", "generator"), ("vocabulary", "tokenizer"),  # begin with older runs
+    ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
     ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertc.api import points, resolve
+from bertc.api import check, points, resolve
 from bertc.data import Silent, prepare
 from bertc.data.examples.word_spans import split_text
 from bertc.diagnostics import DataError, SpecError, StoppedError
@@ -153,3 +153,17 @@ def test_bad_augmentations_are_refused(spec: str, code: str, words: str) -> None
     (first, *_) = refused.value.diagnostics
     assert first.code == code
     assert words in first.message
+
+
+def test_missing_networks_and_vectors_are_told_by_check() -> None:
+    with pytest.raises(SpecError) as refused:
+        check(
+            'task=glue(rte, "RTE") init=vectors("v.txt") '
+            'augment=edit(tagger="runs/x") + replace("runs/y", vectors="w.txt")'
+        )
+    assert [each.message for each in refused.value.diagnostics] == [
+        "there is no file v.txt",
+        "there is no folder runs/x",
+        "there is no folder runs/y",
+        "there is no file w.txt",
+    ]

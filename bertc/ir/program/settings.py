@@ -26,6 +26,7 @@ from bertc.ir.network.positions import Positions
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.run import HfLayout
+from bertc.ir.program.stage import Freeze
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
@@ -148,8 +149,8 @@ class Settings(Node):
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
         0.0, HOUSE, "passes over the examples of a task, in place of steps"
     )
-    freeze: Annotated[int, Field(ge=0, le=1000)] = default(
-        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings"
+    freeze: Freeze = default(
+        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings, or those alone"
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -33,6 +33,10 @@ PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
 SHORTEST = 3
 """Length of the shortest example in a packed row: special tokens and one token."""
+
+
+Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings"]
+"""Layers that are not trained, nor the embeddings below them; 0: all are trained."""
 
 
 class Stage(Node):
@@ -70,7 +74,7 @@ class Stage(Node):
     schedule_start: int
     schedule_steps: int
     counted_from: int
-    freeze: int = 0
+    freeze: Freeze = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
     augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
@@ -82,6 +86,11 @@ class Stage(Node):
     def layers(self) -> int:
         """Number of layers of its main network."""
         return self.encoder.depth
+
+    @property
+    def frozen_layers(self) -> int | None:
+        """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
+        return 0 if self.freeze == "embeddings" else self.freeze or None
 
     @property
     def tokens_per_step(self) -> int:

@@ -289,6 +289,8 @@ def _option(value: Value, shape: EitherShape) -> Shape:
                 return option
             case KindShape() if isinstance(value, Call):
                 return option
+            case ChoiceShape() if isinstance(value, Name) and value.text in option.options:
+                return option
             case RealShape() if isinstance(value, Number) and not (
                 isinstance(value.value, int) and not value.percent
             ):
