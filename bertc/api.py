@@ -157,7 +157,7 @@ def build(spec: Spec) -> Model:
         MissingInputError, DataError, UnsafeError: if ``init`` names no model that fits.
     """
     from bertc.nn import build as run
-    from bertc.train.init_from import source_of
+    from bertc.train.beginning.init_from import source_of
     from bertc.train.state import begin
 
     resolved = resolve(spec)

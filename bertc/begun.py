@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bertc.ir.network.growth import FromEmbeddings, FromLayers
+from bertc.ir.changing.growth import FromEmbeddings, FromLayers
 from bertc.ir.network.sharing import ShareMap, ShareNone
 from bertc.ir.program.written import Given
 

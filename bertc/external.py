@@ -11,11 +11,11 @@ from typing import Any
 from bertc.begun import taken
 from bertc.diagnostics import Diagnostics, MissingInputError
 from bertc.interop.folders import read_network
+from bertc.ir.changing.growth import TEACHER, FromOther
 from bertc.ir.learning.custom_task import Choose, Classify, Read, Regress, Tag
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.task import Tagging, Task
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.growth import TEACHER, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN

@@ -21,9 +21,9 @@ from bertc.ir.base import ONES, TruncatedNormal, Weight, affine
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.norm import LayerNorm
-from bertc.nn.activation import activated
 from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
+from bertc.nn.ffn import activated
 from bertc.nn.masks import Mask
 from bertc.nn.norm import Norm, build_norm, norm_of_sum
 from bertc.nn.weights import Linear, initialise

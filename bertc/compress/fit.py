@@ -5,9 +5,7 @@ from pathlib import Path
 
 from bertc.compress.grow import WeightMap, weight_map
 from bertc.diagnostics import DataError
-from bertc.ir.learning.answer import Answer, alike
-from bertc.ir.learning.task import Task
-from bertc.ir.network.growth import (
+from bertc.ir.changing.growth import (
     Beginning,
     FromEmbeddings,
     FromLayers,
@@ -16,6 +14,8 @@ from bertc.ir.network.growth import (
     Interleave,
     parted,
 )
+from bertc.ir.learning.answer import Answer, alike
+from bertc.ir.learning.task import Task
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved

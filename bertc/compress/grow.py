@@ -1,14 +1,13 @@
 """A map from the weights of a network to those of another that it begins with.
 
-Names and shapes alone, from the two weight tables; ``bertc.train.growth`` moves the tensors.
+Names and shapes alone, from the two weight tables; ``train.beginning.growth`` moves tensors.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from bertc.ir.network.body import Body
-from bertc.ir.network.growth import (
+from bertc.ir.changing.growth import (
     Beginning,
     FromEmbeddings,
     FromGenerator,
@@ -17,6 +16,7 @@ from bertc.ir.network.growth import (
     Interleave,
     Stack,
 )
+from bertc.ir.network.body import Body
 from bertc.ir.network.sharing import OUTPUTS
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.network import MAIN

@@ -7,8 +7,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 
+from bertc.ir.changing.pruning import AXES, NOTHING, NoPruning, Units, number_to_remove, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.pruning import AXES, NOTHING, NoPruning, Units, number_to_remove, units
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.network import MAIN
 from bertc.ir.program.resolved import Resolved

@@ -12,8 +12,10 @@ from bertc.data.batches.arranged import VERSION, TextData, Tokenised, arrange
 from bertc.data.batches.smoothing import orders_of, texts_of
 from bertc.data.cache.progress import Progress
 from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.examples.copies import Copier
 from bertc.data.examples.task_data import TaskData
 from bertc.data.examples.task_sets import read_tasks, task_digest
+from bertc.data.examples.word_networks import NoNetworks, WordNetworks
 from bertc.data.rows.sample import sample
 from bertc.data.rows.tokenise import tokenise
 from bertc.data.rows.tokens import SPLITS, open_tokens, token_dtype
@@ -29,6 +31,7 @@ from bertc.ir.vocabulary import TokenizerFile
 
 AnyData = TextData | TaskData
 """The batches of a stage."""
+NO_NETWORKS = NoNetworks()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +52,12 @@ class PreparedCorpus:
         return self.stages[index]
 
 
-def prepare(resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorpus:
+def prepare(
+    resolved: Resolved, cache: Path, progress: Progress, networks: WordNetworks = NO_NETWORKS
+) -> PreparedCorpus:
     """Read, tokenise and arrange the data of a program, or open it from the cache.
+
+    ``networks`` are asked where examples are copied with changed words.
 
     Raises:
         MissingInputError: a source is not there.
@@ -65,8 +72,9 @@ def prepare(resolved: Resolved, cache: Path, progress: Progress) -> PreparedCorp
         text: _tokenised(source, vocabulary, holdout, cache, progress)
         for text, source in sources.items()
     }
+    copier = Copier(cache, networks, vocabulary.token(vocabulary.mask), progress)
     read = [
-        read_tasks(stage, vocabulary, resolved.run.seed, progress)
+        read_tasks(stage, vocabulary, resolved.run.seed, copier, progress)
         if isinstance(stage, TaskStage)
         else arrange(stage, resolved, vocabulary, tokenised, cache, progress)
         for stage in resolved.stages

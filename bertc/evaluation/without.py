@@ -9,8 +9,8 @@ import torch
 from bertc.compress.prune import entries
 from bertc.diagnostics import DataError, UsageError
 from bertc.interop.pruned import entries_of
+from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.pruning import units
 from bertc.nn import Model
 
 HeadNames = tuple[tuple[int, int], ...]

@@ -17,6 +17,7 @@ from bertc.evaluation.tasks import (
     sources_told,
 )
 from bertc.evaluation.without import without_heads
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display, choose
 from bertc.host.machine import detect, determinism, is_deterministic
 from bertc.host.signals import Stop
@@ -101,7 +102,8 @@ def _as_in_training(
         if not lock:
             kinds = {share.corpus.kind for stage in resolved.stages for share in stage.data}
             display.note(f"an imported model names no text; evaluating on {', '.join(kinds)}")
-        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+        networks = TrainedNetworks(resolved.run.device)
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
         if lock and lock.data != corpus.fingerprint:
             raise DataError(
                 "the text files have changed since this run was trained",

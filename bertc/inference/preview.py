@@ -12,6 +12,7 @@ from bertc.data import RawBatch, TaskBatch, TaskData, TaskSet, Vocabulary, prepa
 from bertc.data.examples.task import cut, gather
 from bertc.diagnostics import listed
 from bertc.evaluation.held_out import named
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import choose
 from bertc.host.signals import Stop
 from bertc.inference.preview_rows import WIDTH, row_text
@@ -41,7 +42,8 @@ def preview(resolved: Resolved, examples: int, *, color: bool, cache: Path | Non
     """
     display = choose(quiet=False)
     with Stop() as stop:
-        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop))
+        networks = TrainedNetworks(resolved.run.device)
+        corpus = prepare(resolved, cache or cache_folder(), Watched(display, stop), networks)
     display.close()
     device = torch.device("cpu")
     vocab = vocab_tensors(corpus.vocabulary, device)
@@ -71,8 +73,21 @@ def _examples(data: TaskData, examples: int) -> list[str]:
         _, chosen = alone.drawn(0, slice(0, examples))
         (rows,) = cut(own.train.lengths, chosen, own.rows_an_example, len(own.train.owners))
         batch = gather(own.task, own.train, rows, data.vocabulary.pad)
-        shown += [_example(data.vocabulary, own, batch, row) for row in range(len(batch.rows))]
+        for row, number in enumerate(rows.tolist()):
+            shown.append(_example(data.vocabulary, own, batch, row))
+            if (original := own.original(number)) is not None:
+                shown[-1] += "\n" + _wrapped(f"copy of: {_text(data.vocabulary, own, original)}")
     return shown
+
+
+def _text(vocabulary: Vocabulary, own: TaskSet, row: int) -> str:
+    """The tokens of a training row."""
+    begin, end = own.train.begins[row : row + 2]
+    return " ".join(map(vocabulary.token, own.train.token_ids[begin:end].tolist()))
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, WIDTH)
 
 
 def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -> str:
@@ -95,7 +110,7 @@ def _example(vocabulary: Vocabulary, own: TaskSet, batch: TaskBatch, row: int) -
         case unreachable:
             assert_never(unreachable)
     shown = (f"{batch.task}: {' '.join(tokens)}", f"label: {right}")
-    return "\n".join(textwrap.fill(line, WIDTH) for line in shown)
+    return "\n".join(map(_wrapped, shown))
 
 
 def _tagged(vocabulary: Vocabulary, ids: list[int], tags: dict[int, str]) -> str:

@@ -11,7 +11,7 @@ from bertc.evaluation.held_out import Evaluation
 from bertc.evaluation.without import transformer_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.interop.loading import load
-from bertc.ir.network.pruning import units
+from bertc.ir.changing.pruning import units
 from bertc.runs.plot import save
 
 WIDE = 200

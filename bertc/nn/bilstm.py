@@ -76,6 +76,14 @@ def text_spans(inputs: EncoderInputs, most: int) -> TextSpans:
     return TextSpans(lengths_bt.cumsum(1) - lengths_bt, lengths_bt, ids_bs.shape[1])
 
 
+def row_vector(each_btd: Float[torch.Tensor, "b t d"]) -> torch.Tensor:
+    """The vector of a text, or of two compared (b, 4d)."""
+    if each_btd.shape[1] == 1:
+        return each_btd[:, 0]
+    u_bd, v_bd = each_btd.unbind(1)
+    return torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
+
+
 class Direction(nn.Module):
     """One direction of a layer, with the equations and the two biases of torch.nn.LSTM."""
 
@@ -179,10 +187,7 @@ class BiLstm(BodyModule):
         assert inputs is not None, "the states of a row are of its texts"
         texts = text_spans(inputs, self.node.texts)
         each_btd = self._of_texts(first_h, texts) * (texts.lengths > 0)[..., None]
-        row_bd = each_btd[:, 0]
-        if self.node.texts > 1:
-            u_bd, v_bd = each_btd.unbind(1)
-            row_bd = torch.cat([u_bd, v_bd, u_bd * v_bd, (u_bd - v_bd).abs()], dim=1)
+        row_bd = row_vector(each_btd)
         pooled_bp = row_bd if self.pooler is None else torch.relu(self.pooler(row_bd))
         return pooled_bp[:, None]
 

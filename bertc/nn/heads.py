@@ -25,7 +25,7 @@ from bertc.ir.terms.heads import (
     VocabularyHead,
 )
 from bertc.ir.terms.node import TermNode
-from bertc.nn.activation import activate
+from bertc.nn.ffn import activate
 from bertc.nn.norm import build_norm
 from bertc.nn.weights import Embedding, Linear, Table, parameter
 

@@ -128,6 +128,13 @@ def initialise(module: nn.Module, weights: Iterable[Weight], seed: int) -> None:
             _fill(parameters[weight.name], weight, generator)
 
 
+def initial_values(weight: Weight, seed: int) -> torch.Tensor:
+    """A tensor of the weight's initial values."""
+    tensor = torch.empty(weight.shape)
+    _fill(tensor, weight, torch.Generator().manual_seed(key(seed, "init", weight.name)))
+    return tensor
+
+
 def _fill(tensor: torch.Tensor, weight: Weight, generator: torch.Generator) -> None:
     match weight.init:
         case TruncatedNormal(std=std):

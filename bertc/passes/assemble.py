@@ -1,13 +1,14 @@
 """From a complete, checked program to a ``Resolved``."""
 
+from bertc.ir.changing.growth import FromRun
 from bertc.ir.data import FULL, PAIRED
+from bertc.ir.learning.augmentation import UNCHANGED
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.body_setting import Shared, Transformer
 from bertc.ir.network.encoder import Encoder, LayerWidths
 from bertc.ir.network.ffn import feed_forward
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.growth import FromRun
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.run import Run
@@ -172,6 +173,7 @@ def _stage(
         freeze=stage.freeze,
         # Settings of the whole run may apply to its task stages only.
         patience=stage.patience if tuned else 0,
+        augment=stage.augment if tuned else UNCHANGED,
     )
 
 

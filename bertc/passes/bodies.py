@@ -3,6 +3,8 @@
 from typing import Any
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.changing.growth import FromTokens, FromVectors
+from bertc.ir.network.bag import Bag
 from bertc.ir.network.body_setting import Ability, BodySetting
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.program.complete import Complete, StageSettings
@@ -73,6 +75,24 @@ def check_body(stage: StageSettings, diagnostics: Diagnostics) -> None:
             else None,
         )
         return
+
+
+def check_table(program: Complete, diagnostics: Diagnostics) -> None:
+    """Report an ``init`` of the token table that this body or this table has no place for."""
+    init, told = program.init, ""
+    if isinstance(init, FromTokens) and not isinstance(program.body, Bag):
+        told = f"init = bag-of(...) begins a bag, and body = {program.body.kind}"
+    elif isinstance(init, FromTokens | FromVectors) and program.table.narrows:
+        told = f"init = {init.kind}(...) begins a table of one width, and table = adaptive"
+    if told:
+        other = "table" if isinstance(program.body, Bag) or "adaptive" in told else "body"
+        diagnostics.error(
+            "E269",
+            told,
+            program.span("init"),
+            notes=note(f"{other} is set here", program.span(other)),
+            help="table=whole" if other == "table" else "body=bag",
+        )
 
 
 def _wanted(stage: StageSettings) -> list[tuple[Ability, str, str]]:

@@ -1,11 +1,11 @@
 """Cross-checks: settings that are valid one by one but contradict each other."""
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.changing.growth import FromOther
 from bertc.ir.data import FILLED, PAIRED
-from bertc.ir.network.growth import FromOther
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.heads import VocabularyHead
-from bertc.passes.bodies import check_body
+from bertc.passes.bodies import check_body, check_table
 from bertc.passes.languages import check_languages
 from bertc.passes.running import check_running
 from bertc.passes.settings.fixes import argument, fix, note
@@ -28,6 +28,7 @@ def checks(program: Complete, diagnostics: Diagnostics) -> None:
     check_languages(program, diagnostics)
     _causal_throughout(program, diagnostics)
     _clusters_fit(program, diagnostics)
+    check_table(program, diagnostics)
     for stage in program.stages:
         check_body(stage, diagnostics)
         check_terms(stage, diagnostics)

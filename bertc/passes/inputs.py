@@ -1,12 +1,15 @@
 """The files that a spec names: whether they are there, and are text."""
 
+from collections.abc import Iterator
+
 from bertc.diagnostics import Diagnostics, Fix, Span
+from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens, FromVectors
 from bertc.ir.data import Docstrings, Files, Hf, Parallel
-from bertc.ir.network.growth import TEACHER, FromOther
+from bertc.ir.learning.augmentation import EditedCopies, ReplacedCopies
 from bertc.ir.program.complete import Complete
 from bertc.passes.vocabulary import nowhere_to_begin
 from bertc.storage.endings import NO_TEXT, no_text, suffix
-from bertc.storage.paths import files_matching, is_folder, user_path
+from bertc.storage.paths import files_matching, is_file, is_folder, user_path
 from bertc.storage.tagged import has_tagged_words, tagging_help
 
 
@@ -17,9 +20,15 @@ def missing_inputs(program: Complete, diagnostics: Diagnostics) -> None:
     installed packages are not looked up.
     """
     init, known = program.init, {each.code for each in diagnostics.found}
-    if isinstance(init, FromOther) and not _is_there(init) and "E265" not in known:
-        nowhere_to_begin(init, program.span("init"), diagnostics)
+    begins = init if isinstance(init, FromOther | FromTokens) else None
+    if begins and not _is_there(begins) and "E265" not in known:
+        nowhere_to_begin(begins, program.span("init"), diagnostics)
     told = {(each.message, each.span) for each in diagnostics.found}
+    for name, folder, span in _beside_text(program):
+        message = f"there is no {'folder' if folder else 'file'} {name}"
+        if not (is_folder if folder else is_file)(user_path(name)) and (message, span) not in told:
+            told.add((message, span))
+            diagnostics.error("E307", message, span, help="check the path")
     for stage in program.stages:
         origin = stage.origins["data"]
         for index, share in enumerate(stage.data):
@@ -55,8 +64,23 @@ def tagged_text(program: Complete, diagnostics: Diagnostics) -> None:
                 )
 
 
-def _is_there(init: FromOther) -> bool:
+def _is_there(init: FromOther | FromTokens) -> bool:
     return init.path == TEACHER or is_folder(init.path)
+
+
+def _beside_text(program: Complete) -> Iterator[tuple[str, bool, Span | None]]:
+    """Folders (True) and files that initial vectors and copies of examples are made from."""
+    if isinstance(program.init, FromVectors):
+        yield program.init.path, False, program.span("init")
+    for stage in program.stages:
+        for source in stage.augment:
+            match source.copies:
+                case EditedCopies(tagger=tagger, pos=pos) if pos and tagger:
+                    yield tagger, True, stage.span("augment")
+                case ReplacedCopies(model=model, vectors=vectors):
+                    yield model, True, stage.span("augment")
+                    if vectors:
+                        yield vectors, False, stage.span("augment")
 
 
 def instead_of(name: str) -> tuple[str, str]:

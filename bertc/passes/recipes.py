@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.learning.augmentation import UNCHANGED, with_copies
 from bertc.ir.learning.objective import Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
@@ -87,6 +88,8 @@ def recipes(program: Program, diagnostics: Diagnostics) -> Program:
     for stage in program.stages:
         own = dict(stage.settings)
         forced = {n: g for n, g in program.settings.items() if g.origin.kind in holding}
+        if "augment" in program.settings and "augment" not in own:  # of tasks alone
+            forced["augment"] = program.settings["augment"]
         if "objective" in own and (tasks := _tasks(own["objective"])):
             own = _followed(own, forced, tasks, published, room, diagnostics)
         stages.append(replace(stage, settings=own))
@@ -156,7 +159,8 @@ def _followed(
         if name not in known and not passes:
             known[name] = own[name] = Given(value, Origin("default", source=source))
     if "steps" not in known:
-        examples = sum(task.examples for task in tasks)
+        augment = known["augment"].value if "augment" in known else UNCHANGED
+        examples = sum(with_copies(task.examples, augment) for task in tasks)
         if not examples and not diagnostics.found:
             diagnostics.error(
                 "E270",

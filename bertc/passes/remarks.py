@@ -1,9 +1,9 @@
 """Remarks on valid settings that are likely slips."""
 
 from bertc.diagnostics import Diagnostics
+from bertc.ir.changing.growth import Drawn, FromGenerator
 from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.growth import Drawn, FromGenerator
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.terms.masked import MaskedTerm
 from bertc.ir.terms.masking import WordUnit

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bertc.diagnostics import Diagnostics, listed
+from bertc.ir.learning.answer import Labels, Score
+from bertc.ir.learning.augmentation import UNCHANGED, EditedCopies
 from bertc.ir.learning.task import Task
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin, Program
-from bertc.passes.settings.fixes import fix, note, written
+from bertc.passes.settings.fixes import argument, fix, note, written
 from bertc.passes.settings.stages import has_tasks
 
 OF_TEXT = ("generator", "mixing", "format", "pack", "memory")
@@ -24,6 +26,7 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
         if has_tasks(stage.objective):
             _refuse_text_beside_tasks(stage, diagnostics)
             _without_text(stage, stage.own or program.origins, diagnostics)
+            _copied(stage, diagnostics)
         _frozen(stage, diagnostics)
     tuned = any(has_tasks(stage.objective) for stage in stages)
     unread = any(each.code < "E2" for each in diagnostics.found)
@@ -38,6 +41,37 @@ def tasks(program: Complete, diagnostics: Diagnostics) -> None:
             _patient(stage, diagnostics)
         if not tuned or "epochs" in stage.own:
             _passing(stage, diagnostics)
+        if stage.augment != UNCHANGED and (not tuned or "augment" in stage.own):
+            _uncopied("the objective has none", stage, diagnostics)
+
+
+def _copied(stage: StageSettings, diagnostics: Diagnostics) -> None:
+    """Refuse copies of examples whose answers belong to words or passages."""
+    tasks = (term.objective for term in stage.objective if isinstance(term.objective, Task))
+    others = [task.title for task in tasks if not isinstance(task.answer, Labels | Score)]
+    if others and stage.augment != UNCHANGED:
+        _uncopied(f"those of {listed(others)} have others", stage, diagnostics)
+    for number, source in enumerate(stage.augment):
+        origin, copies = stage.origins["augment"], source.copies
+        if isinstance(copies, EditedCopies) and copies.pos and not copies.tagger:
+            diagnostics.error(
+                "E277",
+                f"pos = {copies.pos:g} needs a tagger, which says the parts of speech",
+                origin.parts.get((number,), origin.span),
+                **argument("augment", origin, "pos", "0", (number, "copies")),
+            )
+
+
+def _uncopied(why: str, stage: StageSettings, diagnostics: Diagnostics) -> None:
+    origin = stage.origins["augment"]
+    diagnostics.error(
+        "E276",
+        f"augment copies examples of texts with a label or a score, but {why}",
+        origin.span,
+        notes=note("the objective is set here", stage.span("objective")),
+        help="augment=none",
+        fix=fix(origin, "augment=none"),
+    )
 
 
 def _patient(stage: StageSettings, diagnostics: Diagnostics) -> None:
@@ -106,7 +140,7 @@ def without_unread(program: Complete) -> Program:
 
 def _frozen(stage: StageSettings, diagnostics: Diagnostics) -> None:
     layers, origin = stage.layers, stage.origins["freeze"]
-    if stage.freeze > layers:
+    if stage.freeze != "embeddings" and stage.freeze > layers:
         diagnostics.error(
             "E274",
             f"freeze = {stage.freeze}, but there are {layers} layers",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertc.diagnostics import BertcError, DataError, Diagnostics, MissingInputError, Span
-from bertc.ir.network.growth import TEACHER, FromOther
+from bertc.ir.changing.growth import TEACHER, FromOther, FromTokens
 from bertc.ir.program.teacher import FromSpec
 from bertc.ir.program.written import Given, Program
 from bertc.ir.vocabulary import TokenizerFile
@@ -36,7 +36,7 @@ def vocabulary(program: Program, diagnostics: Diagnostics) -> Program:
     written, one with a teacher that of the teacher.
     """
     given, init = program.settings["vocab"], program.settings["init"]
-    begins = isinstance(init.value, FromOther) and init.value.path != TEACHER
+    begins = isinstance(init.value, FromOther | FromTokens) and init.value.path != TEACHER
     if given.origin.kind == "default" and not begins:
         taught = (stage.settings.get("teacher") for stage in program.stages)
         teachers = (program.settings["teacher"], *(each for each in taught if each))
@@ -94,7 +94,9 @@ def _unreadable(
     return program
 
 
-def nowhere_to_begin(init: FromOther, span: Span | None, diagnostics: Diagnostics) -> None:
+def nowhere_to_begin(
+    init: FromOther | FromTokens, span: Span | None, diagnostics: Diagnostics
+) -> None:
     """Report an ``init`` that is no folder."""
     diagnostics.error(
         "E265",

@@ -169,10 +169,10 @@ def _compilation(resolved: Resolved, machine: Machine) -> tuple[bool, str]:
         kind = resolved.encoder.body_kind
         if setting == "on":
             raise MachineError(
-                f"compile=on: a {kind} is one kernel of a library, which no compiler looks into",
+                f"compile=on: a {kind} runs in kernels of a library, which no compiler looks into",
                 help="compile=auto",
             )
-        return False, f"compile=off: a {kind} is one kernel of a library already"
+        return False, f"compile=off: a {kind} runs in kernels of a library already"
     compiled = compiles(resolved, machine.device)
     if setting != "auto":
         return compiled, ""

@@ -12,8 +12,8 @@ import torch
 from einops import rearrange
 from torch import Tensor, nn
 
+from bertc.ir.changing.pruning import units
 from bertc.ir.network.encoder import Encoder as EncoderNode
-from bertc.ir.network.pruning import units
 from bertc.ir.network.sharing import OUTPUTS, SharedPart
 from bertc.nn import Model
 from bertc.objectives import MicroBatch

@@ -21,7 +21,7 @@ from bertc.planning.plan import Plan
 from bertc.step.feed import to_inputs
 from bertc.step.step import TrainStep
 from bertc.step.synthetic import RandomText, Unlearned, first_step
-from bertc.train.init_from import source_of
+from bertc.train.beginning.init_from import source_of
 from bertc.train.state import begin
 
 

@@ -10,7 +10,7 @@ from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
 from bertc.estimate.units import duration_text
 from bertc.host.display import SHORTEST_FORECAST_SECONDS, Display
-from bertc.ir.network.growth import FromOther
+from bertc.ir.changing.growth import Drawn
 from bertc.ir.program.resolved import Resolved
 from bertc.nn.exact import preparing
 from bertc.runs import checkpoints
@@ -44,7 +44,7 @@ def open_session(
     stage = resolved.trained_at(ranks.share(checkpoint.step if checkpoint else 0))
     state = restore(checkpoint, resolved) if checkpoint else begin(resolved, stage, source)
     model, progress = state.model, Progress.of(ranks.share(asdict(state.progress)))
-    if progress.step or isinstance(resolved.run.init, FromOther):
+    if progress.step or not isinstance(resolved.run.init, Drawn):
         ranks.share_tensors({**dict(model.named_parameters()), **state.moments})
     model, engine, moments = laid_out(model, state.moments, plan, ranks.world)
     remembered = _taken_up(resolved, state, progress.step, ranks, device)

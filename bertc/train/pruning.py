@@ -14,8 +14,8 @@ from bertc.diagnostics import DataError
 from bertc.distributed.engines import local_shard
 from bertc.interop.pruned import entries_of, norms, removed_units
 from bertc.ir.address import key
+from bertc.ir.changing.pruning import NoPruning, Units, units
 from bertc.ir.network.encoder import Encoder
-from bertc.ir.network.pruning import NoPruning, Units, units
 from bertc.runs.results import mean_score
 from bertc.step.gates import gate_gradients
 from bertc.storage import durable

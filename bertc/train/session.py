@@ -23,7 +23,7 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import versions
 from bertc.runs.metrics import Metrics, NoMetrics
 from bertc.step.memory import Remembered
-from bertc.train.growth import described, grown
+from bertc.train.beginning.growth import described, grown
 from bertc.train.state import Progress
 
 

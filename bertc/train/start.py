@@ -7,6 +7,7 @@ from bertc.data import PreparedCorpus, prepare
 from bertc.diagnostics import DataError, UsageError
 from bertc.distributed.process_group import ProcessGroup
 from bertc.estimate import Estimate
+from bertc.evaluation.word_networks import TrainedNetworks
 from bertc.host.display import Display
 from bertc.host.machine import cost_on, detect
 from bertc.ir.program.resolved import Resolved
@@ -17,7 +18,7 @@ from bertc.runs.folder import RunFolder, identity
 from bertc.runs.lock import Lock
 from bertc.step.teachers import digests, require_weights
 from bertc.storage.paths import is_taken
-from bertc.train.init_from import Source, source_of
+from bertc.train.beginning.init_from import Source, source_of
 from bertc.train.resumed_plan import plan_of
 from bertc.train.session import Watched
 from bertc.train.state import Progress
@@ -99,7 +100,9 @@ def _prepared(
     corpus = None
     for turn in (0, ranks.world.per_host, 1):
         if corpus is None and ranks.rank % (turn or ranks.world.size) == 0:
-            corpus = prepare(resolved, cache, Watched(display, ranks.stop))
+            corpus = prepare(
+                resolved, cache, Watched(display, ranks.stop), TrainedNetworks(resolved.run.device)
+            )
         ranks.wait()
     assert corpus is not None, "each had its turn"
     return corpus

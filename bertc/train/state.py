@@ -17,8 +17,8 @@ from bertc.optim.optimizers import zero_moments
 from bertc.runs import checkpoints
 from bertc.runs.metrics import FINITE, Count, Sums
 from bertc.step.memory import shapes
-from bertc.train.growth import move
-from bertc.train.init_from import Source
+from bertc.train.beginning.growth import move
+from bertc.train.beginning.init_from import Source
 
 
 @dataclass

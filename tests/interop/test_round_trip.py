@@ -14,7 +14,7 @@ from bertc.interop.importing import import_model
 from bertc.interop.loading import load
 from bertc.ir.program.model import model_weights
 from bertc.nn import Model
-from bertc.nn.activation import activate
+from bertc.nn.ffn import activate
 from tests.interop.hf_models import CASES, DEEP, SMALL, Case, case
 from tests.interop.programs import Wordless
 

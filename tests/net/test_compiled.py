@@ -21,6 +21,8 @@ UNTRIED = {
     ("prune", "none"),
     ("init", "run"), ("init", "layers"), ("init", "embeddings"), ("grow", "generator"),
     ("vocabulary", "tokenizer"),  # begin with older runs
+    ("init", "vectors"), ("init", "bag-of"),  # begin with other files: tests/nn/test_bag.py
+    ("copies", "none"), ("copies", "edit"), ("copies", "replace"),  # tests/train/test_copies.py
 }  # fmt: skip
 BESIDE = ("schema", "properties", "anyOf", "oneOf", "items", "prefixItems", "$defs")
 """Keys of a schema that name no field."""

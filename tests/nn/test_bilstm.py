@@ -246,7 +246,7 @@ def test_the_plan_says_that_it_runs_eager() -> None:
     machine = Machine("cuda", "a card", 2**34, fast_bf16=True, cores=8)
     found = plan(resolved, machine, (Fit(4, 4, recompute=False),))
     assert not found.compile
-    assert "compile=off: a bilstm is one kernel of a library already" in found.reasons
+    assert "compile=off: a bilstm runs in kernels of a library already" in found.reasons
     with pytest.raises(MachineError):
         plan(
             resolve("body=bilstm vocab=wordpiece(100) compile=on"),

@@ -11,9 +11,9 @@ from bertc.ir.base import ZEROS, Weight
 from bertc.ir.network.norm import LayerNorm as LayerNormNode
 from bertc.native import Kernels, drop, kernels_for, library, missing
 from bertc.native import kernels as tensors
-from bertc.nn.activation import activated
 from bertc.nn.attend import attend
 from bertc.nn.dropout import dropout
+from bertc.nn.ffn import activated
 from bertc.nn.masks import Mask
 from bertc.nn.norm import LayerNorm, norm_of_sum
 from bertc.nn.weights import Linear

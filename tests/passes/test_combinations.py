@@ -9,7 +9,7 @@ from bertc.api import points, resolve
 from bertc.compress.fit import fit
 from bertc.compress.grow import weight_map
 from bertc.diagnostics import Diagnostic, Diagnostics
-from bertc.ir.network.growth import Interleave, Stack, parted
+from bertc.ir.changing.growth import Interleave, Stack, parted
 from bertc.ir.program.model import model_weights
 from bertc.resources import shipped_specs
 

@@ -12,8 +12,8 @@ from bertc.api import resolve
 from bertc.diagnostics import BertcError, DataError, MissingInputError, ResumeRefusedError
 from bertc.interop.loading import read_model
 from bertc.interop.runs import export_run, import_run
+from bertc.ir.changing.growth import FromRun, Identity, Interleave
 from bertc.ir.learning.objective import Mlm, Sop, Term
-from bertc.ir.network.growth import FromRun, Identity, Interleave
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import LearnedPositions
 from bertc.ir.network.sharing import ShareAll

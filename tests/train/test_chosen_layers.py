@@ -13,7 +13,7 @@ from bertc.diagnostics import DataError, SpecError, StoppedError
 from bertc.interop.loading import read_model
 from bertc.ir.program.resolved import Resolved
 from bertc.train import finish
-from bertc.train.init_from import source_of
+from bertc.train.beginning.init_from import source_of
 from bertc.train.loop import train
 from tests.net.programs import FARM, TOY
 from tests.train.test_training import stop_after

@@ -12,15 +12,15 @@ from bertc.inference.fill_mask import fill
 from bertc.inference.preview import preview
 from bertc.interop.loading import load, read_model
 from bertc.interop.runs import import_run
+from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.learning.objective import Mlm, Rtd, Sbo, Sop, Term
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork, RandomGenerator, UnigramGenerator
-from bertc.ir.network.growth import FromGenerator
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.terms.masking import Replace, SpanUnit
 from bertc.nn import build
-from bertc.train.growth import grown
+from bertc.train.beginning.growth import grown
 from bertc.train.loop import train
 from tests.train.test_training import stop_after
 

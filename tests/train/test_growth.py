@@ -7,18 +7,18 @@ from bertc.diagnostics import ResumeRefusedError, StoppedError
 from bertc.inference.evaluate import evaluate_run
 from bertc.inference.fill_mask import fill
 from bertc.interop.loading import read_model
+from bertc.ir.changing.growth import Identity, Interleave, Stack
 from bertc.ir.learning.objective import Clm, Mlm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Adam, Lamb
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.growth import Identity, Interleave, Stack
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
 from bertc.ir.network.sharing import ShareAll, ShareFfn, ShareGroups, ShareNone
 from bertc.nn import build
 from bertc.optim.optimizers import zero_moments
 from bertc.train import session
-from bertc.train.growth import grown
+from bertc.train.beginning.growth import grown
 from bertc.train.loop import train
 
 RTD = (Term(objective=Rtd(), weight=50), Term(objective=Mlm()))

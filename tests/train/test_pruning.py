@@ -15,15 +15,15 @@ from bertc.external import network_of
 from bertc.inference.evaluate import evaluate_run
 from bertc.interop.loading import load
 from bertc.interop.pruned import removed_units
+from bertc.ir.changing.growth import FromRun
+from bertc.ir.changing.pruning import Heads, Neurons
 from bertc.ir.learning.custom_task import Classify
 from bertc.ir.learning.objective import Mlm, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.ffn import Activation
-from bertc.ir.network.growth import FromRun
 from bertc.ir.network.norm import PreNorm
 from bertc.ir.network.positions import NoPositions
-from bertc.ir.network.pruning import Heads, Neurons
 from bertc.ir.network.sharing import ShareAll, ShareAttention
 from bertc.nn import build
 from bertc.runs.checkpoints import WEIGHTS

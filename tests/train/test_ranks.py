@@ -20,15 +20,15 @@ from bertc.diagnostics import BertcError, UsageError
 from bertc.distributed import process_group as ranks
 from bertc.host import stuck
 from bertc.host.machine import make_plan
+from bertc.ir.changing.growth import FromRun, Stack
+from bertc.ir.changing.pruning import Heads
 from bertc.ir.data import StreamPair
 from bertc.ir.learning.objective import Clm, Mlm, Plm, Rtd, Sop, Term
 from bertc.ir.learning.optimizer import Lamb
 from bertc.ir.network.attention import RelativeAttention
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.generator import GeneratorNetwork
-from bertc.ir.network.growth import FromRun, Stack
 from bertc.ir.network.norm import PreNorm
-from bertc.ir.network.pruning import Heads
 from bertc.ir.network.sharing import ShareAll
 from bertc.ir.vocabulary import TokenizerFile
 from bertc.planning.world import World

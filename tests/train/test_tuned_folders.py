@@ -17,7 +17,7 @@ from bertc.inference.evaluate import evaluate_run
 from bertc.inference.predict import predict
 from bertc.interop.loading import read_model
 from bertc.interop.runs import export_run, import_run
-from bertc.train.init_from import source_of
+from bertc.train.beginning.init_from import source_of
 from bertc.train.loop import train
 from tests.train.conftest import WORDS
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bertc.data.batches.order import permute
 from bertc.data.cache.progress import Progress
+from bertc.data.examples.copies import Copier
 from bertc.data.examples.encode import encode
 from bertc.data.examples.task import TaskSet
 from bertc.data.examples.task_data import TaskData
@@ -79,30 +80,37 @@ def mean_length(task: AnyTask, vocabulary: Vocabulary, seq: int, segments: int) 
     return float(encode(task, sample, vocabulary, seq, segments).lengths.mean())
 
 
-def read_tasks(stage: Stage, vocabulary: Vocabulary, seed: int, progress: Progress) -> TaskData:
-    """Read and encode the tasks of a stage.
+def read_tasks(
+    stage: Stage, vocabulary: Vocabulary, seed: int, copier: Copier, progress: Progress
+) -> TaskData:
+    """Read and encode the tasks of a stage, with the copies of their examples.
 
     Raises:
-        MissingInputError, DataError: as the layouts.
+        MissingInputError, DataError: as the layouts and the copier.
     """
     sets = []
     for task in stage.tasks:
         progress.begin(f"reading {task.title}", 0, "rows")
         learned = learned_examples(task, training_examples(task))
+        progress.end()
+        copies, originals = copier.copies(task.title, learned, stage.augment)
+        progress.begin(f"reading {task.title}", 0, "rows")
         all_parts = {part: part_examples(task, part) for part in dev_parts(task)}
         parts = {part: scored_sample(task, part, examples) for part, examples in all_parts.items()}
         segments = stage.encoder.kinds_of_segments
         task_set = TaskSet(
             task,
-            encode(task, learned, vocabulary, stage.seq, segments),
+            encode(task, [*learned, *copies], vocabulary, stage.seq, segments),
             {
                 part: (examples, encode(task, examples, vocabulary, stage.seq, segments))
                 for part, examples in parts.items()
             },
             one_per_row=not stage.encoder.packs,
+            originals=originals,
         )
         progress.end()
-        for note in (*_sampled(all_parts, parts), *_notes(task_set, len(learned), stage)):
+        count = len(learned) + len(copies)
+        for note in (*_sampled(all_parts, parts), *_notes(task_set, count, stage)):
             progress.note(f"{task.title}: {note}")
         sets.append(task_set)
     return TaskData(vocabulary, seed, stage.batch, stage.seq, tuple(sets), stage.smoothing, 0)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from bertc.diagnostics import Span
+from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.data import StreamPair
-from bertc.ir.network.growth import FromGenerator
 from bertc.ir.program.settings import Settings
 from bertc.ir.program.written import Origin, Program
 

@@ -45,10 +45,10 @@ def trained_names(stage: Stage) -> set[str]:
     """Names of the weights with a gradient in a stage."""
     found = set()
     for network in stage.networks():
-        body, freeze = network.body, stage.freeze if network.role == "trained" else 0
+        body, freeze = network.body, stage.frozen_layers if network.role == "trained" else None
         unread = body.unread_weights(pooled=network.pooled, query_stream=network.query_states > 0)
         for weight in body.weights() if network.terms else ():
-            frozen = freeze and body.is_below(weight.name, freeze)
+            frozen = freeze is not None and body.is_below(weight.name, freeze)
             if weight.name not in unread and not frozen:
                 found.add(f"{network.owner(weight.name)}.{weight.name}")
         for term in network.terms:

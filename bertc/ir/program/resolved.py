@@ -6,9 +6,9 @@ import json
 from pydantic import Field
 
 from bertc.ir.base import Node
+from bertc.ir.changing.pruning import NOTHING
 from bertc.ir.learning.objective import Term
 from bertc.ir.network.body import Body
-from bertc.ir.network.pruning import NOTHING
 from bertc.ir.program.network import Network
 from bertc.ir.program.run import Run
 from bertc.ir.program.stage import AnyStage, Stage

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bertc.ir.base import Node
-from bertc.ir.network.growth import Init
+from bertc.ir.changing.growth import Init
 from bertc.ir.terms.node import System
 
 HfLayout = Literal["auto", "electra"]

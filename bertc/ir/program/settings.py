@@ -9,7 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bertc.ir.base import Count, Initializer, Node, TruncatedNormal, Width
+from bertc.ir.changing.growth import Drawn, Growth, Init, Stack
+from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Docstrings, Format, Language, MixedRows, Mixing, Share
+from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.objective import Mlm, Term
 from bertc.ir.learning.optimizer import Adam, Optimizer
 from bertc.ir.network.attention import Attention, FullAttention
@@ -18,14 +21,13 @@ from bertc.ir.network.body_setting import Transformer
 from bertc.ir.network.encoder import Dropout
 from bertc.ir.network.ffn import Activation
 from bertc.ir.network.generator import Generator, NoGenerator
-from bertc.ir.network.growth import Drawn, Growth, Init, Stack
 from bertc.ir.network.head import Head
 from bertc.ir.network.norm import Norm, PostNorm
 from bertc.ir.network.positions import Positions
-from bertc.ir.network.pruning import NOTHING, Pruning
 from bertc.ir.network.sharing import ShareNone, Sharing
 from bertc.ir.network.table import TokenTable, WholeTable
 from bertc.ir.program.run import HfLayout
+from bertc.ir.program.stage import Freeze
 from bertc.ir.program.teacher import NOBODY, Teacher
 from bertc.ir.terms.node import System
 from bertc.ir.vocabulary import Smoothing, Vocabulary, WordPiece
@@ -141,6 +143,9 @@ class Settings(Node):
     teacher: tuple[Teacher, ...] = default(
         NOBODY, HOUSE, "trained networks that terms of distillation (kd) learn from, a sum"
     )
+    augment: tuple[Augmentation, ...] = default(
+        UNCHANGED, HOUSE, "changed copies of a task's training examples, a sum: 20*edit(...)"
+    )
     recipe: System = default(
         "bert", HOUSE, "system whose fine-tuning settings a task takes; with init that system"
     )
@@ -150,8 +155,8 @@ class Settings(Node):
     epochs: Annotated[float, Field(ge=0, le=10_000)] = default(
         0.0, HOUSE, "passes over the examples of a task, in place of steps"
     )
-    freeze: Annotated[int, Field(ge=0, le=1000)] = default(
-        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings"
+    freeze: Freeze = default(
+        0, HOUSE, "number of lowest layers that are not trained, nor the embeddings, or those alone"
     )
     patience: Annotated[int, Field(ge=0, le=10_000)] = default(
         0,
@@ -198,8 +203,8 @@ class Settings(Node):
 
 STAGE_SETTINGS = (
     "layers", "grow", "prune", "epochs", "steps", "freeze", "patience", "seq", "batch",
-    "microbatch", "objective", "teacher", "data", "smoothing", "mixing", "format", "pack",
-    "memory", "optimizer",
+    "microbatch", "objective", "teacher", "augment", "data", "smoothing", "mixing", "format",
+    "pack", "memory", "optimizer",
 )  # fmt: skip
 """The settings a ``stage`` block may change; all others hold for the whole run."""
 

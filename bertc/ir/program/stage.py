@@ -2,21 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from bertc.ir.base import Node
+from bertc.ir.changing.growth import Growth
+from bertc.ir.changing.pruning import NOTHING, Pruning
 from bertc.ir.data import Format, Mixing, Share, StreamPair
 from bertc.ir.learning.answer import Choice
+from bertc.ir.learning.augmentation import UNCHANGED, Augmentation
 from bertc.ir.learning.custom_task import TASKS, AnyTask
 from bertc.ir.learning.objective import Objective, Term
 from bertc.ir.learning.optimizer import Optimizer
 from bertc.ir.learning.task import Task
 from bertc.ir.network.body import Body
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.network.growth import Growth
-from bertc.ir.network.pruning import NOTHING, Pruning
 from bertc.ir.program.network import (
     MAIN,
     READ_IN_ORDER,
@@ -33,6 +34,10 @@ PACKED_AT_LEAST = 8
 """Minimum mean number of tokens per example in packed rows."""
 SHORTEST = 3
 """Length of the shortest example in a packed row: special tokens and one token."""
+
+
+Freeze = Annotated[int, Field(ge=0, le=1000)] | Literal["embeddings"]
+"""Layers that are not trained, nor the embeddings below them; 0: all are trained."""
 
 
 class Stage(Node):
@@ -70,10 +75,11 @@ class Stage(Node):
     schedule_start: int
     schedule_steps: int
     counted_from: int
-    freeze: int = 0
+    freeze: Freeze = 0
     patience: int = 0
     teacher: Annotated[tuple[Teacher, ...], Field(exclude_if=NOBODY.__eq__)] = NOBODY
     prune: Annotated[Pruning, Field(exclude_if=NOTHING.__eq__)] = NOTHING
+    augment: Annotated[tuple[Augmentation, ...], Field(exclude_if=UNCHANGED.__eq__)] = UNCHANGED
 
     rows_vary: ClassVar[bool] = False
     """True if rows are as long as the longest of their batch, not ``seq`` tokens."""
@@ -82,6 +88,11 @@ class Stage(Node):
     def layers(self) -> int:
         """Number of layers of its main network."""
         return self.encoder.depth
+
+    @property
+    def frozen_layers(self) -> int | None:
+        """Number of lowest layers that are not trained, 0: embeddings alone; None: all are."""
+        return 0 if self.freeze == "embeddings" else self.freeze or None
 
     @property
     def tokens_per_step(self) -> int:

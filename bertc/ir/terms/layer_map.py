@@ -49,6 +49,8 @@ def layer_pairs(layers: LayerMap, own: int, teacher: int) -> tuple[tuple[int, in
             up = 0 if layers == "first" else teacher - own
             return tuple((layer, layer + up) for layer in every[1:])
         case "uniform" | "skip":
+            if not own:
+                return Unfit("this network has no layers, only its table", "last")
             if teacher % own:
                 return Unfit(
                     f"layers={layers} takes every n-th layer of the teacher, and its {teacher} are "

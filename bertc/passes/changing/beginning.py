@@ -2,7 +2,7 @@
 
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import call_text
-from bertc.ir.network.growth import TEACHER, FromLayers, FromOther
+from bertc.ir.changing.growth import TEACHER, FromLayers, FromOther
 from bertc.ir.program.complete import Complete
 from bertc.ir.program.teacher import NoTeacher
 from bertc.passes.settings.fixes import fix, note

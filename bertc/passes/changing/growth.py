@@ -4,8 +4,8 @@ from itertools import pairwise
 from typing import get_args
 
 from bertc.diagnostics import Diagnostics, Note
+from bertc.ir.changing.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
 from bertc.ir.network.generator import Generator, GeneratorNetwork
-from bertc.ir.network.growth import FromGenerator, FromRun, Identity, Interleave, Stack, parted
 from bertc.ir.network.sharing import SharedPart
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.ir.program.written import Origin

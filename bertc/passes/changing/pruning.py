@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import floor
 
 from bertc.diagnostics import Diagnostics
-from bertc.ir.network.pruning import NoPruning, Units
+from bertc.ir.changing.pruning import NoPruning, Units
 from bertc.ir.program.complete import Complete, StageSettings
 from bertc.passes.settings.fixes import argument, fix, note
 from bertc.passes.settings.layers import layer_values, owners

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from torch import Tensor
 
@@ -10,12 +11,13 @@ from bertc.compress import WeightMap, begins_as, changed_answers, fit, refusal
 from bertc.data import Vocabulary, differing_token, vocabulary_of
 from bertc.diagnostics import DataError
 from bertc.interop.loading import digest_of, read_model
+from bertc.ir.changing.growth import TEACHER, Drawn, FromLayers, FromOther, FromTokens, FromVectors
 from bertc.ir.learning.answer import Answer, Labels, Tags
-from bertc.ir.network.growth import TEACHER, FromLayers, FromOther
 from bertc.ir.program.model import model_weights
 from bertc.ir.program.resolved import Resolved
 from bertc.syntax.read.shapes import setting_shape
 from bertc.syntax.write.show import show_value
+from bertc.train.beginning.init_tables import TableStart, from_tokens, from_vectors
 
 SHOWN_LABELS = 8
 
@@ -40,17 +42,29 @@ class Source:
 def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Source | None:
     """Load the model that ``init`` names for the first stage; None for random initial values.
 
-    Tokens are compared with ``vocabulary``, the run's, if it is given.
+    Tokens are compared with ``vocabulary``, the run's, if it is given. Without it a table is not
+    begun from vectors of words.
 
     Raises:
         MissingInputError: if there is no model.
         DataError: if it reads other tokens, or its weights do not fit; the first are named.
         UnsafeError: if its weights are pickled.
     """
-    init = resolved.run.init
-    if not isinstance(init, FromOther) or init.path == TEACHER:
-        return None  # a teacher that is a shape alone has no weights
-    folder = Path(init.path)
+    match init := resolved.run.init:
+        case Drawn():
+            return None
+        case FromVectors():
+            if vocabulary is None:  # a trial without text knows no words
+                return None
+            return _of_tables(init.path, from_vectors(init, resolved, vocabulary))
+        case FromTokens():
+            return _of_tables(init.path, from_tokens(init, resolved, vocabulary))
+        case FromOther(path=path) if path == TEACHER:
+            return None  # a teacher that is a shape alone has no weights
+        case FromOther(path=path):
+            folder = Path(path)
+        case unreachable:
+            assert_never(unreachable)
     first = resolved.stages[0]
     old, tensors = read_model(folder)
     if vocabulary is not None:
@@ -65,6 +79,11 @@ def source_of(resolved: Resolved, vocabulary: Vocabulary | None = None) -> Sourc
         *_left_out(init, places, old, target),
     )
     return Source(folder, tensors, places, digest_of(tensors), notes)
+
+
+def _of_tables(path: str, tables: TableStart) -> Source:
+    tensors, places, notes = tables
+    return Source(Path(path), tensors, places, digest_of(tensors), notes)
 
 
 def _refuse_other_tokens(folder: Path, vocabulary: Vocabulary, rows: int) -> None:

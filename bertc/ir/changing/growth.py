@@ -178,10 +178,38 @@ class FromEmbeddings(FromOther):
         """None: every layer is new."""
 
 
+class FromVectors(Node):
+    """Rows of the token table from a file of word vectors, in the text format of GloVe or word2vec.
+
+    A token has the vector of the word that it is, else of its small letters; other tokens, and all
+    other weights, have random initial values.
+    """
+
+    kind: Literal["vectors"] = "vectors"
+    path: Annotated[str, Field(min_length=1)]
+    positional = ("path",)
+
+
+class FromTokens(Node):
+    """Rows of a bag's token table from what another network makes of each token alone (model2vec).
+
+    The mean of its last states for [CLS] token [SEP], mapped to the width of the table by principal
+    components, times log(1 + n) for the n-th token. ``path`` is a run, an imported model or a
+    Hugging Face folder, whose vocabulary the bag reads with.
+    """
+
+    kind: Literal["bag-of"] = "bag-of"
+    path: Annotated[str, Field(min_length=1)]
+    positional = ("path",)
+
+
 def _counted(layers: int) -> str:
     return f"{layers} layer{'s' * (layers != 1)}"
 
 
-Init = Annotated[Drawn | FromRun | FromLayers | FromEmbeddings, Field(discriminator="kind")]
+Init = Annotated[
+    Drawn | FromRun | FromLayers | FromEmbeddings | FromVectors | FromTokens,
+    Field(discriminator="kind"),
+]
 Beginning = Stack | Interleave | Identity | FromGenerator | FromLayers | FromEmbeddings
 """Ways for a network to begin with the layers of another."""

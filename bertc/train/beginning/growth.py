@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bertc.compress import WeightMap, weight_map
-from bertc.ir.network.growth import FromGenerator
+from bertc.ir.changing.growth import FromGenerator
 from bertc.ir.program.resolved import Resolved
 from bertc.ir.program.stage import Stage
 from bertc.nn import Model, build

@@ -1,0 +1,189 @@
+"""Changed copies of a task's training examples: made once, kept in the cache.
+
+A copy is a function of the seed of its augmentation, of its example and of its number, so a run and
+its continuation read the same text.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.batches.order import permute
+from bertc.data.cache.progress import Progress
+from bertc.data.cache.store import fingerprint, obtain
+from bertc.data.examples.edit import edited, words_by_tag
+from bertc.data.examples.replace import Candidates, beside_vectors, replaceable, replaced
+from bertc.data.examples.word_networks import WordNetworks
+from bertc.data.examples.word_spans import SplitText, split_text
+from bertc.data.layouts.example import Example, LabelledExample, ScoredExample
+from bertc.data.sources.vectors import nearest_words, read_vectors
+from bertc.ir.address import key
+from bertc.ir.learning.augmentation import (
+    Augmentation,
+    Changes,
+    EditedCopies,
+    NoCopies,
+    ReplacedCopies,
+)
+from bertc.storage.paths import user_path
+from bertc.storage.plain_file import opened
+
+VERSION = 1
+COPIES_FILE = "copies.jsonl"
+MOST_VECTORS = 100_000  # TinyBERT, data_augmentation.py: the words of the file that are read
+TURNS = ((0,), (1,), (0, 1))
+"""Texts of a pair that its copies change, in turns."""
+
+TextExample = LabelledExample | ScoredExample
+
+
+@dataclass(frozen=True)
+class Copier:
+    """The means of making copies: a cache, trained networks, and the mask of the vocabulary."""
+
+    cache: Path
+    networks: WordNetworks
+    mask: str
+    progress: Progress
+
+    def copies(
+        self, title: str, examples: Sequence[Example], augment: Sequence[Augmentation]
+    ) -> tuple[list[Example], NDArray[np.int64]]:
+        """Copies of some examples, with their labels or scores, and the index of each's original.
+
+        Raises:
+            MissingInputError, DataError: as the readers of networks and of vectors.
+        """
+        texts = [each for each in examples if isinstance(each, TextExample)]
+        added: list[Example] = []
+        originals: list[int] = []
+        for source in augment:
+            for index, changed in self._of_source(title, texts, source):
+                name = f"{texts[index].key}, copy {len(added) + 1}"
+                added.append(replace(texts[index], key=name, texts=changed))
+                originals.append(index)
+        return added, np.array(originals, dtype=np.int64)
+
+    def _of_source(
+        self, title: str, examples: Sequence[TextExample], source: Augmentation
+    ) -> Iterator[tuple[int, tuple[str, ...]]]:
+        if isinstance(source.copies, NoCopies):
+            return
+        texts = [example.texts for example in examples]
+        content = hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+        node = source.model_dump(mode="json")
+        beside = self._identity(source.copies)
+        folder = self.cache / "copies" / fingerprint(VERSION, node, self.mask, content, beside)
+        make = partial(self._make, title, texts, source, source.copies)
+        facts = obtain(folder, make, self.progress)
+        if facts["repeated"]:
+            self.progress.note(
+                f"{title}: {facts['repeated']:,} of {facts['made']:,} copies repeat their example "
+                "or another copy, and are left out"
+            )
+        with opened(folder / COPIES_FILE) as file:
+            for line in file:
+                index, changed = json.loads(line)
+                yield index, tuple(changed)
+
+    def _identity(self, node: Changes) -> list[str]:
+        """The content of other files that copies depend on."""
+        match node:
+            case EditedCopies(tagger=tagger):
+                return [self.networks.digest(tagger)] if node.pos else []
+            case ReplacedCopies(model=model, vectors=vectors):
+                return [self.networks.digest(model), *([_digest(vectors)] if vectors else [])]
+            case unreachable:
+                assert_never(unreachable)
+
+    def _make(
+        self,
+        title: str,
+        texts: Sequence[tuple[str, ...]],
+        source: Augmentation,
+        node: Changes,
+        folder: Path,
+    ) -> dict[str, int]:
+        """Write the copies of all texts, those of a text together."""
+        copied, total = source.counts(len(texts))
+        chosen = permute(np.arange(copied), len(texts), node.seed, "copied", node.kind).tolist()
+        counts = {i: total // copied + (at < total % copied) for at, i in enumerate(chosen)}
+        change = self._change(node, texts, sorted(chosen))
+        self.progress.begin(f"copying examples of {title}", total, "rows")
+        repeated = 0
+        with (folder / COPIES_FILE).open("w", encoding="utf-8") as file:
+            for index, count in sorted(counts.items()):
+                copies = [_copy(texts[index], change, node, index, i) for i in range(count)]
+                different = [each for each in dict.fromkeys(copies) if each != texts[index]]
+                file.writelines(json.dumps([index, each]) + "\n" for each in different)
+                repeated += count - len(different)
+                self.progress.advance(count)
+        self.progress.end()
+        return {"made": total, "repeated": repeated}
+
+    def _change(
+        self, node: Changes, texts: Sequence[tuple[str, ...]], chosen: Sequence[int]
+    ) -> Callable[[str, Random], str]:
+        """The change of a text, with what networks and vectors say of all texts."""
+        match node:
+            case EditedCopies():
+                split = _split(texts)
+                guided = node.pos > 0
+                tagged_texts = (
+                    self.networks.tags(node.tagger, split, self.progress) if guided else ()
+                )
+                tags = [*tagged_texts] or [()] * len(split)
+                by_tag = words_by_tag(split, tags) if guided else {}
+                tagged = {text.text: (text, of) for text, of in zip(split, tags, strict=True)}
+                return lambda text, random: edited(node, *tagged[text], by_tag, self.mask, random)
+            case ReplacedCopies():
+                split = _split([texts[index] for index in chosen])
+                candidates = self._candidates(node, split)
+                likely = {text.text: (text, of) for text, of in zip(split, candidates, strict=True)}
+                chance = node.probability
+                return lambda text, random: replaced(*likely[text], chance, random)
+            case unreachable:
+                assert_never(unreachable)
+
+    def _candidates(self, node: ReplacedCopies, texts: Sequence[SplitText]) -> Sequence[Candidates]:
+        places, number = [replaceable(text) for text in texts], node.candidates
+        of_model = self.networks.candidates(node.model, texts, places, number, self.progress)
+        candidates = [*of_model]
+        if not node.vectors:
+            return candidates
+        vectors = read_vectors(node.vectors, self.progress, most=MOST_VECTORS)
+        words = {
+            text.words[at].lower() for text, of in zip(texts, places, strict=True) for at in of
+        }
+        return beside_vectors(texts, candidates, nearest_words(vectors, words, number))
+
+
+def _split(texts: Sequence[tuple[str, ...]]) -> list[SplitText]:
+    """The words of all texts, each text once."""
+    return [split_text(text) for text in dict.fromkeys(chain.from_iterable(texts))]
+
+
+def _copy(
+    texts: tuple[str, ...],
+    change: Callable[[str, Random], str],
+    node: Changes,
+    index: int,
+    number: int,
+) -> tuple[str, ...]:
+    random = Random(key(node.seed, "copy", node.kind, index, number))
+    turn = TURNS[number % len(TURNS)] if len(texts) > 1 else (0,)
+    return tuple(change(text, random) if at in turn else text for at, text in enumerate(texts))
+
+
+def _digest(name: str) -> str:
+    with opened(user_path(name)) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,62 @@
+"""Copies of texts with some words replaced by likely ones (TinyBERT, data_augmentation.py)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from bertc.data.examples.word_spans import SplitText
+
+Candidates = Mapping[int, tuple[str, ...]]
+"""Words that may stand at a place, by place."""
+
+ENGLISH = re.compile(r"[A-Za-z]+")
+_WRITTEN = """
+    a an the this that these those such same other another each every all both any some no own
+    i me my mine myself you your yours yourself yourselves he him his himself she her hers herself
+    it its itself we us our ours ourselves they them their theirs themselves
+    who whom whose which what when where why how
+    am is are was were be been being have has had having do does did doing done
+    can could may might must shall should will would ought cannot
+    and or but nor so if than then because while until though although unless whether as
+    of at by for with about against between into through during before after above below to from up
+    down in out on off over under again further once here there
+    not only too very just more most few now s t d ll m o re ve y don isn aren wasn weren hasn
+    haven hadn doesn didn won wouldn couldn shouldn mustn needn
+"""
+FUNCTION_WORDS = frozenset(_WRITTEN.split())
+"""English words without a meaning of their own, which stay."""
+
+
+def replaceable(text: SplitText) -> tuple[int, ...]:
+    """Places of the words that may be replaced: English ones with a meaning of their own."""
+    return tuple(
+        place
+        for place, word in enumerate(text.words)
+        if ENGLISH.fullmatch(word) and word.lower() not in FUNCTION_WORDS
+    )
+
+
+def beside_vectors(
+    texts: Sequence[SplitText],
+    candidates: Sequence[Candidates],
+    neighbours: Mapping[str, tuple[str, ...]],
+) -> list[Candidates]:
+    """Candidates of every text, those of words of several pieces from their neighbours."""
+    return [
+        dict(likely)
+        | {
+            place: near
+            for place in replaceable(text)
+            if place not in likely and (near := neighbours.get(text.words[place].lower(), ()))
+        }
+        for text, likely in zip(texts, candidates, strict=True)
+    ]
+
+
+def replaced(text: SplitText, candidates: Candidates, probability: float, random: Random) -> str:
+    """A copy of a text, in which each word with candidates is replaced with ``probability``."""
+    words = list(text.words)
+    for place, likely in sorted(candidates.items()):
+        if random.random() < probability:
+            words[place] = likely[int(random.random() * len(likely))]
+    return text.with_words(words, 0, len(words), "")

@@ -1,0 +1,113 @@
+"""Vectors of words in the text formats of GloVe and word2vec."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertc.data.cache.progress import Progress
+from bertc.data.sources.streams import lines, opened_stream
+from bertc.diagnostics import DataError
+from bertc.storage.paths import user_path
+
+FORMAT = "a line has a word and its numbers, as in `the 0.418 0.24968 -0.41242`"
+WORDS_AT_ONCE = 256
+"""Words whose neighbours are found by one product."""
+
+
+@dataclass(frozen=True, eq=False)
+class WordVectors:
+    """Words of a file, each once, and their vectors."""
+
+    words: tuple[str, ...]
+    vectors: NDArray[np.float32]  # (words, width)
+
+
+def read_vectors(
+    name: str,
+    progress: Progress,
+    wanted: Collection[str] | None = None,
+    most: int | None = None,
+) -> WordVectors:
+    """The vectors of the ``wanted`` words, of all without; of the first ``most`` lines.
+
+    A first line of two numbers is word2vec's header. Of a word that is there twice the first vector
+    counts.
+
+    Raises:
+        MissingInputError: there is no such file.
+        DataError: a line is no word with as many numbers as the others; names the line.
+    """
+    path, width = user_path(name), 0
+    vectors: dict[str, NDArray[np.float32]] = {}
+    with opened_stream(path) as file:
+        progress.begin(f"reading {path.name}", 0, "rows")
+        for number, line in islice(_rows(lines(file)), most):
+            word, numbers = _split(line, width, path, number)
+            width = width or len(numbers)
+            progress.advance(1)
+            if word not in vectors and (wanted is None or word in wanted):
+                vectors[word] = _floats(numbers, path, number)
+        progress.end()
+    if not width:
+        raise DataError(f"{path}:1: no vectors in it", FORMAT)
+    stacked = np.stack(list(vectors.values())) if vectors else np.zeros((0, width), np.float32)
+    return WordVectors(tuple(vectors), stacked)
+
+
+def _rows(numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Lines with vectors: neither empty ones, nor the header of word2vec."""
+    for number, line in numbered:
+        header = number == 1 and len(line.split()) == 2 and all(map(str.isdecimal, line.split()))
+        if line.strip() and not header:
+            yield number, line
+
+
+def _split(line: str, width: int, path: Path, number: int) -> tuple[str, list[str]]:
+    """Word and numbers of a line; where their number is known, a word may have spaces in it."""
+    fields = line.rstrip().split(" ")
+    end = len(fields) - width if width else 1
+    if len(fields) < 2 or end < 1 or all(map(_is_number, fields[1:end])) and end > 1:
+        expected = f", not {width} as before" if width else ""
+        raise DataError(f"{path}:{number}: {len(fields) - 1} numbers{expected}", FORMAT)
+    return " ".join(fields[:end]), fields[end:]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _floats(numbers: list[str], path: Path, number: int) -> NDArray[np.float32]:
+    try:
+        vector = np.array(numbers, dtype=np.float32)
+    except ValueError:
+        vector = np.full(1, np.nan, dtype=np.float32)
+    if not np.isfinite(vector).all():
+        raise DataError(f"{path}:{number}: not all of it after the word are numbers", FORMAT)
+    return vector
+
+
+def nearest_words(
+    vectors: WordVectors, words: Collection[str], count: int
+) -> dict[str, tuple[str, ...]]:
+    """The ``count`` words nearest by the cosine to each of ``words`` that has a vector."""
+    lengths = np.linalg.norm(vectors.vectors, axis=1, keepdims=True)
+    unit = vectors.vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    rows = {word: row for row, word in enumerate(vectors.words)}
+    known = sorted(rows[word] for word in set(words) if word in rows)
+    nearest: dict[str, tuple[str, ...]] = {}
+    for begin in range(0, len(known), WORDS_AT_ONCE):
+        part = known[begin : begin + WORDS_AT_ONCE]
+        cosines = unit[part] @ unit.T
+        cosines[np.arange(len(part)), part] = -np.inf  # not the word itself
+        best = np.argsort(-cosines, axis=1, kind="stable")[:, : min(count, len(unit) - 1)]
+        for row, columns in zip(part, best.tolist(), strict=True):
+            nearest[vectors.words[row]] = tuple(vectors.words[column] for column in columns)
+    return nearest

@@ -1,0 +1,238 @@
+"""Trained networks that are asked about words when examples are copied: tags, and masked words.
+
+Axes: b rows, s tokens of a row, k likeliest, v vocabulary.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from bertc.data import Progress, TaskSet, Vocabulary, encode, vocabulary_of
+from bertc.data.examples.word_spans import SplitText
+from bertc.data.layouts.example import TaggedExample
+from bertc.data.vocab.template import fill_template, template_of
+from bertc.diagnostics import DataError, listed
+from bertc.evaluation.device import placed
+from bertc.evaluation.task_inference import ROWS_AT_ONCE, TOKENS_AT_ONCE, answer
+from bertc.interop.loading import digest_of, load, read_model
+from bertc.ir.learning.answer import Tags
+from bertc.ir.learning.custom_task import AnyTask
+from bertc.ir.learning.objective import Objective
+from bertc.ir.program.resolved import Resolved
+from bertc.ir.program.stage import Stage
+from bertc.nn import EncoderInputs, Model
+from bertc.objectives import tensors_of, token_logits
+
+LONGEST_ROW = 512
+"""Tokens of the longest row for a network that sets no limit."""
+MASKED_TEXTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class MaskedRow:
+    """A row with a mask at ``at``, in the place of a word of one of the texts."""
+
+    text: int
+    place: int
+    token_ids: tuple[int, ...]
+    segment_ids: tuple[int, ...]
+    at: int
+
+
+class TrainedNetworks:
+    """Networks of run or model folders, on one device."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def digest(self, folder: str) -> str:
+        """sha256 of the weights in a folder."""
+        return digest_of(read_model(Path(folder))[1])
+
+    def tags(
+        self, folder: str, texts: Sequence[SplitText], progress: Progress
+    ) -> Iterator[tuple[str, ...]]:
+        """The tag of every word of each text, by a run that learned tags.
+
+        Raises:
+            DataError: if it learned none.
+        """
+        model, vocabulary = self._loaded(folder)
+        stage, task = _tagging(model.resolved, folder)
+        encoder, spoken = model.resolved.encoder, [text for text in texts if text.words]
+        examples = [TaggedExample("", text.words, ()) for text in spoken]
+        rows = encode(
+            task, examples, vocabulary, encoder.room or stage.seq, encoder.kinds_of_segments
+        )
+        task_set = TaskSet(task, rows, {}, one_per_row=not encoder.packs)
+        progress.begin(f"tagging words with {folder}", len(examples), "rows")
+        answers = answer(model, stage, task_set, examples, rows, vocabulary.pad, progress=progress)
+        progress.end()
+        given = iter(answers.given)
+        for text in texts:
+            tags = next(given) if text.words else ()
+            assert isinstance(tags, tuple), "tags are of words"
+            yield tuple(map(str, tags))
+
+    def candidates(
+        self,
+        folder: str,
+        texts: Sequence[SplitText],
+        places: Sequence[Sequence[int]],
+        number: int,
+        progress: Progress,
+    ) -> Iterator[Mapping[int, tuple[str, ...]]]:
+        """The likeliest words at each of some places, for words of one piece; by text.
+
+        The text follows its masked copy as a second one, so that the masked word is known to the
+        network (TinyBERT, data_augmentation.py); words that no longer fit in a row have none.
+
+        Raises:
+            DataError: if the network predicts no masked tokens.
+        """
+        model, vocabulary = self._loaded(folder)
+        reader = _MaskedWords(model, vocabulary, _predicting(model, folder), number)
+        progress.begin(f"reading masked words with {folder}", len(texts), "rows")
+        for begin in range(0, len(texts), MASKED_TEXTS_AT_ONCE):
+            part = slice(begin, begin + MASKED_TEXTS_AT_ONCE)
+            yield from reader.read(texts[part], places[part])
+            progress.advance(len(texts[part]))
+        progress.end()
+
+    def _loaded(self, folder: str) -> tuple[Model, Vocabulary]:
+        model = load(Path(folder))
+        placed(model, self.device)
+        return model, vocabulary_of(Path(folder), model.resolved.encoder.vocab_size)
+
+
+def _tagging(resolved: Resolved, folder: str) -> tuple[Stage, AnyTask]:
+    learned = [(s, task) for s in resolved.stages for task in s.tasks]
+    tagging = [(s, task) for s, task in learned if isinstance(task.answer, Tags)]
+    if not tagging:
+        titles = listed(task.title for _, task in learned) or "no task"
+        raise DataError(
+            f"{folder} is no tagger: it learned {titles}",
+            help='tagger= names a run that learned tags, as of task=tagging("ud", "upos")',
+        )
+    return tagging[-1]
+
+
+def _predicting(model: Model, folder: str) -> Objective:
+    fresh = set(model.lacking())
+    for term in model.resolved.terms():
+        if term.objective.fills == "masks" and term.name not in fresh:
+            return term.objective
+    raise DataError(
+        f"{folder} has no head that predicts masked tokens",
+        help='replace(MODEL) names a network that learned mlm, as in replace("runs/bert")',
+    )
+
+
+class _MaskedWords:
+    """A network that predicts masked words by the head of ``term``."""
+
+    def __init__(self, model: Model, vocabulary: Vocabulary, term: Objective, number: int) -> None:
+        self.model, self.vocabulary, self.term, self.number = model, vocabulary, term, number
+        self.template = template_of(vocabulary)
+        body = model.resolved.encoder
+        self.room, self.last_segment = body.room or LONGEST_ROW, max(0, body.kinds_of_segments - 1)
+        self.device = next(model.parameters()).device
+        self.words: dict[int, str] = {}
+
+    def read(
+        self, texts: Sequence[SplitText], places: Sequence[Sequence[int]]
+    ) -> list[dict[int, tuple[str, ...]]]:
+        """Candidates of some texts, by place."""
+        encodings = self.vocabulary.tokenizer.encode_batch(
+            [text.text for text in texts], add_special_tokens=False
+        )
+        rows: list[MaskedRow] = []
+        for number, (text, at, encoding) in enumerate(zip(texts, places, encodings, strict=True)):
+            pieces = _pieces(text, encoding.offsets)
+            single = [(place, pieces[place][0]) for place in at if len(pieces[place]) == 1]
+            masked = partial(self._row, number, encoding.ids)
+            rows += [row for place, piece in single if (row := masked(place, piece))]
+        rows.sort(key=lambda row: len(row.token_ids))
+        candidates: list[dict[int, tuple[str, ...]]] = [{} for _ in texts]
+        at_once, begin = TOKENS_AT_ONCE[self.device.type], 0
+        while begin < len(rows):
+            # Rows are sorted, so those after the first are longer: halved until all fit.
+            end = min(len(rows), begin + ROWS_AT_ONCE)
+            while end > begin + 1 and (end - begin) * len(rows[end - 1].token_ids) > at_once:
+                end = begin + (end - begin) // 2
+            for row, likely in zip(rows[begin:end], self._likeliest(rows[begin:end]), strict=True):
+                if likely:
+                    candidates[row.text][row.place] = likely
+            begin = end
+        return candidates
+
+    def _row(self, text: int, ids: list[int], place: int, piece: int) -> MaskedRow | None:
+        """The text with a mask, and after it the text itself if both fit."""
+        masked = [*ids[:piece], self.vocabulary.mask, *ids[piece + 1 :]]
+        for second in (ids, None):
+            if (
+                len(masked) + len(second or ()) + self.template.specials(2 if second else 1)
+                <= self.room
+            ):
+                parts = fill_template(self.template, masked, second)
+                return MaskedRow(
+                    text,
+                    place,
+                    tuple(chain.from_iterable(part for part, _ in parts)),
+                    tuple(chain.from_iterable(part for _, part in parts)),
+                    len(self.template.before[0]) + piece,
+                )
+        return None
+
+    @torch.inference_mode()
+    def _likeliest(self, rows: Sequence[MaskedRow]) -> list[tuple[str, ...]]:
+        """The words among the likeliest tokens at each mask."""
+        ids_bs, segments_bs = (
+            self._padded([row.token_ids for row in rows]),
+            self._padded([row.segment_ids for row in rows]),
+        )
+        lengths_b = torch.tensor([len(row.token_ids) for row in rows], device=self.device)
+        real_bs = torch.arange(ids_bs.shape[1], device=self.device) < lengths_b[:, None]
+        at_b = torch.tensor([row.at for row in rows], device=self.device)
+        segments_bs = segments_bs.clamp(max=self.last_segment)
+        inputs = EncoderInputs(ids_bs, segments_bs, real_bs)
+        inputs, states_at_b = tensors_of(self.term).ask(inputs, at_b, self.vocabulary.mask)
+        name = self.model.resolved.stages[-1].learner(self.term).name
+        states_bh = self.model.read(inputs, name)[torch.arange(len(rows)), states_at_b]
+        head, network = self.model.heads[self.term.head_name], self.model.network(name)
+        logits_bv = token_logits(states_bh, head, network).float()
+        best_bk = logits_bv.topk(min(self.number, logits_bv.shape[1])).indices.tolist()
+        return [
+            tuple(word for token in best_k if (word := self._word(token))) for best_k in best_bk
+        ]
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Ids (b, s), zeros after the shorter rows."""
+        tensors = [torch.tensor(row, device=self.device) for row in rows]
+        return pad_sequence(tensors, batch_first=True, padding_value=0)
+
+    def _word(self, token: int) -> str:
+        """The word that a token is; empty if it is special, or a piece within one."""
+        if token not in self.words:
+            whole = self.vocabulary.word_start[token] and not self.vocabulary.special[token]
+            whole = whole and token != self.vocabulary.unk
+            text = self.vocabulary.tokenizer.decode([token]).strip() if whole else ""
+            self.words[token] = text if "\ufffd" not in text else ""
+        return self.words[token]
+
+
+def _pieces(text: SplitText, offsets: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """The tokens of each word of a text, by the characters that they stand for."""
+    pieces: list[list[int]] = [[] for _ in text.spans]
+    word = 0
+    for token, (begin, end) in enumerate(offsets):
+        while word < len(text.spans) and text.spans[word][1] <= begin:
+            word += 1
+        if word < len(text.spans) and end > text.spans[word][0]:
+            pieces[word].append(token)
+    return pieces

@@ -1,0 +1,1 @@
+"""Beginnings, growth and pruning of networks, as frozen values."""

@@ -1,0 +1,91 @@
+"""Changed copies of a task's training examples, which a student is taught on besides them.
+
+Tang et al. 2019, "Distilling Task-Specific Knowledge from BERT into Simple Neural Networks", 3.3;
+Jiao et al. 2020, TinyBERT, algorithm 1 and data_augmentation.py.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from bertc.ir.base import Count, Node, Probability
+
+
+class NoCopies(Node):
+    """The examples as they are."""
+
+    kind: Literal["none"] = "none"
+
+
+class _Copies(Node):
+    """Copies of a ``share`` of the examples, drawn by ``seed`` and not by that of the run.
+
+    So runs with other seeds learn from the same text. Of a pair the copies change the first text,
+    the second, and both, in turns (Tang et al. 2019, 3.3).
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    seed: Count = 0
+
+
+class EditedCopies(_Copies):
+    """Words masked, or replaced by others of the same part of speech; then maybe an n-gram alone.
+
+    A word is masked with probability ``mask``, replaced with ``pos``. With ``ngram`` only a run of
+    up to ``longest`` words is kept. A ``tagger`` trained by bertc says the parts of speech.
+    """
+
+    kind: Literal["edit"] = "edit"
+    mask: Probability = 0.1  # section 4.2, p_mask
+    pos: Probability = 0.1  # p_pos
+    ngram: Probability = 0.25  # p_ng
+    longest: Annotated[int, Field(ge=1, le=1000)] = 5  # section 3.3
+    tagger: str = ""
+    positional: ClassVar[tuple[str, ...]] = ("mask", "pos", "ngram")
+
+    @model_validator(mode="after")
+    def _one_draw_a_word(self) -> "EditedCopies":
+        if self.mask + self.pos > 1:
+            raise ValueError("mask and pos are more than 1 together", "lower one of them")
+        return self
+
+
+class ReplacedCopies(_Copies):
+    """Words replaced with ``probability`` by one of the ``candidates`` that fit best.
+
+    For a word of one piece these are the likeliest of the masked-language model ``model``, which
+    reads the text again beside it; for a word of several pieces its nearest in ``vectors``.
+    """
+
+    kind: Literal["replace"] = "replace"
+    model: Annotated[str, Field(min_length=1)]
+    vectors: str = ""
+    probability: Probability = 0.4  # data_augmentation.py --p
+    candidates: Annotated[int, Field(ge=1, le=1000)] = 15  # --M
+    positional: ClassVar[tuple[str, ...]] = ("model", "vectors")
+
+
+Changes = EditedCopies | ReplacedCopies
+
+
+class Augmentation(Node):
+    """A source of copies; ``weight`` is their number for each example that has any."""
+
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    copies: Annotated[EditedCopies | ReplacedCopies | NoCopies, Field(discriminator="kind")]
+
+    def counts(self, examples: int) -> tuple[int, int]:
+        """The number of the examples that are copied, and of copies of all of them together."""
+        if isinstance(self.copies, NoCopies):
+            return 0, 0
+        copied = round(self.copies.share * examples)
+        return copied, round(self.weight * copied)
+
+
+UNCHANGED = (Augmentation(copies=NoCopies()),)
+"""The augmentation of a stage without any."""
+
+
+def with_copies(examples: int, augment: tuple[Augmentation, ...]) -> int:
+    """The number of examples and copies, those that repeat others and are left out included."""
+    return examples + sum(each.counts(examples)[1] for each in augment)

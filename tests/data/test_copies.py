@@ -1,0 +1,193 @@
+"""Changed copies of examples: the paper's procedures, addresses, the cache, vectors of words."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from bertc.data import Progress, Silent
+from bertc.data.examples.copies import Copier
+from bertc.data.examples.edit import edited, words_by_tag
+from bertc.data.examples.replace import replaceable, replaced
+from bertc.data.examples.word_spans import SplitText, split_text
+from bertc.data.layouts.example import LabelledExample
+from bertc.data.sources.vectors import nearest_words, read_vectors
+from bertc.diagnostics import DataError
+from bertc.ir.learning.augmentation import UNCHANGED, Augmentation, EditedCopies, ReplacedCopies
+
+SENTENCE = "The old hens, sadly, don't sit in the barn."
+MASK = "[MASK]"
+
+
+class Toy:
+    """Networks that tag words by their length, and say what may stand for short words."""
+
+    def __init__(self, weights: str = "a") -> None:
+        self.weights, self.asked = weights, 0
+
+    def digest(self, folder: str) -> str:
+        return f"{folder} {self.weights}"
+
+    def tags(
+        self, folder: str, texts: Sequence[SplitText], progress: Progress
+    ) -> Iterator[tuple[str, ...]]:
+        self.asked += 1
+        yield from (tuple(str(len(word)) for word in text.words) for text in texts)
+
+    def candidates(
+        self,
+        folder: str,
+        texts: Sequence[SplitText],
+        places: Sequence[Sequence[int]],
+        number: int,
+        progress: Progress,
+    ) -> Iterator[Mapping[int, tuple[str, ...]]]:
+        self.asked += 1
+        for text, of_text in zip(texts, places, strict=True):
+            yield {at: ("geese", "ducks")[:number] for at in of_text if len(text.words[at]) < 5}
+
+
+def copier(cache: Path, networks: Toy | None = None) -> Copier:
+    return Copier(cache, networks or Toy(), MASK, Silent())
+
+
+def examples(count: int = 20, pair: bool = False) -> list[LabelledExample]:
+    texts = [f"the {n} old hens sit in a barn near the red gate" for n in range(count)]
+    return [
+        LabelledExample(f"{n}", (text, f"{n} hens sat")[: 2 if pair else 1], "yes")
+        for n, text in enumerate(texts)
+    ]
+
+
+def test_words_keep_the_spaces_between_them() -> None:
+    text = split_text(SENTENCE)
+    assert text.words[2:6] == ("hens", ",", "sadly", ",")
+    assert "don't" in text.words
+    assert text.with_words(text.words, 0, len(text.words), MASK) == SENTENCE
+    masked = [MASK if word == "hens" else word for word in text.words]
+    assert text.with_words(masked, 0, 5, MASK) == "The old[MASK], sadly"
+
+
+def test_words_are_masked_and_replaced_as_often_as_asked() -> None:
+    """One uniform number a word, below p_mask a mask, below p_mask + p_pos a word of its tag."""
+    text = split_text("a bb ccc " * 3)
+    tags = tuple(str(len(word)) for word in text.words)
+    others = [split_text("x yy yy zz www")]
+    by_tag = words_by_tag(others, [tuple(str(len(word)) for word in others[0].words)])
+    node = EditedCopies(mask=0.2, pos=0.3, ngram=0, tagger="t")
+    counts, times = Counter[str](), 4000
+    for seed in range(times):
+        copy = edited(node, text, tags, by_tag, MASK, Random(seed))
+        counts.update(copy.replace(MASK, f" {MASK}").split())
+    words = len(text.words) * times
+    assert counts.total() == words
+    assert counts[MASK] / words == pytest.approx(0.2, abs=0.01)
+    assert counts["x"] / words == pytest.approx(0.1, abs=0.01)
+    assert counts["yy"] / counts["zz"] == pytest.approx(2, abs=0.3)
+
+
+def test_an_ngram_is_a_run_of_one_to_five_words() -> None:
+    text = split_text("a b c d e f g h")
+    node = EditedCopies(mask=0, pos=0, ngram=0.25)
+    copies = [edited(node, text, (), {}, MASK, Random(seed)) for seed in range(4000)]
+    short = [copy for copy in copies if copy != text.text]
+    assert len(short) == pytest.approx(1000, abs=100)
+    assert all(copy in text.text for copy in short)
+    lengths = Counter(len(copy.split()) for copy in short)
+    assert sorted(lengths) == [1, 2, 3, 4, 5]
+    assert min(lengths.values()) > 140
+    assert edited(node, split_text(""), (), {}, MASK, Random(1)) == ""
+
+
+def test_words_with_a_meaning_are_replaced() -> None:
+    text = split_text("the hens sit in 3 barns")
+    assert [text.words[at] for at in replaceable(text)] == ["hens", "sit", "barns"]
+    candidates = {1: ("geese",), 5: ("sheds", "coops")}
+    copies = Counter(replaced(text, candidates, 0.4, Random(seed)) for seed in range(2000))
+    assert copies["the hens sit in 3 barns"] == pytest.approx(2000 * 0.36, rel=0.1)
+    assert copies["the geese sit in 3 coops"] == pytest.approx(2000 * 0.08, rel=0.3)
+
+
+def test_copies_are_a_function_of_their_address(tmp_path: Path) -> None:
+    source = (Augmentation(weight=3, copies=EditedCopies(tagger="t")),)
+    added, originals = copier(tmp_path / "a").copies("x", examples(), source)
+    again, same = copier(tmp_path / "b").copies("x", examples(), source)
+    assert added == again
+    assert np.array_equal(originals, same)
+    longer, _ = copier(tmp_path / "b").copies("x", examples(), (source[0].model_copy(
+        update={"weight": 5.0}),))  # fmt: skip
+    assert {each.texts for each in added} < {each.texts for each in longer}
+    other = Augmentation(weight=3, copies=EditedCopies(tagger="t", seed=1))
+    assert copier(tmp_path / "a").copies("x", examples(), (other,))[0] != added
+    assert all(each.label == "yes" for each in added if isinstance(each, LabelledExample))
+    assert copier(tmp_path).copies("x", examples(), UNCHANGED)[0] == []
+
+
+def test_copies_are_made_once_and_again_with_other_weights(tmp_path: Path) -> None:
+    source, networks = (Augmentation(copies=EditedCopies(tagger="t")),), Toy()
+    for _ in range(2):
+        copier(tmp_path, networks).copies("x", examples(), source)
+    assert networks.asked == 1
+    changed = Toy("b")
+    copier(tmp_path, changed).copies("x", examples(), source)
+    assert changed.asked == 1
+
+
+def test_a_share_of_the_examples_and_of_pairs_each_text_in_turn(tmp_path: Path) -> None:
+    source = Augmentation(weight=6, copies=EditedCopies(mask=1, pos=0, ngram=0, share=0.5))
+    pairs = examples(20, pair=True)
+    added, originals = copier(tmp_path).copies("x", pairs, (source,))
+    assert len(set(originals.tolist())) == 10
+    turns = Counter(
+        tuple(MASK in text for text in each.texts)
+        for each in added
+        if isinstance(each, LabelledExample)
+    )
+    # Copies of all masks repeat each other, so one of each sort is left of an example.
+    assert turns == {(True, False): 10, (False, True): 10, (True, True): 10}
+
+
+def test_candidates_of_several_pieces_come_from_vectors(tmp_path: Path) -> None:
+    file = tmp_path / "v.txt"
+    file.write_text("barns 1 0\nsheds 0.9 0.1\nponds 0 1\nmills 0.8 -0.2\n")
+    node = ReplacedCopies(model="m", vectors=str(file), probability=1, candidates=1)
+    text = [LabelledExample("1", ("old barns",), None)]
+    added, _ = copier(tmp_path).copies("x", text, (Augmentation(copies=node),))
+    assert [each.texts for each in added if isinstance(each, LabelledExample)] == [("geese sheds",)]
+
+
+def test_vectors_are_read_in_both_formats(tmp_path: Path) -> None:
+    glove, word2vec = tmp_path / "glove.txt", tmp_path / "w2v.txt"
+    lines = "the 0.5 -1 2e-1\n. . . 1 2 3\nhens 1 0 1\nthe 9 9 9\n"
+    glove.write_text(lines)
+    word2vec.write_text("4 3\n" + lines.replace("\n", " \n"))
+    for file in (glove, word2vec):
+        found = read_vectors(str(file), Silent())
+        assert found.words == ("the", ". . .", "hens")
+        assert np.allclose(found.vectors, [[0.5, -1, 0.2], [1, 2, 3], [1, 0, 1]])
+    wanted = read_vectors(str(glove), Silent(), wanted={"hens", "geese"})
+    assert wanted.words == ("hens",)
+    assert read_vectors(str(glove), Silent(), most=1).words == ("the",)
+    assert nearest_words(found, {"the", "geese"}, 1) == {"the": ("hens",)}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("the 1 2\nhens 1\n", ":2: 1 numbers, not 2 as before"),
+        ("the 1 2\nhens 1 2 3\n", ":2: 3 numbers, not 2 as before"),
+        ("the 1 2\nhens 1 x\n", ":2: not all of it after the word are numbers"),
+        ("the 1 2\nhens 1 nan\n", ":2: not all of it"),
+        ("the\n", ":1: 0 numbers"),
+        ("", ":1: no vectors in it"),
+    ],
+)
+def test_a_broken_line_of_vectors_is_named(lines: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "v.txt"
+    file.write_text(lines)
+    with pytest.raises(DataError) as refused:
+        read_vectors(str(file), Silent())
+    assert message in refused.value.message

@@ -1,0 +1,169 @@
+"""Runs on copies of their examples: tags and masked words of trained runs, steps, resuming."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertc.api import check, points, resolve
+from bertc.data import Silent, prepare
+from bertc.data.examples.word_spans import split_text
+from bertc.diagnostics import DataError, SpecError, StoppedError
+from bertc.evaluation.word_networks import TrainedNetworks
+from bertc.inference.preview import preview
+from bertc.interop.loading import load
+from bertc.train import finish
+from bertc.train.loop import train
+from tests.net.programs import FARM, PROGRAMS, TOY
+from tests.train.test_training import stop_after
+
+SENTENCES = ("the old hens sit in the gate", "the ducks", "")
+
+
+def text(name: str, **changed: str) -> str:
+    settings = {**TOY, **PROGRAMS[name], **changed}
+    return " ".join(f"{key}={value}" for key, value in settings.items() if value)
+
+
+@pytest.fixture(autouse=True)
+def in_the_farm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FARM)
+    monkeypatch.setattr(finish, "plot", lambda lines, path: path.touch())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tagger and a masked-language model, each of a few steps."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(FARM)
+        patched.setattr(finish, "plot", lambda lines, path: path.touch())
+        for name, program in (("tagger", "tagging"), ("mlm", "mlm")):
+            (resolved,) = points(text(program))
+            train(resolved, folder / name, cache=folder / "cache", quiet=True)
+    return folder
+
+
+def both(runs: Path) -> str:
+    return f'2*edit(tagger="{runs}/tagger") + replace("{runs}/mlm", share=50%)'
+
+
+def test_a_tagger_tags_every_word(runs: Path) -> None:
+    split = [split_text(sentence) for sentence in SENTENCES]
+    found = [*TrainedNetworks("cpu").tags(str(runs / "tagger"), split, Silent())]
+    assert [len(tags) for tags in found] == [7, 2, 0]
+    with pytest.raises(DataError, match="is no tagger"):
+        next(TrainedNetworks("cpu").tags(str(runs / "mlm"), split, Silent()))
+
+
+def test_masked_words_are_read_beside_their_text(runs: Path) -> None:
+    """The likeliest of one row, computed by hand, with the text as its second."""
+    networks, folder = TrainedNetworks("cpu"), runs / "mlm"
+    split = [split_text(sentence) for sentence in SENTENCES]
+    places = [[1, 2], [1], []]
+    found = [*networks.candidates(str(folder), split, places, 5, Silent())]
+    model, vocabulary = networks._loaded(str(folder))
+    ids = vocabulary.tokenizer.encode(SENTENCES[1], add_special_tokens=False).ids
+    assert len(ids) == 2, "both words are one piece"
+    row = [vocabulary.cls, ids[0], vocabulary.mask, vocabulary.sep, *ids, vocabulary.sep]
+    segments = torch.tensor([[0, 0, 0, 0, 1, 1, 1]])
+    state = model.encode(torch.tensor([row]), segments)[0, 2]
+    head, table = model.heads["mlm"], model.encoder.tokens.weight
+    scores = head.scores(state[None], table)[0]
+    tokens = [vocabulary.token(int(token)) for token in scores.topk(5).indices]
+    words = tuple(t for t in tokens if t[0] not in "[#")
+    assert found[1] == ({1: words} if words else {})
+    assert found[2] == {}
+    with pytest.raises(DataError, match="no head that predicts masked tokens"):
+        next(networks.candidates(str(runs / "tagger"), split, places, 5, Silent()))
+
+
+def test_a_run_on_copies_goes_on_to_the_bit(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = 'glue(sst2, "SST-2", dropout=0)'
+    (resolved,) = points(text("glue", objective=task, augment=both(runs), steps="4"))
+    cache = tmp_path / "cache"
+    train(resolved, tmp_path / "straight", cache=cache, quiet=True)
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 2, lambda: train(resolved, tmp_path / "run", cache=cache, quiet=True)
+        )
+    other = tmp_path / "other cache"
+    train(resolved, tmp_path / "run", cache=other, quiet=True, resume=True)
+    one, two = (load(tmp_path / each).state_dict() for each in ("straight", "run"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_copies_are_examples_like_others(runs: Path, tmp_path: Path) -> None:
+    task = 'glue(rte, "RTE", dropout=0)'
+    (resolved,) = points(text("glue", objective=task, augment=both(runs)))
+    networks = TrainedNetworks("cpu")
+    data = prepare(resolved, tmp_path, Silent(), networks).stage(0)
+    (task_set,) = data.sets
+    assert 48 + 72 < task_set.units <= 48 + 2 * 48 + 24
+    copies = [row for row in range(task_set.units) if task_set.original(row) is not None]
+    assert len(copies) == task_set.units - 48
+    targets = task_set.train.targets[:, 0]
+    assert all(targets[row] == targets[task_set.original(row)] for row in copies)
+    mask = data.vocabulary.mask
+    masked = [mask in task_set.train.token_ids[slice(*task_set.train.begins[r : r + 2])]
+              for r in range(task_set.units)]  # fmt: skip
+    assert any(masked)
+    assert not any(masked[:48])
+
+
+def test_show_batch_shows_copy_and_original(runs: Path, tmp_path: Path) -> None:
+    task = 'glue(sst2, "SST-2", dropout=0)'
+    (resolved,) = points(text("glue", objective=task, augment=both(runs), batch="12"))
+    shown = preview(resolved, 12, color=False, cache=tmp_path)
+    assert shown.count("\ncopy of: [CLS] ") >= 2
+
+
+def test_an_epoch_has_the_copies_too() -> None:
+    task = 'task=glue(rte, "RTE", examples=100) batch=10 epochs=2'
+    assert resolve(f"{task}").stages[0].steps == 20
+    assert resolve(f"{task} augment=2*edit(pos=0, share=50%)").stages[0].steps == 40
+    staged = resolve(
+        'augment=edit(pos=0) stage "text" { steps=5 } '
+        'stage "rte" { task=glue(rte, "RTE", examples=100) batch=10 epochs=2 }'
+    )
+    assert [stage.steps for stage in staged.stages] == [5, 40]
+    assert [stage.augment[0].copies.kind for stage in staged.stages] == ["none", "edit"]
+
+
+def test_a_default_is_left_out_of_dumps() -> None:
+    resolved = resolve('task=glue(rte, "RTE", examples=100)')
+    assert "augment" not in resolved.model_dump(mode="json")["stages"][0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "code", "words"),
+    [
+        ('task=glue(rte, "RTE", examples=9) augment=edit', "E277", "needs a tagger"),
+        ('task=glue(rte, "RTE", examples=9) augment=edit(0.7, 0.7, tagger="t")', "E110", "than 1"),
+        ("augment=20*edit(pos=0)", "E276", "the objective has none"),
+        ('task=squad("q", examples=9) augment=edit(pos=0)', "E276", "those of squad have others"),
+        ('task=glue(rte, "RTE", examples=9) augment=replace', "E107", "model"),
+    ],
+)
+def test_bad_augmentations_are_refused(spec: str, code: str, words: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        resolve(spec)
+    (first, *_) = refused.value.diagnostics
+    assert first.code == code
+    assert words in first.message
+
+
+def test_missing_networks_and_vectors_are_told_by_check() -> None:
+    with pytest.raises(SpecError) as refused:
+        check(
+            'task=glue(rte, "RTE") init=vectors("v.txt") '
+            'augment=edit(tagger="runs/x") + replace("runs/y", vectors="w.txt")'
+        )
+    assert [each.message for each in refused.value.diagnostics] == [
+        "there is no file v.txt",
+        "there is no folder runs/x",
+        "there is no folder runs/y",
+        "there is no file w.txt",
+    ]
