@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 import bertc
 from bertc.data import Silent, TaskData, TaskSet, encode
+from bertc.data.examples.copies import Copier
 from bertc.data.examples.task import cut, gather, in_order_of_length
 from bertc.data.examples.task_sets import notes_on_cuts, read_tasks
 from bertc.data.layouts.example import (
@@ -275,7 +276,8 @@ def test_what_is_cut_lost_or_too_little_is_told(bert, tmp_path):
     )
     own = f"classify('{tmp_path}/short.tsv') + read('{tmp_path}/asked.jsonl', stride=2)"
     spec = f"layers=1 hidden=8 heads=2 vocab=wordpiece(99) task={own} batch=5 seq=8"
-    read_tasks(bertc.resolve(spec).stages[0], bert, 1, Told())
+    copier = Copier(tmp_path, None, "[MASK]", Told())
+    read_tasks(bertc.resolve(spec).stages[0], bert, 1, copier, Told())
     assert said == [
         "classify: no dev part: no scores will be reported",
         "classify: batch = 5 is 2.5 times the 2 training examples",

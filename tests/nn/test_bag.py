@@ -217,7 +217,7 @@ def test_vectors_that_do_not_fit_are_refused(lines: str, message: str, tmp_path:
         ('body=bilstm vocab=words init=bag-of("a")', "E269"),
         ('vocab=words table=adaptive([20]) init=vectors("a")', "E269"),
         ("freeze=tables", "E108"),
-        ('body=bag objective=kd(hidden)+mlm teacher=spec("bert-tiny")', "E286"),
+        ('body=bag objective=kd(hidden)+mlm teacher=spec("bert-tiny")', "E287"),
     ],
 )
 def test_what_it_cannot_do_is_refused(wrong: str, code: str) -> None:
