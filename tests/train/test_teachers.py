@@ -297,6 +297,34 @@ def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tune
             points(text(TUNED, **own, objective=f"{other} + kd(logits)"))
 
 
+IN_THREE_STAGES = f"""
+stage "general" {{ objective = kd(attention) + kd(hidden, project=shared) }}
+stage "intermediate" {{ objective = 0*{ASKED} + kd(attention) + kd(hidden, project=shared) }}
+stage "predictions" {{ objective = 0*{ASKED} + kd(logits, loss=ce, classes=mean) }}
+"""
+
+
+def test_a_head_may_be_trained_by_a_later_stage(
+    tuned: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TinyBERT: text, then a task's states and attention, then its predictions."""
+    own = {"layers": "1", "vocab": "", "hidden": "16", "ffn": "32", "teacher": f'"{tuned}"'}
+    settings = text({**TUNED, **own}, objective="", steps="", data=TOY["data"])
+    stages = IN_THREE_STAGES.replace(" }", " steps = 2  seq = 24  batch = 4 }")
+    (resolved,) = points(settings + stages)
+    train(resolved, tmp_path / "whole", cache=cache, quiet=True)
+    with pytest.raises(StoppedError):
+        stop_after(
+            monkeypatch, 3, lambda: train(resolved, tmp_path / "two", cache=cache, quiet=True)
+        )
+    train(resolved, tmp_path / "two", cache=cache, quiet=True, resume=True)
+    whole, again = weights(tmp_path / "whole"), weights(tmp_path / "two")
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    with pytest.raises(SpecError, match="E288"):
+        points(settings + stages.partition('stage "predictions"')[0])
+
+
 def test_a_teacher_of_another_task_is_refused(tuned: Path, bert: Path) -> None:
     with pytest.raises(SpecError, match="the teacher learned mlm"):
         of_task(bert, "kd(logits)")

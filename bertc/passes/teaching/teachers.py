@@ -1,5 +1,7 @@
 """The pass over teachers: terms are given what follows from them, and misfits are refused."""
 
+from collections.abc import Sequence
+
 from bertc.diagnostics import Diagnostics
 from bertc.ir.base import call_text
 from bertc.ir.learning.answer import Choice, Plain, Score, Span, alike, told_names
@@ -73,11 +75,11 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
             help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
             fix=fix(program.origins["teacher"], "teacher=none"),
         )
-    for stage in program.stages:
+    for at, stage in enumerate(program.stages):
         terms = _taught(stage)
         if terms:
             _stage_fits(stage, terms, diagnostics)
-        _weigh_something(stage, diagnostics)
+        _weigh_something(stage, program.stages[at:], diagnostics)
 
 
 def _taught(stage: StageSettings) -> list[Distillation]:
@@ -160,14 +162,17 @@ def _labels(task: Task) -> str:
     return ", ".join(told_names(task.answer)) or task.answer.kind
 
 
-def _weigh_something(stage: StageSettings, diagnostics: Diagnostics) -> None:
-    """Report terms of weight 0, unless another one trains their heads."""
+def _weigh_something(
+    stage: StageSettings, from_here: Sequence[StageSettings], diagnostics: Diagnostics
+) -> None:
+    """Report terms of weight 0, unless another one trains their heads, here or in a later stage."""
     heads = {
         one.head_name
-        for term in stage.objective
+        for each in from_here
+        for term in each.objective
         if term.weight
         for one in (
-            _filled(term.objective, stage) if term.objective.asks_head else (term.objective,)
+            _filled(term.objective, each) if term.objective.asks_head else (term.objective,)
         )
     }
     for term in stage.objective:
