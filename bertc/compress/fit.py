@@ -80,14 +80,19 @@ def refusal(folder: Path, reasons: Sequence[str], old: Resolved, new: Resolved) 
     """The error for weights that do not fit: the first reasons, and a remedy."""
     old_layers, new_layers = old.encoder.depth, new.encoder.depth
     hidden_reasons = len(reasons) - SHOWN_REASONS
+    way = (
+        "write the network as it is there (bertc build --emit resolved shows it); more layers are "
+        "made from those by grow"
+    )
+    if old_layers > new_layers and isinstance(new.run.init, FromRun):
+        first = f'init=layers("{folder}", first)'
+        way = f"layers={old_layers}, as it has, or begin with some of them, as in {first}"
+    if old.encoder.hidden != new.encoder.hidden:
+        way = f"hidden={old.encoder.hidden}, as it has"
     return DataError(
         f"the weights of {folder} do not fit: {'; '.join(reasons[:SHOWN_REASONS])}"
         + (f"; and {hidden_reasons} more" if hidden_reasons > 0 else ""),
-        help=f"layers={old_layers}, as it has, or begin with some of them, as in "
-        f'init=layers("{folder}", first)'
-        if old_layers > new_layers and isinstance(new.run.init, FromRun)
-        else "write the network as it is there (bertc build --emit resolved shows it); more "
-        "layers are made from those by grow",
+        help=way,
     )
 
 

@@ -138,7 +138,8 @@ def _train_stage(session: Session, index: int, profile: Path | None) -> None:
             if progress.step == end:
                 return
             lap = Laps()
-            prune(session, phase)
+            with _saved_when_stopped(session):
+                prune(session, phase)
             batch = feed.take()
             learning_rate = rate(stage, progress.step)
             result = _step(session, phase, feed, batch, learning_rate)

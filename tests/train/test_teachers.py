@@ -135,6 +135,13 @@ def test_a_shape_is_enough_for_an_estimate_and_training_asks_for_weights(tmp_pat
         train(resolved, tmp_path / "run", quiet=True)
 
 
+def test_a_teacher_that_nothing_asks_is_not_read(cache: Path, tmp_path: Path) -> None:
+    """A shape has no weights that could be read."""
+    (resolved,) = points(text(STUDENT, objective="mlm", teacher='spec("bert-base")'))
+    assert estimate(resolved).parameters.frozen == 0
+    assert train(resolved, tmp_path / "run", cache=cache, quiet=True).step == resolved.steps
+
+
 def test_a_teacher_that_reads_other_tokens_is_refused(
     bert: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -147,7 +154,7 @@ def test_a_teacher_that_reads_other_tokens_is_refused(
 
 @pytest.mark.parametrize(
     ("objective", "code"),
-    [("kd(logits, over=masked)", "E285"), ("mlm", "E281"), ("kd(logits)+clm", "E217")],
+    [("kd(logits, over=masked)", "E285"), ("kd(logits)+clm", "E217")],
 )
 def test_what_cannot_be_taught_is_refused(objective: str, code: str, bert: Path) -> None:
     with pytest.raises(SpecError, match=code):
@@ -286,6 +293,8 @@ def test_an_lstm_is_taught_and_teaches(whose: str, cache: Path, tmp_path: Path) 
 def test_what_weighs_nothing_is_refused_unless_another_term_trains_its_head(tuned: Path) -> None:
     with pytest.raises(SpecError, match="E288"):
         points(text(TUNED, objective=f'0*{ASKED} + glue(sst2, "SST-2")'))
+    with pytest.raises(SpecError, match="nothing is learned from it"):
+        points(text(TUNED, vocab="", teacher=f'"{tuned}"', objective=f"{ASKED} + 0*kd(logits)"))
     own = {"layers": "1", "vocab": "", "teacher": f'"{tuned}"'}
     (alone,) = points(text(TUNED, **own, objective=f"0*{ASKED} + kd(logits)"))
     assert [term.weight for term in alone.stages[0].objective] == [0, 1]

@@ -67,9 +67,9 @@ def teachers(program: Complete, diagnostics: Diagnostics) -> None:
     """
     asked = any(_taught(stage) for stage in program.stages)
     if not asked and _known(program.teacher):
-        diagnostics.error(
-            "E281",
-            "a teacher, and no term learns from it",
+        diagnostics.remark(
+            "R110",
+            "no term learns from the teacher, so it is not read",
             program.span("teacher"),
             notes=note("the objective is set here", program.span("objective")),
             help="remove the teacher, or learn from it, as in objective=kd(logits, T=2)+mlm",
@@ -177,12 +177,14 @@ def _weigh_something(
     }
     for term in stage.objective:
         if not term.weight and term.objective.head_name not in heads:
+            taught = isinstance(term.objective, Distillation)
+            problem = "nothing is learned from it" if taught else "nothing trains its head"
+            way = f", or learn it from a teacher, as in objective=0*{term.name}+kd(logits)"
             diagnostics.error(
                 "E288",
-                f"{term.name} weighs 0, so nothing trains its head",
+                f"{term.name} weighs 0, so {problem}",
                 stage.span("objective"),
-                help=f"leave {term.name} out, or learn it from a teacher, as in "
-                f"objective=0*{term.name}+kd(logits)",
+                help=f"leave {term.name} out" + ("" if taught else way),
             )
 
 

@@ -113,16 +113,17 @@ def _differences(old: Resolved, new: Resolved) -> list[str]:
 def _new(places: WeightMap, old: Resolved, new: Resolved) -> list[str]:
     """Lines about heads that begin with random initial values."""
     copied = {".".join(name.split(".")[:2]) for name in places.copies}
-    kinds = [term.name for term in new.terms()]
-    missing = [kind for kind in kinds if f"heads.{kind}" not in copied]
+    parts = (weight.name.split(".") for weight in model_weights(new))
+    heads = dict.fromkeys(name[1] for name in parts if name[0] == "heads")
+    missing = [head for head in heads if f"heads.{head}" not in copied]
     changed = changed_answers(old, new)
     reasons = {
         title: f"its {title} head predicts {_tells(there)}, but this one {_tells(here)}"
         for title, (there, here) in changed.items()
     }
     return [
-        f"{reasons.get(kind, f'it has no {kind} head')}: it starts from random values"
-        for kind in missing
+        f"{reasons.get(head, f'it has no {head} head')}: it starts from random values"
+        for head in missing
     ]
 
 
