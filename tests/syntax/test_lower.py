@@ -238,3 +238,21 @@ def test_a_block_gives_the_arguments_of_the_kind_that_a_number_stands_for() -> N
 
 def test_the_empty_text_is_a_spec_without_settings() -> None:
     assert only("").settings == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("kd(logit)", "kd(logits)"),
+        ("kd(Hidden, loss=mse)", "kd(hidden)"),
+        ("kd", ""),
+        ("kd(xyz)", ""),
+    ],
+)
+def test_a_kind_named_with_its_first_word_is_completed(written: str, meant: str) -> None:
+    diagnostics = Diagnostics()
+    syntax.load(f"objective = mlm + {written}", (), diagnostics)
+    (mistake,) = diagnostics.found
+    assert mistake.code == "E103"
+    assert mistake.label == (f"did you mean `{meant}`?" if meant else "")
+    assert mistake.help == f"kd({meant or 'logits'})"

@@ -1,6 +1,7 @@
 """Reports of mistakes in kinds and their arguments."""
 
 import os
+from collections.abc import Sequence
 
 from bertc.diagnostics import Diagnostics, Fix, Note, listed, nearest
 from bertc.ir.base import Node, call_text
@@ -16,6 +17,7 @@ from bertc.syntax.read.shapes import (
 )
 from bertc.syntax.read.tree import (
     Argument,
+    Call,
     Name,
     Number,
     Ratio,
@@ -56,6 +58,9 @@ def unknown_kind(
         _unquoted_path(name, slot, diagnostics)
         return
     known = shape.words
+    if family := [word for word in known if word.startswith(f"{name.text}(")]:
+        _unknown_of_family(name, value, family, slot, diagnostics)
+        return
     inside = _taking_word(name.text, shape)
     near = "" if inside else nearest(name.text, known)
     diagnostics.error(
@@ -68,6 +73,25 @@ def unknown_kind(
         if near or inside
         else "",
         fix=Fix(name.span, near) if near else None,
+    )
+
+
+def _unknown_of_family(
+    name: Name, value: Value, family: Sequence[str], slot: Slot, diagnostics: Diagnostics
+) -> None:
+    """Report a kind of several, ``kd(logits)``, without its first word or with an unknown one."""
+    first = value.arguments[0].value if isinstance(value, Call) and value.arguments else None
+    word = first if isinstance(first, Name) else None
+    words = [each[len(name.text) + 1 : -1] for each in family]
+    near = nearest(word.text, words) if word else ""
+    diagnostics.error(
+        "E103",
+        f"`{slot.name}` cannot be `{name.text}{f'({word.text[:40]})' if word else ''}`",
+        word.span if word else name.span,
+        label=f"did you mean `{near}`?" if near else "",
+        notes=(Note(f"it is one of: {', '.join(family)}"),),
+        help=f"{slot.prefix}{name.text}({near or words[0]})",
+        fix=Fix(word.span, near) if near and word else None,
     )
 
 
