@@ -242,12 +242,7 @@ def test_the_empty_text_is_a_spec_without_settings() -> None:
 
 @pytest.mark.parametrize(
     ("written", "meant"),
-    [
-        ("kd(logit)", "kd(logits)"),
-        ("kd(Hidden, loss=mse)", "kd(hidden)"),
-        ("kd", ""),
-        ("kd(xyz)", ""),
-    ],
+    [("kd(logit)", "logits"), ("kd(Hidden, loss=mse)", "hidden"), ("kd", ""), ("kd(xyz)", "")],
 )
 def test_a_kind_named_with_its_first_word_is_completed(written: str, meant: str) -> None:
     diagnostics = Diagnostics()
