@@ -12,6 +12,11 @@ NOTABLE_CORES = 0.25
 """Cores taken by other processes below which nothing is said or changed."""
 SPINS = "200"
 """GOMP_SPINCOUNT: turns that an idle thread spins before it sleeps, some microseconds (libgomp)."""
+SHARE_KEPT = 0.87
+"""Part of its fair share of cores that a step on several keeps: its threads wait for one another.
+
+Measured beside one, two and three busy processes on two cores (docs/performance.md): 0.83, 0.89,
+0.87 in fp32 with AVX-512 and with AVX2, 0.83, 0.91, 0.83 in bf16 with AMX."""
 SAMPLES, SAMPLE_SECONDS = 8, 0.004
 """Samples of the number of threads that want a core, and the time between them."""
 GROUPS = Path("/sys/fs/cgroup")
@@ -165,18 +170,25 @@ def _running_threads() -> int:
     return 1
 
 
-def slowdown_note(threads: float) -> str:
-    """A remark on how much busy threads of others slow a step; empty below ``NOTABLE_CORES``.
+def slowdown(threads: float) -> float:
+    """How many times as long a step takes beside so many busy threads of others.
 
-    Of C cores a step on C threads gets C / (C + n) beside n others: threads that want the same
-    cores get about equal parts (docs/performance.md).
+    Of C cores a step on C threads gets C / (C + n) beside n others, since threads that want the
+    same cores get about equal parts, and of that it keeps ``SHARE_KEPT``.
     """
     if threads < NOTABLE_CORES:
-        return ""
+        return 1.0
     cores = available_cores()
+    return (1 + threads / cores) / (SHARE_KEPT if cores > 1 else 1.0)
+
+
+def slowdown_note(threads: float) -> str:
+    """A remark on how much busy threads of others slow a step; empty below ``NOTABLE_CORES``."""
+    if threads < NOTABLE_CORES:
+        return ""
     return (
-        f"Other processes keep {threads:.1f} threads busy on {cores} cores now: beside them it "
-        f"takes about {1 + threads / cores:.1f} times as long."
+        f"Other processes keep {threads:.1f} threads busy on {available_cores()} cores now: beside "
+        f"them it takes about {slowdown(threads):.1f} times as long."
     )
 
 

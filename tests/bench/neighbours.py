@@ -107,15 +107,15 @@ def counting(number: int) -> Iterator[float]:
 
 def measure(precision: str, seconds: float, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Tokens a second by way and number of neighbours; ``told`` is what is told beforehand."""
-    from bertc.planning.cores import available_cores
+    from bertc.planning.cores import slowdown
 
     workers = {way: Worker(way, precision) for way in WAYS}
     found: dict[str, dict[str, list[float]]] = {way: {} for way in (*WAYS, "told")}
     for _ in range(rounds):
         for number in OTHERS:
             with counting(number) as busy:
-                slower = 1 + busy / available_cores()
-                found["told"].setdefault(str(number), []).append(workers[WAYS[0]].told / slower)
+                told = workers[WAYS[0]].told / slowdown(busy)
+                found["told"].setdefault(str(number), []).append(told)
                 for way, worker in workers.items():
                     worker.start(seconds)
                     found[way].setdefault(str(number), []).append(worker.result())

@@ -90,10 +90,13 @@ def test_little_that_others_take_is_not_told(monkeypatch):
     monkeypatch.setattr(cores, "available_cores", lambda: 4)
     assert cores.slowdown_note(0.2) == ""
     assert cores.slowdown_note(2.0) == (
-        "Other processes keep 2.0 threads busy on 4 cores now: beside them it takes about 1.5 "
+        "Other processes keep 2.0 threads busy on 4 cores now: beside them it takes about 1.7 "
         "times as long."
     )
+    monkeypatch.setattr(cores, "available_cores", lambda: 1)  # one thread waits for no other
+    assert cores.slowdown(1.0) == 2.0
     assert cores.taken_note(0.2) == ""
+    monkeypatch.setattr(cores, "available_cores", lambda: 4)
     assert cores.taken_note(1.3) == "other processes took 1.3 of 4 cores while it was timed"
 
 
